@@ -9,7 +9,7 @@ use super::wide;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 13;
 
-/// The meaning of a box's four numbers.
+/// The four numbers of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxFormat {
     /// Left, top, right, bottom.
@@ -44,7 +44,7 @@ fn half<A: Accum>(x: A) -> A {
     x * A::of(0.5f32)
 }
 
-/// The corners of a box with its area.
+/// The corners of a box and its area.
 #[derive(Clone, Copy)]
 pub(super) struct Area<A> {
     corners: [A; 4],
@@ -52,14 +52,14 @@ pub(super) struct Area<A> {
 }
 
 impl<A: Accum> Area<A> {
-    /// A box with these corners; an inverted box has area zero.
+    /// Computes the area; that of an inverted box is zero.
     #[inline(always)]
     pub(super) fn new(corners: [A; 4]) -> Self {
         let (w, h) = (corners[2] - corners[0], corners[3] - corners[1]);
         Area { corners, area: if w < A::zero() || h < A::zero() { A::zero() } else { w * h } }
     }
 
-    /// The area of the intersection divided by that of the union.
+    /// Intersection over union.
     #[inline(always)]
     pub(super) fn iou(&self, other: &Self) -> A {
         let (a, b) = (&self.corners, &other.corners);
@@ -70,7 +70,7 @@ impl<A: Accum> Area<A> {
     }
 }
 
-/// Intersection over union of every box of `left` with every box of `right`: `out` has a row per box of `left`.
+/// Intersection over union of every pair of boxes: `out` is (boxes of `left`, boxes of `right`).
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -87,9 +87,9 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
 
 /// The training targets of boxes, relative to their anchors.
 ///
-/// `samples` and `matches` have a value per anchor (`anchors` per example). An anchor whose sample is above one half is positive,
-/// and its match is an index into the example's `refs`. Positive anchors get (offset of the centre / anchor size, log of the
-/// ratio of sizes), minus `means`, divided by `stds`, and masks of one; the others get zeros.
+/// `samples` and `matches` are (examples, anchors). An anchor whose sample is above one half is positive, and its match is an index
+/// into the `refs` of the example. The target of a positive anchor is (offset of the centre / anchor size, log of the ratio of sizes),
+/// minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -101,45 +101,46 @@ pub fn box_encode<T: FloatElement>(
     (targets, masks): (&mut [T], &mut [T]),
 ) {
     let per_example = samples.len().checked_div(examples).unwrap_or(0).max(1);
-    let refs_each = refs.len().checked_div(4 * examples).unwrap_or(0);
+    let refs_per_example = refs.len().checked_div(4 * examples).unwrap_or(0);
     let means_stds = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
     par::parallel_rows2((targets, 4 * GRAIN), (masks, 4 * GRAIN), 1, |chunk, targets, masks| {
         let first = chunk * GRAIN;
-        // The boxes of the example in which the chunk begins, and the number of its remaining anchors.
-        let (mut boxes, mut left) = (first / per_example * refs_each, per_example - first % per_example);
+        // The index of the first reference of the current example, and the number of its remaining anchors.
+        let (mut boxes, mut left) = (first / per_example * refs_per_example, per_example - first % per_example);
         with_scratch(targets.len(), |codes: &mut [T::Acc]| {
             let rows = codes.as_chunks_mut::<4>().0.iter_mut().zip(masks.as_chunks_mut::<4>().0);
             for (i, (code, mask)) in (first..).zip(rows) {
                 if left == 0 {
-                    (boxes, left) = (boxes + refs_each, per_example);
+                    (boxes, left) = (boxes + refs_per_example, per_example);
                 }
                 left -= 1;
-                let at = T::Acc::of(matches[i]).wide();
-                let positive = T::Acc::of(samples[i]).wide() > 0.5 && at >= 0.0 && (at as usize) < refs_each;
-                *mask = [if positive { T::from_f32(1.0) } else { T::default() }; 4];
-                let reference = if positive { &refs[4 * (boxes + at as usize)..] } else { &anchors[4 * i..] };
+                let index = T::Acc::of(matches[i]).wide();
+                let is_positive =
+                    T::Acc::of(samples[i]).wide() > 0.5 && index >= 0.0 && (index as usize) < refs_per_example;
+                *mask = [if is_positive { T::from_f32(1.0) } else { T::default() }; 4];
+                let reference = if is_positive { &refs[4 * (boxes + index as usize)..] } else { &anchors[4 * i..] };
                 let anchor = BoxFormat::Center.of_corners(wide::<T::Acc, T>(&anchors[4 * i..]));
-                let wanted = BoxFormat::Center.of_corners(wide::<T::Acc, T>(reference));
-                let (x, y) = (wanted[0] - anchor[0], wanted[1] - anchor[1]);
-                *code = [x / anchor[2], y / anchor[3], wanted[2] / anchor[2], wanted[3] / anchor[3]];
+                let target_box = BoxFormat::Center.of_corners(wide::<T::Acc, T>(reference));
+                let (x, y) = (target_box[0] - anchor[0], target_box[1] - anchor[1]);
+                *code = [x / anchor[2], y / anchor[3], target_box[2] / anchor[2], target_box[3] / anchor[3]];
             }
-            finish_codes(codes, means_stds, (masks, targets));
+            normalize_codes(codes, means_stds, (masks, targets));
         });
     });
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Applies the logarithm to the ratios of sizes and normalises all codes. Anchors with mask zero get zeros.
-    fn finish_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
+    /// Takes the logarithm of the ratios of sizes and normalises all codes. Those of anchors with mask 0 become 0.
+    fn normalize_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
         const LANES: usize = 16;
         let (mut means, mut stds) = ([T::Acc::default(); LANES], [T::Acc::default(); LANES]);
         for k in 0..LANES {
             (means[k], stds[k]) = (means_stds.0[k % 4], means_stds.1[k % 4]);
         }
-        for (at, codes) in (0..codes.len()).step_by(LANES).zip(codes.chunks(LANES)) {
+        for (start, codes) in (0..codes.len()).step_by(LANES).zip(codes.chunks(LANES)) {
             let n = codes.len();
-            let (mask, target) = (&out.0[at..at + n], &mut out.1[at..at + n]);
+            let (mask, target) = (&out.0[start..start + n], &mut out.1[start..start + n]);
             for k in 0..n {
                 let log = codes[k].logarithm();
                 let code = if k % 4 < 2 { codes[k] } else { log };
@@ -155,25 +156,25 @@ crate::simd::per_isa! {
 pub struct Decoding {
     /// The format of the anchors.
     pub format: BoxFormat,
-    /// Multipliers of the codes.
+    /// Standard deviations, by which the codes are multiplied.
     pub stds: [f32; 4],
-    /// Upper limit of the size codes; no limit unless positive.
+    /// Upper bound of the size codes, if positive.
     pub clip: f32,
 }
 
-/// The inverse of [`box_encode`]: decodes boxes to corners, with anchors that all examples share.
+/// The inverse of [`box_encode`]: decodes boxes to corners. All examples share the anchors.
 ///
 /// # Panics
 /// If the lengths do not match.
 pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding, out: &mut [T]) {
     assert_eq!(codes.len(), out.len(), "the boxes do not fit");
-    par::parallel_rows(out, 4 * DECODED, 1, |chunk, out| {
-        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, params, out);
+    par::parallel_rows(out, 4 * DECODE_GRAIN, 1, |chunk, out| {
+        decode_block(&codes[4 * DECODE_GRAIN * chunk..], anchors, chunk * DECODE_GRAIN, params, out);
     });
 }
 
 /// Boxes in a chunk of [`box_decode`].
-const DECODED: usize = 1 << 11;
+const DECODE_GRAIN: usize = 1 << 11;
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
@@ -182,10 +183,10 @@ crate::simd::per_isa! {
         let stds = params.stds.map(T::Acc::of);
         let clip = T::Acc::of(params.clip);
         let count = (anchors.len() / 4).max(1);
-        let mut at = first % count;
+        let mut index = first % count;
         for (code, out) in codes.chunks_exact(4).zip(out.chunks_exact_mut(4)) {
-            let anchor = wide::<T::Acc, T>(&anchors[4 * at..]);
-            at = if at + 1 == count { 0 } else { at + 1 };
+            let anchor = wide::<T::Acc, T>(&anchors[4 * index..]);
+            index = if index + 1 == count { 0 } else { index + 1 };
             let [ax, ay, aw, ah] = match params.format {
                 BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
                 BoxFormat::Center => anchor,
@@ -201,16 +202,16 @@ crate::simd::per_isa! {
     }
 }
 
-/// Half of the size that a code stands for.
+/// Half the width or height that a code represents.
 #[inline(always)]
 fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
     let code = if clip > A::zero() { code.min(clip) } else { code };
     half(code.exponential() * anchor)
 }
 
-/// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until no score is better than
-/// `threshold` or, as in MXNet, `topk + 1` pairs are found. `row_of` and `col_of` get the column of each row and the row of each
-/// column; -1 for unmatched ones. Of equal scores the first wins.
+/// Greedily matches the rows and columns of each (`rows`, `cols`) matrix of scores, best score first, until no score is better than
+/// `threshold` or, as in MXNet, `topk + 1` pairs are matched. `row_of` gets the column of each row, `col_of` the row of each column;
+/// -1 if unmatched. Equal scores are matched in row-major order.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -238,8 +239,8 @@ pub fn bipartite_matching<T: FloatElement + SortKey>(
                 continue;
             }
             let score = scores[cell as usize].to_f32();
-            let better = if order == Order::Ascending { score < threshold } else { score > threshold };
-            if !better {
+            let is_better = if order == Order::Ascending { score < threshold } else { score > threshold };
+            if !is_better {
                 break;
             }
             (rows_free[row], cols_free[col]) = (false, false);

@@ -1,7 +1,14 @@
-//! Object detection: overlap of boxes, non-maximum suppression, matching, anchors and their targets, region proposals, pooling of
-//! regions.
+//! Object detection.
 //!
-//! A box is four adjacent numbers: two corners (left, top, right, bottom), or a centre (x, y) with width and height.
+//! A box is four contiguous numbers: two corners (left, top, right, bottom), or a centre (x, y) with width and height. Overlap is
+//! intersection over union.
+//!
+//! - `boxes`: overlaps, encoding relative to anchors, bipartite matching.
+//! - `suppression`, `select`: non-maximum suppression of rows, and of boxes by index.
+//! - `multibox`: anchors, training targets and detections of SSD.
+//! - `proposal`: region proposals of Faster R-CNN.
+//! - `regions`: pooling of regions by bilinear sampling (ROIAlign).
+//! - `position_sensitive`: position-sensitive and deformable pooling of regions.
 
 mod boxes;
 mod multibox;

@@ -1,5 +1,4 @@
-//! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): its anchors, their training targets, and
-//! the decoding of its predictions.
+//! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): anchors, training targets and detections.
 
 use crate::par;
 use ferromx_core::memory;
@@ -7,7 +6,7 @@ use ferromx_core::memory;
 use super::boxes::Area;
 use super::wide;
 
-/// Anchors centred in the cells of a feature map, relative to the image size.
+/// Anchors in the cells of a feature map, in units of the image size.
 #[derive(Clone, Debug)]
 pub struct Anchors {
     /// Height and width of the feature map.
@@ -20,7 +19,7 @@ pub struct Anchors {
     pub steps: Option<(f32, f32)>,
     /// The centre within a cell (y, x).
     pub offsets: (f32, f32),
-    /// Whether boxes are clipped to the image.
+    /// True if boxes are clipped to the image.
     pub clip: bool,
 }
 
@@ -31,7 +30,8 @@ impl Anchors {
     }
 }
 
-/// Writes the corners of all anchors: cells in row-major order; within each, the sizes, then the other ratios.
+/// Writes the corners of all anchors, (height, width, anchors per cell, 4). The anchors of a cell are those of all sizes with the first
+/// ratio, then those of the first size with the other ratios.
 ///
 /// # Panics
 /// If the length does not match.
@@ -57,7 +57,7 @@ pub fn priors(anchors: &Anchors, out: &mut [f32]) {
     }
 }
 
-/// Selects the anchors without an object that are trained on as background.
+/// Hard negative mining: the selection of anchors without an object that are trained as background.
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeMining {
     /// Number of negatives per positive anchor.
@@ -71,16 +71,16 @@ pub struct NegativeMining {
 /// The parameters of [`multibox_targets`].
 #[derive(Clone, Copy, Debug)]
 pub struct Targets {
-    /// Numbers per label: class, left, top, right, bottom, then others that are ignored.
+    /// Numbers per label: class, left, top, right, bottom, and others that are ignored.
     pub label_width: usize,
-    /// An anchor is also matched with the object that it overlaps most, if by more than this; if not positive, only each object's
-    /// best anchor is matched.
+    /// An anchor is matched with the object that it overlaps most if the overlap is larger than this. If not positive, only the best
+    /// anchor of each object is matched.
     pub overlap: f32,
     /// Class target of anchors that are ignored in training.
     pub ignore: f32,
-    /// If absent, all anchors without an object are background.
+    /// Hard negative mining; if absent, all anchors without an object are background.
     pub mining: Option<NegativeMining>,
-    /// Divisors of the codes.
+    /// Variances, by which the codes are divided.
     pub variances: [f32; 4],
 }
 
@@ -92,10 +92,10 @@ enum Role {
     Object(usize),
 }
 
-/// Writes the training targets of all examples: box codes and their masks (four per anchor), and classes (one per anchor).
+/// Writes the training targets of all examples: box codes and their masks, (examples, anchors, 4), and classes, (examples, anchors).
 ///
-/// `labels` has the same number of rows for each example, padded after the last object with class -1; `scores` has (classes,
-/// anchors) numbers per example, class 0 being the background.
+/// `labels` is (examples, objects, `label_width`), padded with class -1; `scores` is (examples, classes, anchors), where class 0 is the
+/// background.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -149,7 +149,7 @@ fn encode(anchor: &[f32], object: &[f32], variances: [f32; 4]) -> [f32; 4] {
     std::array::from_fn(|k| codes[k] / variances[k])
 }
 
-/// Assigns the roles of all anchors of one example.
+/// Assigns roles to all anchors of one example.
 fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Targets, roles: &mut [Role]) {
     if objects.is_empty() {
         return;
@@ -172,10 +172,10 @@ fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Ta
     }
 }
 
-/// Gives each object the unmatched anchor that it overlaps most, largest overlap first.
+/// Matches each object with the unmatched anchor that it overlaps most, in order of decreasing overlap.
 fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     let mut free = memory::filled(true, objects);
-    // An object's best anchor is searched again only when another object has taken it.
+    // The best anchor of an object is searched again only if another object has taken it.
     let search = |object: usize, roles: &[Role]| {
         let column = overlaps.iter().skip(object).step_by(objects).enumerate();
         column
@@ -184,7 +184,7 @@ fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     };
     let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, roles)).collect();
     loop {
-        // On equal overlaps the first anchor wins, then the first object.
+        // Ties are resolved in favour of the first anchor, then of the first object.
         let candidates = (0..objects).filter(|o| free[*o] && best[*o].0 != usize::MAX);
         let better = |a: usize, b: usize| best[a].1 > best[b].1 || best[a].1 == best[b].1 && best[a].0 < best[b].0;
         let Some(object) = candidates.reduce(|a, b| if better(b, a) { b } else { a }) else { return };
@@ -199,7 +199,7 @@ fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     }
 }
 
-/// The first object with the largest overlap, and the overlap.
+/// The index of the object with the largest overlap, and the overlap.
 fn best_object(overlaps: &[f32]) -> (usize, f32) {
     let better = |best: (usize, f32), (i, overlap): (usize, &f32)| if *overlap > best.1 { (i, *overlap) } else { best };
     overlaps.iter().enumerate().fold((0, -1.0), better)
@@ -209,7 +209,7 @@ fn best_object(overlaps: &[f32]) -> (usize, f32) {
 fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &mut [Role]) {
     let count = roles.len();
     let positive = roles.iter().filter(|r| matches!(r, Role::Object(_))).count();
-    let wanted = ((positive as f32 * mining.ratio) as usize).max(mining.minimum).min(count - positive);
+    let num_negatives = ((positive as f32 * mining.ratio) as usize).max(mining.minimum).min(count - positive);
     let background = |i: usize| {
         let column = || scores.iter().skip(i).step_by(count);
         let top = column().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
@@ -219,7 +219,7 @@ fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &
     let candidates = (0..count).filter(|i| roles[*i] == Role::Ignored && best[*i].1 < mining.overlap_below);
     let mut hard: Vec<(f32, usize)> = candidates.map(|i| (background(i), i)).collect();
     hard.sort_by(|a, b| a.0.total_cmp(&b.0));
-    hard.into_iter().take(wanted).for_each(|(_, i)| roles[i] = Role::Background);
+    hard.into_iter().take(num_negatives).for_each(|(_, i)| roles[i] = Role::Background);
 }
 
 /// The parameters of [`detections`].
@@ -227,23 +227,23 @@ fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &
 pub struct Detection {
     /// Index of the background class; without one, every class is an object.
     pub background: Option<usize>,
-    /// Whether boxes are clipped to the image.
+    /// True if boxes are clipped to the image.
     pub clip: bool,
     /// Boxes with a smaller probability are dropped.
     pub threshold: f32,
-    /// Suppresses a box whose overlap with a better one is at least this; no suppression if absent.
+    /// Boxes with at least this overlap with a box of higher score are suppressed; no suppression if absent.
     pub overlap: Option<f32>,
-    /// Whether boxes suppress boxes of other classes too.
+    /// True if boxes suppress boxes of other classes, too.
     pub force_suppress: bool,
-    /// Multipliers of the codes.
+    /// Variances, by which the codes are multiplied.
     pub variances: [f32; 4],
-    /// Number of best boxes that enter the suppression.
+    /// Maximum number of boxes, by score, before suppression.
     pub topk: Option<usize>,
 }
 
-/// Writes, for each example, a row (class, probability, left, top, right, bottom) per anchor, best first. Suppressed boxes have
-/// class -1; unused rows are -1 throughout. `scores` has (classes, anchors) numbers per example; classes in the result do not
-/// count the background.
+/// Writes the detections (examples, anchors, 6) with rows (class, probability, left, top, right, bottom), in order of decreasing
+/// probability. Suppressed boxes have class -1; unused rows are all -1. `scores` is (examples, classes, anchors). Classes of the result
+/// are numbered without the background.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -260,7 +260,7 @@ pub fn detections(
     par::parallel_rows(out, 6 * count, 1, |example, out| {
         out.fill(-1.0);
         let mut rows =
-            found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, params);
+            decode(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, params);
         if let Some(overlap) = params.overlap {
             rows.sort_by(|a, b| b[1].total_cmp(&a[1]));
             rows.truncate(params.topk.unwrap_or(usize::MAX));
@@ -271,8 +271,8 @@ pub fn detections(
                     continue;
                 }
                 for j in i + 1..rows.len() {
-                    let rival = rows[j][0] >= 0.0 && (params.force_suppress || rows[j][0] == class);
-                    if rival && areas[i].iou(&areas[j]) >= overlap {
+                    let is_candidate = rows[j][0] >= 0.0 && (params.force_suppress || rows[j][0] == class);
+                    if is_candidate && areas[i].iou(&areas[j]) >= overlap {
                         rows[j][0] = -1.0;
                     }
                 }
@@ -282,10 +282,10 @@ pub fn detections(
     });
 }
 
-/// The boxes of one example whose most probable class is not the background, in the order of the anchors.
-fn found(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> Vec<[f32; 6]> {
+/// Decodes the boxes of one example whose most probable class is not the background, in the order of the anchors.
+fn decode(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> Vec<[f32; 6]> {
     let count = anchors.len() / 4;
-    let limit = |x: f32| if params.clip { x.clamp(0.0, 1.0) } else { x };
+    let clip = |x: f32| if params.clip { x.clamp(0.0, 1.0) } else { x };
     let mut rows = Vec::new();
     for i in 0..count {
         let column =
@@ -300,7 +300,7 @@ fn found(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> 
         let y = code[1] * params.variances[1] * height + (a[1] + a[3]) / 2.0;
         let w = (code[2] * params.variances[2]).exp() * width / 2.0;
         let h = (code[3] * params.variances[3]).exp() * height / 2.0;
-        rows.push([class as f32, probability, limit(x - w), limit(y - h), limit(x + w), limit(y + h)]);
+        rows.push([class as f32, probability, clip(x - w), clip(y - h), clip(x + w), clip(y + h)]);
     }
     rows
 }

@@ -1,5 +1,5 @@
-//! Position-sensitive pooling: each bin of a region reads its own input channels (Dai et al., "R-FCN", 2016); with deformable
-//! bins, the bins are shifted by learned offsets (Dai et al., "Deformable Convolutional Networks", 2017).
+//! Position-sensitive pooling: each bin of a region reads its own input channels (Dai et al., "R-FCN", 2016). Deformable bins are
+//! shifted by learned offsets (Dai et al., "Deformable Convolutional Networks", 2017).
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::par;
 
 use super::regions::{Maps, Region, Regions, image};
 
-/// How the bins divide a region and the channels.
+/// The division of a region into bins and of the channels into groups.
 #[derive(Clone, Copy, Debug)]
 pub struct BinGroups {
     /// Bins per axis.
@@ -35,7 +35,7 @@ impl BinGroups {
         group(row) * self.groups + group(col)
     }
 
-    /// The region of a row (image, left, top, right, bottom), shifted by `shift` pixels of the feature map.
+    /// The bounds of a region (image, left, top, right, bottom), shifted by `shift` pixels of the feature map.
     fn bounds<T: FloatElement>(&self, roi: &[T], shift: f64) -> RoiBounds {
         let start = |k: usize| round(roi[k].to_f64()) * self.scale + shift;
         let end = |k: usize| (round(roi[k].to_f64()) + 1.0) * self.scale + shift;
@@ -125,7 +125,7 @@ pub struct DeformableBins<'a, T> {
 }
 
 impl<T: FloatElement> DeformableBins<'_, T> {
-    /// Indices of a bin's x and y offset.
+    /// Indices of the x and y offset of a bin.
     fn offset_indices(&self, i: usize, row: usize, col: usize) -> (usize, usize) {
         let part = |i: usize| i * self.parts / self.layout.bins;
         let plane = self.parts * self.parts;
@@ -133,12 +133,12 @@ impl<T: FloatElement> DeformableBins<'_, T> {
         (x, x + plane)
     }
 
-    /// Calls `f(y, x)` for the sampling points of a bin that lie in the image.
-    fn each_point(&self, i: usize, bounds: &RoiBounds, row: usize, col: usize, mut f: impl FnMut(f64, f64)) {
+    /// Calls `f(y, x)` for the sampling points of a bin that lie within the image.
+    fn for_each_point(&self, i: usize, bounds: &RoiBounds, row: usize, col: usize, mut f: impl FnMut(f64, f64)) {
         let n = self.layout.bins as f64;
         let (bin_height, bin_width) = (bounds.height / n, bounds.width / n);
         let (x, y) = self.offset_indices(i, row, col);
-        let offset = |at: usize| self.offsets.map_or(0.0, |o| o[at].to_f64() * self.offset_scale);
+        let offset = |index: usize| self.offsets.map_or(0.0, |o| o[index].to_f64() * self.offset_scale);
         let left = col as f64 * bin_width + bounds.x + offset(x) * bounds.width;
         let top = row as f64 * bin_height + bounds.y + offset(y) * bounds.height;
         let (width, height) = (self.maps.width as f64, self.maps.height as f64);
@@ -158,8 +158,8 @@ impl<T: FloatElement> DeformableBins<'_, T> {
     }
 }
 
-/// The pixels on either side of a coordinate, equal if it is an integer, and the distance from the first one.
-fn around(x: f64) -> ([usize; 2], f64) {
+/// The pixels on either side of a coordinate, which are equal if it is an integer, and its fraction.
+fn neighbors(x: f64) -> ([usize; 2], f64) {
     ([x.floor() as usize, x.ceil() as usize], x - x.floor())
 }
 
@@ -188,8 +188,8 @@ impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
         for row in 0..n {
             for col in 0..n {
                 let mut count = 0;
-                self.each_point(i, &bounds, row, col, |y, x| {
-                    let ((y, fy), (x, fx)) = (around(y), around(x));
+                self.for_each_point(i, &bounds, row, col, |y, x| {
+                    let ((y, fy), (x, fx)) = (neighbors(y), neighbors(x));
                     region.corners(&self.maps, y, x, fy, fx);
                     count += 1;
                 });
@@ -215,7 +215,7 @@ pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], params: &Deformab
         for (row, col) in (0..n).flat_map(|row| (0..n).map(move |col| (row, col))) {
             let Some(image) = bounds.image else { continue };
             let mut points = Vec::new();
-            params.each_point(i, &bounds, row, col, |y, x| points.push((around(y), around(x))));
+            params.for_each_point(i, &bounds, row, col, |y, x| points.push((neighbors(y), neighbors(x))));
             let (mut dx, mut dy_) = (0.0, 0.0);
             for channel in 0..channels {
                 let gradient = dy[((i * channels + channel) * n + row) * n + col].to_f64() / points.len().max(1) as f64;

@@ -9,25 +9,26 @@ pub struct Proposals {
     pub map: (usize, usize),
     /// Pixels of the image per cell of the feature map.
     pub stride: f32,
-    /// Scales of the anchors, in cells.
+    /// Scales of the anchors, in cells of the feature map.
     pub scales: Vec<f32>,
     /// Ratios of height to width of the anchors.
     pub ratios: Vec<f32>,
-    /// Number of best boxes that enter the suppression.
+    /// Maximum number of boxes, by score, before suppression.
     pub before: usize,
     /// Number of result rows per image.
     pub after: usize,
-    /// Suppresses a box whose overlap with a better one is larger than this.
+    /// Boxes with a larger overlap with a box of higher score are suppressed.
     pub overlap: f32,
     /// Minimum width and height, in pixels of the original image.
     pub min_size: f32,
-    /// Whether the codes are differences of corners, rather than of centres and log sizes.
+    /// True if the codes are offsets of corners, false if they are offsets of centres and logarithms of sizes.
     pub use_corner_codes: bool,
 }
 
-/// Left, top, right, bottom in pixels, inclusive.
+/// A box in pixels: left, top, right and bottom, all inclusive.
 type Pixels = [f32; 4];
 
+/// Width and height of a box.
 fn size(b: &Pixels) -> (f32, f32) {
     (b[2] - b[0] + 1.0, b[3] - b[1] + 1.0)
 }
@@ -38,20 +39,20 @@ impl Proposals {
         self.scales.len() * self.ratios.len()
     }
 
-    /// The anchors of the first cell: for each ratio all scales.
+    /// The anchors of the first cell: (ratios, scales).
     fn base(&self) -> Vec<Pixels> {
         let center = 0.5 * (self.stride - 1.0);
-        let around = |ratio: f32, scale: f32| {
+        let anchor_of = |ratio: f32, scale: f32| {
             let root = ((self.stride * self.stride / ratio).floor()).sqrt();
             let width = (root + 0.5).floor() * scale;
             let height = (width / scale * ratio + 0.5).floor() * scale;
             let (w, h) = (0.5 * (width - 1.0), 0.5 * (height - 1.0));
             [center - w, center - h, center + w, center + h]
         };
-        self.ratios.iter().flat_map(|r| self.scales.iter().map(move |s| around(*r, *s))).collect()
+        self.ratios.iter().flat_map(|r| self.scales.iter().map(move |s| anchor_of(*r, *s))).collect()
     }
 
-    /// All boxes of one image with their scores.
+    /// The boxes of one image with their scores.
     fn boxes(&self, scores: &[f32], codes: &[f32], info: &[f32]) -> Vec<(f32, Pixels)> {
         let (height, width) = self.map;
         let (cells, base) = (height * width, self.base());
@@ -65,28 +66,29 @@ impl Proposals {
             for (a, b) in base.iter().enumerate() {
                 let anchor = [b[0] + x, b[1] + y, b[2] + x, b[3] + y];
                 let code = std::array::from_fn(|k| codes[(4 * a + k) * cells + cell]);
-                let mut found = if self.use_corner_codes { moved(&anchor, code) } else { decoded(&anchor, code) };
-                for (k, c) in found.iter_mut().enumerate() {
+                let mut proposal =
+                    if self.use_corner_codes { decode_corners(&anchor, code) } else { decode_center(&anchor, code) };
+                for (k, c) in proposal.iter_mut().enumerate() {
                     *c = c.min(info[1 - k % 2] - 1.0).max(0.0);
                 }
                 let mut score = scores[a * cells + cell];
-                let (w, h) = size(&found);
+                let (w, h) = size(&proposal);
                 if w < min_size || h < min_size {
                     let half = min_size / 2.0;
-                    found = [found[0] - half, found[1] - half, found[2] + half, found[3] + half];
+                    proposal = [proposal[0] - half, proposal[1] - half, proposal[2] + half, proposal[3] + half];
                     score = -1.0;
                 }
                 if row >= real_height || col >= real_width {
                     score = -1.0;
                 }
-                boxes.push((score, found));
+                boxes.push((score, proposal));
             }
         }
         boxes
     }
 
-    /// Non-maximum suppression: the indices of the boxes that are kept, best first.
-    fn kept(&self, boxes: &[(f32, Pixels)]) -> Vec<usize> {
+    /// Non-maximum suppression of boxes that are sorted by score: the indices of the kept ones.
+    fn suppress(&self, boxes: &[(f32, Pixels)]) -> Vec<usize> {
         let areas: Vec<f32> = boxes.iter().map(|(_, b)| size(b).0 * size(b).1).collect();
         let overlaps = |i: usize, j: usize| {
             let (a, b) = (&boxes[i].1, &boxes[j].1);
@@ -94,20 +96,21 @@ impl Proposals {
             let h = (a[3].min(b[3]) - a[1].max(b[1]) + 1.0).max(0.0);
             w * h / (areas[i] + areas[j] - w * h) > self.overlap
         };
-        let mut kept: Vec<usize> = Vec::new();
+        let mut indices: Vec<usize> = Vec::new();
         for i in 0..boxes.len() {
-            if kept.len() == self.after.min(boxes.len()) {
+            if indices.len() == self.after.min(boxes.len()) {
                 break;
             }
-            if !kept.iter().any(|better| overlaps(*better, i)) {
-                kept.push(i);
+            if !indices.iter().any(|better| overlaps(*better, i)) {
+                indices.push(i);
             }
         }
-        kept
+        indices
     }
 }
 
-fn decoded(anchor: &Pixels, code: [f32; 4]) -> Pixels {
+/// Decodes offsets of the centre, relative to the size, and logarithms of the size.
+fn decode_center(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     let (width, height) = size(anchor);
     let x = code[0] * width + anchor[0] + 0.5 * (width - 1.0);
     let y = code[1] * height + anchor[1] + 0.5 * (height - 1.0);
@@ -115,15 +118,16 @@ fn decoded(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     [x - w, y - h, x + w, y + h]
 }
 
-fn moved(anchor: &Pixels, code: [f32; 4]) -> Pixels {
+/// Decodes offsets of the corners in pixels.
+fn decode_corners(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     std::array::from_fn(|k| anchor[k] + code[k])
 }
 
-/// Writes, for each image, `after` rows (image index, left, top, right, bottom) to `regions`, and their scores to
-/// `probabilities`. If fewer boxes are left, they are repeated.
+/// Writes `after` rows (image index, left, top, right, bottom) per image to `regions`, and their scores to `probabilities`. If fewer
+/// boxes are kept, they are repeated.
 ///
-/// `scores` has (2 * anchors, height, width) numbers per image, background first; `codes` has (4 * anchors, height, width);
-/// `info` has height, width and scale of each image.
+/// `scores` is (images, 2 x anchors, height, width), background first; `codes` is (images, 4 x anchors, height, width); `info` is
+/// (images, 3): height, width and scale.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -144,11 +148,11 @@ pub fn proposals(
             let mut boxes = params.boxes(scores, &codes[4 * image * plane..][..4 * plane], &info[3 * image..][..3]);
             boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
             boxes.truncate(params.before);
-            let kept = params.kept(&boxes);
+            let indices = params.suppress(&boxes);
             for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
-                let (score, corners) = match kept.len() {
+                let (score, corners) = match indices.len() {
                     0 => (0.0, [0.0; 4]),
-                    n => boxes[kept[i % n]],
+                    n => boxes[indices[i % n]],
                 };
                 region[0] = image as f32;
                 region[1..].copy_from_slice(&corners);

@@ -8,7 +8,7 @@ use crate::par;
 use num_traits::Zero;
 use std::ops::Range;
 
-/// Number of regions whose points are held in memory at a time in the backward pass.
+/// Regions in a block of the backward pass, whose points are held in memory.
 const BLOCK: usize = 64;
 
 /// The shape of the feature maps.
@@ -30,7 +30,7 @@ impl Maps {
     }
 }
 
-/// A sampling point: the offsets of four pixels in a channel, and their weights.
+/// A sampling point: the offsets of four pixels in a plane, and their weights.
 #[derive(Clone, Copy)]
 struct Point<A> {
     at: [u32; 4],
@@ -61,22 +61,22 @@ impl<A: Accum> Region<A> {
         Region { image, first, bins: Vec::with_capacity(bins), points: Vec::new() }
     }
 
-    /// Makes the points added since the previous bin a bin.
+    /// Ends a bin: the points added since the previous one, averaged over `count`.
     pub(super) fn finish_bin(&mut self, channel: usize, count: usize) {
         let start = self.bins.last().map_or(0, |b| b.points.end);
         let scale = if count == 0 { A::zero() } else { A::one() / A::count(count) };
         self.bins.push(Bin { channel, points: start..self.points.len(), scale });
     }
 
-    /// Adds the sampling point (y, x). Points up to half a pixel outside the image are clamped to it; points further out count as
-    /// zero.
+    /// Adds the sampling point (y, x). Points up to one pixel past the outermost pixel centres are clamped to
+    /// them; points further out count as zero.
     fn point(&mut self, maps: &Maps, y: f64, x: f64) {
         let (height, width) = (maps.height as f64, maps.width as f64);
         if y < -1.0 || y > height || x < -1.0 || x > width {
             return;
         }
-        let (y0, y1, fy) = neighbours(y, maps.height);
-        let (x0, x1, fx) = neighbours(x, maps.width);
+        let (y0, y1, fy) = neighbors(y, maps.height);
+        let (x0, x1, fx) = neighbors(x, maps.width);
         self.corners(maps, [y0, y1], [x0, x1], fy, fx);
     }
 
@@ -91,7 +91,7 @@ impl<A: Accum> Region<A> {
         }
     }
 
-    /// Adds a point between rows `y` and columns `x`; `fy` and `fx` are its distances from the first ones.
+    /// Adds a point between the rows `y` and the columns `x`, with fractions `fy` and `fx`.
     pub(super) fn corners(&mut self, maps: &Maps, y: [usize; 2], x: [usize; 2], fy: f64, fx: f64) {
         let at = |i: usize, j: usize| (y[i] * maps.width + x[j]) as u32;
         let weight = [(1.0 - fy) * (1.0 - fx), (1.0 - fy) * fx, fy * (1.0 - fx), fy * fx];
@@ -99,8 +99,8 @@ impl<A: Accum> Region<A> {
     }
 }
 
-/// The pixels on either side of a coordinate, and the distance from the first one.
-fn neighbours(x: f64, len: usize) -> (usize, usize, f64) {
+/// The pixels on either side of a coordinate, and its fraction.
+fn neighbors(x: f64, len: usize) -> (usize, usize, f64) {
     let x = x.max(0.0);
     let low = x as usize;
     if low >= len - 1 { (len - 1, len - 1, 0.0) } else { (low, low + 1, x - low as f64) }
@@ -120,7 +120,7 @@ pub trait Regions<A>: Sync {
     fn region(&self, i: usize) -> Region<A>;
 }
 
-/// Writes, for each region, its channels with their bins.
+/// Writes the pooled regions, (regions, channels, bins).
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -183,15 +183,16 @@ pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &i
         let block: Vec<_> = (start..(start + BLOCK).min(regions.count())).map(|i| (i, regions.region(i))).collect();
         par::parallel_rows(&mut wide, maps.plane(), 1, |plane, sums| {
             let (image, channel) = (plane / maps.channels, plane % maps.channels);
-            let (output, part) = (channel / group, channel % group);
-            let mine = |r: &Region<T::Acc>| r.image == Some(image) && (r.first..r.first + channels).contains(&output);
-            for (i, region) in block.iter().filter(|(_, r)| mine(r)) {
+            let (output, bin_channel) = (channel / group, channel % group);
+            let contributes =
+                |r: &Region<T::Acc>| r.image == Some(image) && (r.first..r.first + channels).contains(&output);
+            for (i, region) in block.iter().filter(|(_, r)| contributes(r)) {
                 let dy = &dy[(i * channels + output - region.first) * bins..];
-                for (bin, dy) in region.bins.iter().zip(dy).filter(|(b, _)| b.channel == part) {
+                for (bin, dy) in region.bins.iter().zip(dy).filter(|(b, _)| b.channel == bin_channel) {
                     let gradient = T::Acc::of(*dy) * bin.scale;
                     for point in &region.points[bin.points.clone()] {
-                        for (at, weight) in point.at.iter().zip(point.weight) {
-                            sums[*at as usize] += weight * gradient;
+                        for (offset, weight) in point.at.iter().zip(point.weight) {
+                            sums[*offset as usize] += weight * gradient;
                         }
                     }
                 }
@@ -214,12 +215,12 @@ pub struct AlignShape {
 
 impl AlignShape {
     fn points(&self, size: f64, bins: usize) -> usize {
-        // Bounds the work for absurd sizes: more points than this do not change the average.
+        // Bounds the work for huge regions. More points hardly change the average.
         self.points.unwrap_or_else(|| (size / bins as f64).ceil().clamp(0.0, 4096.0) as usize)
     }
 
-    /// Adds all bins of a region of size (height, width). `to_map` takes (y, x) relative to the region's corner to feature map
-    /// coordinates.
+    /// Adds all bins of a region of size (height, width). `to_map` maps (y, x) relative to the corner of the region to coordinates of
+    /// the feature map.
     fn fill<A: Accum>(
         &self,
         region: &mut Region<A>,
@@ -258,10 +259,9 @@ pub struct RoiAlign<'a, T> {
     pub maps: Maps,
     /// The layout of the bins.
     pub shape: AlignShape,
-    /// Whether each bin reads its own input channels.
+    /// True if each bin reads its own input channels.
     pub position_sensitive: bool,
-    /// Whether coordinates refer to pixel centres; otherwise they refer to pixel corners, and regions are at least one pixel
-    /// large.
+    /// True if coordinates refer to pixel centres. Otherwise they refer to pixel corners, and regions are at least one pixel large.
     pub aligned: bool,
 }
 

@@ -3,17 +3,17 @@
 /// The parameters of [`select_boxes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
-    /// Suppresses boxes whose overlap with a kept one (intersection over union) is larger than this.
+    /// Boxes with a larger overlap with a kept box are suppressed.
     pub overlap: f32,
-    /// Ignores boxes unless their score is larger; `None` for no limit.
+    /// Minimum score (exclusive), if any.
     pub score: Option<f32>,
     /// Maximum number of boxes to keep.
     pub limit: usize,
 }
 
-/// The edges (top, left, bottom, right) of boxes that are given by two corners or by centre and size.
-pub fn box_edges(boxes: &[f32], centred: bool) -> Vec<[f32; 4]> {
-    let edges = |b: &[f32]| match centred {
+/// The edges (top, left, bottom, right) of boxes given as two corners, or as centre and size if `is_centered`.
+pub fn box_edges(boxes: &[f32], is_centered: bool) -> Vec<[f32; 4]> {
+    let edges = |b: &[f32]| match is_centered {
         // Centre x, centre y, width, height.
         true => [b[1] - b[3] / 2.0, b[0] - b[2] / 2.0, b[1] + b[3] / 2.0, b[0] + b[2] / 2.0],
         false => [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])],
@@ -35,13 +35,13 @@ fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
     height * width / (first + second - height * width)
 }
 
-/// Indices of the kept boxes, best first; of equal scores the first one wins.
+/// Indices of the kept boxes, in order of decreasing score; boxes of equal score keep their order.
 pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], params: &Selection) -> Vec<usize> {
-    let mut order: Vec<usize> =
+    let mut candidates: Vec<usize> =
         (0..scores.len()).filter(|i| params.score.is_none_or(|least| scores[*i] > least)).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    candidates.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     let mut kept: Vec<usize> = Vec::new();
-    for i in order {
+    for i in candidates {
         if kept.len() == params.limit {
             break;
         }

@@ -8,7 +8,7 @@ use ferromx_core::memory;
 use super::boxes::{Area, BoxFormat};
 use super::wide;
 
-/// The parameters of [`suppress`], and where the values of a box are in its row.
+/// The parameters of [`suppress`], and the layout of its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Suppression {
     /// Number of values in a row.
@@ -17,18 +17,18 @@ pub struct Suppression {
     pub coordinates: usize,
     /// Index of the score.
     pub score: usize,
-    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only. MXNet cuts off its fraction here,
-    /// but not where it compares the class with `background`.
+    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only. As in MXNet, the class is truncated
+    /// for this comparison, but not for the one with `background`.
     pub class: Option<usize>,
     /// The background class, whose boxes are dropped.
     pub background: Option<f32>,
-    /// Whether boxes suppress boxes of other classes too.
+    /// True if boxes suppress boxes of other classes, too.
     pub force_suppress: bool,
     /// Minimum score (exclusive).
     pub valid_above: f32,
-    /// Suppresses a box whose overlap with a better one is larger than this.
+    /// Boxes with a larger overlap with a box of higher score are suppressed.
     pub overlap_above: f32,
-    /// Number of best boxes that enter the suppression.
+    /// Maximum number of boxes, by score, before suppression.
     pub topk: Option<usize>,
     /// Box format of the input.
     pub input: BoxFormat,
@@ -36,8 +36,8 @@ pub struct Suppression {
     pub output: BoxFormat,
 }
 
-/// Writes, for each example of `count` rows, the boxes that are kept, best first, then rows of -1. `record` gets, for each row of
-/// the output, the index of its input row (over all examples), or -1.
+/// Writes the kept boxes of each example of `count` rows, in order of decreasing score, followed by rows of -1. `record` gets the
+/// index of the input row (over all examples) of each output row, or -1.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -66,7 +66,7 @@ pub fn suppress<T: FloatElement + SortKey>(
     });
 }
 
-/// The rows of the kept boxes, best first.
+/// The row indices of the kept boxes, in order of decreasing score.
 fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec<usize> {
     let valid = |row: &&[T]| {
         let class = params.class.map(|c| row[c].to_f32());
@@ -95,7 +95,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
     kept.into_iter().map(|k| k.0).collect()
 }
 
-/// Moves the gradients of the kept rows back to their input rows; the others get zeros.
+/// The gradient of [`suppress`]: copies the gradients of kept rows to their input rows; the other rows are zero.
 ///
 /// # Panics
 /// If the lengths do not match.

@@ -1,4 +1,4 @@
-//! Double precision functions, by the crate `libm`: scalar, with the same bits on every machine.
+//! Double precision functions from the crate `libm`: scalar, with the same bits on every machine.
 
 pub(super) use super::special::{digamma, gamma, lgamma};
 pub(super) use libm::exp as exp_nonpositive;
@@ -29,11 +29,11 @@ pub(super) fn rsqrt(x: f64) -> f64 {
 }
 
 pub(super) fn acosh(x: f64) -> f64 {
-    // `libm` gives large negative arguments a value.
+    // `libm` returns a number for large negative arguments.
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
-/// Winitzki's closed form (2008), off by 0.002 at most, followed by two steps of Halley's method.
+/// Winitzki's closed form (2008), with an error of at most 0.002, refined by two iterations of Halley's method.
 pub(super) fn erfinv(x: f64) -> f64 {
     const A: f64 = 0.147;
     let log = log(1.0 - x * x);

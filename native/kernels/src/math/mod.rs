@@ -1,11 +1,16 @@
 //! Elementary and special functions for the lanes of elementwise loops.
 //!
-//! Single precision functions are written to be vectorised. Their errors are within 2 units in the last place (`tanh`: 2.5;
-//! `gelu` and `softrelu`: within 2e-7 of the larger of |value| and |x|) for every argument, with special values as in C99.
-//! Exceptions: [`sigmoid`] is 0 where it would be below 2^-126; [`lgamma`] and [`digamma`] have an error of a few units close to
-//! their zeros. Double precision functions are scalar, from the crate `libm`, so they give the same bits on every machine.
+//! Single precision functions are written to be vectorised. Their errors are at most 2 ulp (`tanh`: 2.5 ulp; `gelu` and `softrelu`:
+//! 2e-7 of the larger of |value| and |x|) for every argument, with special values as in C99.
+//! Exceptions: [`sigmoid`] is 0 where it would be below 2^-126; [`lgamma`] and [`digamma`] have errors of a few ulp close to their
+//! zeros. Double precision functions are scalar, from the crate `libm`, so they give the same bits on every machine.
 //!
-//! Call these functions, not the methods of `f32` with the same name: those call the C library for each element.
+//! Call these functions, not the methods of `f32` with the same name, which call the C library for each element.
+//!
+//! - `single`: the single precision functions.
+//! - `wide`: double precision arithmetic without branches, for single precision results.
+//! - `double`: the double precision functions.
+//! - `special`: the gamma function and its relatives.
 
 #![allow(clippy::excessive_precision)]
 
@@ -170,7 +175,7 @@ pub trait Precision {
     fn digamma(x: f64) -> f64;
 }
 
-/// Full precision, by scalar code.
+/// Full precision, in scalar code.
 #[derive(Clone, Copy, Debug)]
 pub enum Full {}
 

@@ -1,23 +1,24 @@
 //! Single precision functions, in plain arithmetic without branches or tables, so that loops over them vectorise.
 //!
-//! Functions that need more than 24 bits in between compute in double precision (module `wide`) and round once. Polynomial
-//! coefficients are minimax fits made for this file.
+//! Functions whose intermediate results need more than 24 bits compute in double precision (module `wide`) and round once.
+//! Polynomial coefficients are minimax fits made for this file.
 
 use super::{special, wide};
 
-const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+/// 1.5 * 2^23: adding it rounds to an integer, in the low bits of the mantissa.
+const ROUND: f32 = 12_582_912.0;
 
 /// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and returns 2^(n + bias - 127) and e^r - 1. If n + bias = 0, the power is 0.
 #[inline(always)]
 fn reduce_exp(x: f32, bias: f32) -> (f32, f32) {
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND + bias);
     // The low bits hold n + bias, which becomes the exponent of the power.
-    (f32::from_bits(shifted.to_bits() << 23), expm1_rest(x, shifted - (ROUND + bias)))
+    (f32::from_bits(shifted.to_bits() << 23), expm1_reduced(x, shifted - (ROUND + bias)))
 }
 
-/// e^r - 1 for the remainder r of x after n ln 2.
+/// e^r - 1 for the reduced argument r = x - n ln 2.
 #[inline(always)]
-fn expm1_rest(x: f32, n: f32) -> f32 {
+fn expm1_reduced(x: f32, n: f32) -> f32 {
     let r = n.mul_add(-0.693_359_375, x);
     let r = n.mul_add(2.121_944_4e-4, r);
     let q = poly(
@@ -47,20 +48,20 @@ pub(super) fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
 
 /// Clamps `x`; NaN stays NaN.
 #[inline(always)]
-fn limit(x: f32, low: f32, high: f32) -> f32 {
+fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
 }
 
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    let x = limit(x, -104.0, 89.0);
+    let x = clamp_keep_nan(x, -104.0, 89.0);
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     // In two steps, because the results range from 2^-149 to 2^128.
     let half = n >> 1;
     let scale = exp2i(half);
-    expm1_rest(x, shifted - ROUND).mul_add(scale, scale) * exp2i(n.wrapping_sub(half))
+    expm1_reduced(x, shifted - ROUND).mul_add(scale, scale) * exp2i(n.wrapping_sub(half))
 }
 
 #[inline(always)]
@@ -72,7 +73,7 @@ pub(super) fn exp_nonpositive(x: f32) -> f32 {
 #[inline(always)]
 pub(super) fn expm1(x: f32) -> f32 {
     // Half the scale, because 2^128 is not representable.
-    let (scale, e) = reduce_exp(limit(x, -18.0, 89.0), 126.0);
+    let (scale, e) = reduce_exp(clamp_keep_nan(x, -18.0, 89.0), 126.0);
     let y = e.mul_add(scale, scale - 0.5) * 2.0;
     if x == 0.0 { x } else { y }
 }
@@ -139,7 +140,7 @@ pub(super) fn tanh(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
-    let (half_scale, e) = reduce_exp(limit(-x, -87.5, 89.0), 126.0);
+    let (half_scale, e) = reduce_exp(clamp_keep_nan(-x, -87.5, 89.0), 126.0);
     1.0 / e.mul_add(half_scale, half_scale).mul_add(2.0, 1.0)
 }
 
@@ -160,7 +161,7 @@ fn log1p_unit(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn erf(x: f32) -> f32 {
-    let a = limit(x.abs(), 0.0, 4.0);
+    let a = clamp_keep_nan(x.abs(), 0.0, 4.0);
     let p = poly(
         a * a,
         [

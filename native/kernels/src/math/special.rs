@@ -1,4 +1,4 @@
-//! The gamma family in double precision: by the crate `libm`, and, for single precision results, without branches.
+//! The gamma function and its relatives in double precision: from the crate `libm`, and without branches for single precision results.
 
 use super::wide;
 
@@ -20,7 +20,7 @@ pub(super) fn digamma(x: f64) -> f64 {
         if x == x.floor() {
             return f64::INFINITY;
         }
-        // tan has period pi, so the nearest integer is subtracted before precision is lost.
+        // tan(pi x) has period 1: subtracting the nearest integer first keeps its precision.
         return digamma(1.0 - x) - PI / libm::tan(PI * (x - x.round()));
     }
     let (mut x, mut y) = (x, 0.0);
@@ -34,8 +34,8 @@ pub(super) fn digamma(x: f64) -> f64 {
     y + libm::log(x) - 0.5 / x - z * series
 }
 
-/// Number of recurrence steps before the asymptotic series is accurate.
-const RAISE: usize = 10;
+/// Applications of the recurrence after which the asymptotic series is accurate.
+const SHIFT: usize = 10;
 /// B(2k) / (2k (2k - 1)), the coefficients of Stirling's series (Abramowitz and Stegun 6.1.41).
 const STIRLING: [f64; 8] = [
     1.0 / 12.0,
@@ -53,17 +53,17 @@ const DIGAMMA: [f64; 8] =
 
 /// Returns x + RAISE, the product of x, x + 1, ..., x + RAISE - 1, and its derivative; large x are not raised.
 #[inline(always)]
-fn raised(x: f64) -> (f64, f64, f64) {
-    let small = x < RAISE as f64;
+fn shift_up(x: f64) -> (f64, f64, f64) {
+    let small = x < SHIFT as f64;
     let (mut product, mut slope) = (1.0, 0.0);
     let mut k = 0;
-    while k < RAISE {
+    while k < SHIFT {
         let term = if small { x + k as f64 } else { 1.0 };
         slope = slope * term + if small { product } else { 0.0 };
         product *= term;
         k += 1;
     }
-    (if small { x + RAISE as f64 } else { x }, product, slope)
+    (if small { x + SHIFT as f64 } else { x }, product, slope)
 }
 
 /// log |gamma(x)| to about 1e-14, absolutely and relative to its magnitude.
@@ -71,7 +71,7 @@ fn raised(x: f64) -> (f64, f64, f64) {
 pub(super) fn wide_lgamma(x: f64) -> f64 {
     const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_8;
     let reflected = x < 0.5;
-    let (y, product, _) = raised(if reflected { 1.0 - x } else { x });
+    let (y, product, _) = shift_up(if reflected { 1.0 - x } else { x });
     let z = 1.0 / y;
     let main = (y - 0.5) * wide::log(y) - y + HALF_LOG_TAU + z * wide::poly(z * z, STIRLING) - wide::log(product);
     let main = if y == f64::INFINITY { y } else { main };
@@ -93,7 +93,7 @@ pub(super) fn wide_gamma(x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn wide_digamma(x: f64) -> f64 {
     let reflected = x <= 0.0;
-    let (y, product, slope) = raised(if reflected { 1.0 - x } else { x });
+    let (y, product, slope) = shift_up(if reflected { 1.0 - x } else { x });
     let z = 1.0 / y;
     let main = wide::log(y) - 0.5 * z - z * z * wide::poly(z * z, DIGAMMA) - slope / product;
     let y = if reflected { main - std::f64::consts::PI / wide::tan_pi(x) } else { main };

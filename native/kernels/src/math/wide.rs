@@ -1,4 +1,4 @@
-//! Double precision arithmetic for the single precision functions: about 40 correct bits, no branches.
+//! Double precision arithmetic without branches, with about 40 correct bits, for the single precision functions.
 
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
@@ -14,7 +14,7 @@ pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
     sum
 }
 
-/// 2^x for results within single precision; outside it, a value that rounds to 0 or infinity.
+/// 2^x. Outside the range of single precision, a value that rounds to 0 or infinity.
 #[inline(always)]
 pub(super) fn exp2(x: f64) -> f64 {
     let x = if x > 300.0 { 300.0 } else { x };
@@ -57,7 +57,7 @@ pub(super) fn log(x: f64) -> f64 {
     if x < 0.0 || x.is_nan() { f64::NAN } else { y }
 }
 
-/// log(1 + x), also where 1 + x rounds to 1.
+/// log(1 + x), accurate for small x.
 #[inline(always)]
 pub(super) fn log1p(x: f64) -> f64 {
     let u = 1.0 + x;
@@ -94,15 +94,15 @@ pub(super) fn atan(x: f64) -> f64 {
     (if inverted { std::f64::consts::FRAC_PI_2 - y } else { y }).copysign(x)
 }
 
-/// An angle as a number of quarter turns modulo four, and the remainder in radians, of at most an eighth of a turn.
+/// A reduced angle: a number of quarter turns modulo four, and the remainder in radians, at most an eighth of a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Quarters {
     count: i32,
-    rest: f64,
+    remainder: f64,
 }
 
-/// 1 / (2 pi), split into parts of at most 29 bits: the product of each with a single precision number is exact, so that whole
-/// turns can be subtracted exactly for any argument.
+/// 1 / (2 pi), split into terms of at most 29 bits. The product of each with a single precision number is exact, so that full turns can
+/// be subtracted exactly for any argument.
 const INVERSE_TAU: [f64; 7] = inverse_tau_parts();
 
 /// The leading 224 fraction bits of 1 / (2 pi), in words of 28 bits.
@@ -133,12 +133,15 @@ pub(super) fn quarters(x: f32) -> Quarters {
     let mut k = INVERSE_TAU.len();
     while k > 0 {
         k -= 1;
-        let part = x * INVERSE_TAU[k];
-        turns += part - part.round_ties_even();
+        let term = x * INVERSE_TAU[k];
+        turns += term - term.round_ties_even();
     }
     let quarters = (turns - turns.round_ties_even()) * 4.0;
     let shifted = quarters + ROUND;
-    Quarters { count: shifted.to_bits() as i32, rest: (quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2 }
+    Quarters {
+        count: shifted.to_bits() as i32,
+        remainder: (quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2,
+    }
 }
 
 #[inline(always)]
@@ -154,14 +157,14 @@ fn sin_cos(t: f64) -> (f64, f64) {
 #[inline(always)]
 pub(super) fn sin_quarter(angle: Quarters, more: i32) -> f64 {
     let count = angle.count.wrapping_add(more);
-    let (s, c) = sin_cos(angle.rest);
+    let (s, c) = sin_cos(angle.remainder);
     let y = if count & 1 == 0 { s } else { c };
     if count & 2 == 0 { y } else { -y }
 }
 
 #[inline(always)]
 pub(super) fn tan_quarter(angle: Quarters) -> f64 {
-    let (s, c) = sin_cos(angle.rest);
+    let (s, c) = sin_cos(angle.remainder);
     let odd = angle.count & 1 != 0;
     let (top, bottom) = if odd { (-c, s) } else { (s, c) };
     top / bottom

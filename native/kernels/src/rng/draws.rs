@@ -1,8 +1,8 @@
-//! The random numbers of one element, and the distributions derived from them.
+//! The random numbers of one element, and distributions that draw several of them.
 
 use super::philox;
 
-/// The random numbers that belong to one element.
+/// The sequence of random numbers of one element.
 #[derive(Clone, Debug)]
 pub struct Draws {
     key: [u32; 2],
@@ -12,7 +12,7 @@ pub struct Draws {
     used: usize,
 }
 
-/// A number in [0, 1) with 53 bits.
+/// Uniform in [0, 1), with 53 bits.
 #[inline(always)]
 pub(super) fn unit(a: u32, b: u32) -> f64 {
     ((u64::from(a) << 32 | u64::from(b)) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
@@ -33,7 +33,7 @@ impl Draws {
     /// 32 random bits.
     pub fn word(&mut self) -> u32 {
         if self.used == 4 {
-            // The last word of the counter separates these blocks from those of bulk fills.
+            // The last word of the counter keeps these blocks apart from those of bulk fills.
             self.words = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
             self.next_block = self.next_block.wrapping_add(1);
             self.used = 0;
@@ -52,7 +52,7 @@ impl Draws {
         unit(self.word(), self.word())
     }
 
-    /// An integer below `n`; 0 if `n` is 0.
+    /// A uniform integer below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.word64()) * n as u128) >> 64) as usize
     }
@@ -150,7 +150,7 @@ impl Draws {
         self.poisson(mean)
     }
 
-    /// The index of an outcome, chosen with the given probabilities, or weights of any sum. The last outcome if the sum is zero.
+    /// Categorical: the index of an outcome with the given weights, which need not sum to 1. The last outcome if their sum is zero.
     pub fn categorical(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
         let target = self.uniform() * weights.clone().sum::<f64>();
         let mut sum = 0.0;
