@@ -4,8 +4,8 @@ use crate::gemm::{GemmElement, gemm_batched};
 use crate::movement::Item;
 use crate::par::{MatRef, parallel_rows, with_scratch};
 
-/// The shape (length, batch, heads, parts, dim) of projections: for each token, sequence and head, `parts` vectors such as query, key
-/// and value.
+/// The shape (length, batch, heads, parts, dim) of projections: for each token, sequence and head, `parts` vectors such as query,
+/// key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interleaved {
     /// Sequence length.
@@ -105,8 +105,8 @@ fn part_gradient<'a, T: GemmElement>(
     gemm_batched(scale, left, right, T::zero(), out, (shape.length, shape.dim));
 }
 
-/// The gradient of [`attention_scores`] with respect to the projections of queries and keys. If `is_shared`, both are the same array,
-/// whose gradient is written to `query_grad`. Unused parts have gradient zero.
+/// The gradient of [`attention_scores`] with respect to the projections of queries and keys. If `is_shared`, both are the same
+/// array, whose gradient is written to `query_grad`. Unused parts have gradient zero.
 ///
 /// # Panics
 /// When the shapes do not match.

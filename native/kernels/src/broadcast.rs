@@ -9,8 +9,8 @@ use smallvec::{SmallVec, smallvec};
 /// The (length, stride) of each axis; usually so few that nothing is allocated.
 type Axes = SmallVec<[(usize, usize); 6]>;
 
-/// The axes of both operands over the shape of the output. Axes of length 1 are left out, and adjacent axes are merged if both operands
-/// allow it.
+/// The axes of both operands over the shape of the output. Axes of length 1 are left out, and adjacent axes are merged if both
+/// operands allow it.
 fn merged_axes(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
     let (a_strides, b_strides) = (strides(a, out), strides(b, out));
     let (mut a_axes, mut b_axes) = (Axes::new(), Axes::new());
@@ -121,9 +121,9 @@ pub fn broadcast_any<U, C, D, F>(
     drive_broadcast(a, b, (U::elements_mut(out), out_shape), &zip_body(f));
 }
 
-/// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last
-/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`](crate::zip::zip). An operand may be [`Src::InPlace`] only if
-/// its shape is the output's (up to leading ones).
+/// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last axis, axes
+/// of length 1 repeated. The lanes and `f` are those of [`zip`](crate::zip::zip). An operand may be [`Src::InPlace`] only if its
+/// shape is the output's (up to leading ones).
 ///
 /// # Panics
 /// If a shape cannot be broadcast to `out_shape`, or a slice does not have the length of its shape.

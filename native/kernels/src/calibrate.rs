@@ -62,7 +62,8 @@ fn smooth_empty_bins(x: &mut [f64]) -> bool {
 }
 
 per_isa! {
-    /// Distributes the counts in `q` of each quantized bin, which is `width` bins wide, evenly over its bins that are not empty in `p`.
+    /// Distributes the counts in `q` of each quantized bin, which is `width` bins wide, evenly over its bins that are not empty
+    /// in `p`.
     fn quantize(p: &[f64], width: usize, q: &mut [f64]) {
         for (p, q) in p.chunks(width).zip(q.chunks_mut(width)) {
             let (mut sum, mut filled) = (0.0, 0.0);

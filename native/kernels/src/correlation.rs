@@ -76,8 +76,8 @@ impl CorrelationShape {
     }
 }
 
-/// Writes `y` (batch, displacements, height, width): the mean over a patch and all channels of the products (or absolute differences)
-/// of the pixels of `a` and the displaced pixels of `b`.
+/// Writes `y` (batch, displacements, height, width): the mean over a patch and all channels of the products (or absolute
+/// differences) of the pixels of `a` and the displaced pixels of `b`.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -134,8 +134,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// The gradients of [`correlation`] with respect to both images; `None` for those that are not needed. The derivative of an absolute
-/// difference of zero is 1 with respect to `a` and -1 with respect to `b`.
+/// The gradients of [`correlation`] with respect to both images; `None` for those that are not needed. The derivative of an
+/// absolute difference of zero is 1 with respect to `a` and -1 with respect to `b`.
 ///
 /// # Panics
 /// When the lengths do not match.

@@ -235,8 +235,8 @@ fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[
     table
 }
 
-/// Samples `data` (batch, channels, spatial axes) at `grid` (batch, points, axes) to `out` (batch, channels, points). Grid coordinates
-/// run from -1 to 1 and start with that of the last axis.
+/// Samples `data` (batch, channels, spatial axes) at `grid` (batch, points, axes) to `out` (batch, channels, points). Grid
+/// coordinates run from -1 to 1 and start with that of the last axis.
 ///
 /// # Panics
 /// If the lengths do not match or there are more than [`MAX_AXES`] axes.

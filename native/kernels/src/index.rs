@@ -242,8 +242,8 @@ where
     scatter_by(src, rows, inner, dst, |d: C, s: C| d.plus(s));
 }
 
-/// `dst[rows[i]] = combine(dst[rows[i]], src[i])`, element by element, for rows of `inner` elements, in the order of i for any number
-/// of threads.
+/// `dst[rows[i]] = combine(dst[rows[i]], src[i])`, element by element, for rows of `inner` elements, in the order of i for any
+/// number of threads.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -315,7 +315,8 @@ where
     }
 }
 
-/// One-hot encoding: a row of `depth` elements per index, `on` at the index and `off` elsewhere; all `off` for an index out of range.
+/// One-hot encoding: a row of `depth` elements per index, `on` at the index and `off` elsewhere; all `off` for an index out of
+/// range.
 ///
 /// # Panics
 /// Unless `dst` has one row per index.
@@ -332,8 +333,8 @@ pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T
     });
 }
 
-/// `out[i] = x[i]` if `condition[i / inner]` is not 0, else `y[i]`: one condition per element if `inner` is 1, otherwise one per row of
-/// `inner` elements.
+/// `out[i] = x[i]` if `condition[i / inner]` is not 0, else `y[i]`: one condition per element if `inner` is 1, otherwise one per
+/// row of `inner` elements.
 ///
 /// # Panics
 /// If a length does not match.

@@ -155,8 +155,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// Quantizes rows to `i8` (as its bits), each row with its own scale: the largest absolute value divided by 127. Returns the integers
-/// and the scales.
+/// Quantizes rows to `i8` (as its bits), each row with its own scale: the largest absolute value divided by 127. Returns the
+/// integers and the scales.
 ///
 /// # Panics
 /// If the rows have different lengths.
@@ -229,8 +229,8 @@ pub struct Rounding {
     pub is_signed: bool,
 }
 
-/// `out` = the sums of two operands, quantized. Results equal those of [`dequantize_linear`], an addition and [`quantize_linear`] or
-/// [`quantize`].
+/// `out` = the sums of two operands, quantized. Results equal those of [`dequantize_linear`], an addition and [`quantize_linear`]
+/// or [`quantize`].
 ///
 /// # Panics
 /// If the lengths differ.

@@ -64,9 +64,9 @@ impl RoiPoolShape {
     }
 }
 
-/// Writes the maximum of each bin of each region and its index in the plane: (regions, channels, height, width). An empty bin has the
-/// value 0, and one in which no element is larger than the lowest finite number has that number; both have the index -1. `rois` is
-/// (regions, 5).
+/// Writes the maximum of each bin of each region and its index in the plane: (regions, channels, height, width). An empty bin has
+/// the value 0, and one in which no element is larger than the lowest finite number has that number; both have the index -1.
+/// `rois` is (regions, 5).
 ///
 /// # Errors
 /// The index of the first region whose image does not exist.

@@ -33,11 +33,12 @@ impl Sampling {
     }
 }
 
-/// The 2 x 2 pixels around a sampling point: upper left, upper right, lower left, lower right. Pixels outside the image count as zero.
+/// The 2 x 2 pixels around a sampling point: upper left, upper right, lower left, lower right. Pixels outside the image count as
+/// zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Corner<A> {
     /// Offset of the upper left pixel in the plane; it may lie outside.
-    pub at: isize,
+    pub offset: isize,
     /// True for the pixels that lie inside the image.
     pub inside: [bool; 4],
     /// Offset (x, y) of the point from the upper left pixel, in pixels.
@@ -60,7 +61,7 @@ impl<A: Accum> Corner<A> {
         let column_inside = [column, column + 1].map(|c| (0..width as isize).contains(&c));
         let row_inside = [row, row + 1].map(|r| (0..height as isize).contains(&r));
         Corner {
-            at: row * width as isize + column,
+            offset: row * width as isize + column,
             inside: [0, 1, 2, 3].map(|k: usize| row_inside[k / 2] && column_inside[k % 2]),
             fraction: [x - left, y - top],
         }
@@ -76,7 +77,7 @@ impl<A: Accum> Corner<A> {
         let mut pixels = [A::zero(); 4];
         for ((pixel, inside), offset) in pixels.iter_mut().zip(self.inside).zip(Self::offsets(width)) {
             if inside {
-                *pixel = A::of(image[(self.at + offset) as usize]);
+                *pixel = A::of(image[(self.offset + offset) as usize]);
             }
         }
         pixels
@@ -105,8 +106,8 @@ fn corners<'a, T: FloatElement>(
     xs.iter().zip(ys).map(|(x, y)| Corner::new(T::Acc::of(*x), T::Acc::of(*y), shape.input))
 }
 
-/// Samples each channel of `x` (batch, channels, height, width) at the points of `grid` (batch, 2, points), whose x and y coordinates
-/// run from -1 to 1 over the image. Pixels outside count as zero.
+/// Samples each channel of `x` (batch, channels, height, width) at the points of `grid` (batch, 2, points), whose x and y
+/// coordinates run from -1 to 1 over the image. Pixels outside count as zero.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -153,7 +154,7 @@ pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[
                 let (weights, grad) = (corner.weights(), T::Acc::of(*grad));
                 for (k, offset) in Corner::<T::Acc>::offsets(width).into_iter().enumerate() {
                     if corner.inside[k] {
-                        sums[(corner.at + offset) as usize] += weights[k] * grad;
+                        sums[(corner.offset + offset) as usize] += weights[k] * grad;
                     }
                 }
             }

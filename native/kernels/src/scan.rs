@@ -7,8 +7,8 @@ use crate::reduce::NumericLane;
 /// Elements per chunk; fixed, so that results do not depend on the number of threads.
 const GRAIN: usize = 1 << 14;
 
-/// Inclusive cumulative sums along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`. Elements are converted to
-/// lanes of type `C` first.
+/// Inclusive cumulative sums along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`. Elements are
+/// converted to lanes of type `C` first.
 ///
 /// # Panics
 /// If a length does not match.
@@ -22,8 +22,8 @@ pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from
     });
 }
 
-/// Cumulative products along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`; without the element itself if
-/// `exclusive`.
+/// Cumulative products along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`; without the element
+/// itself if `exclusive`.
 ///
 /// # Panics
 /// If a length does not match.

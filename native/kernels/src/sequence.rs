@@ -110,8 +110,8 @@ pub fn sequence_last_backward<T: Item>(shape: &Sequences, lengths: &[usize], y_g
     let inner = shape.inner;
     x_grad.fill(T::default());
     for (sequence, (grad, length)) in y_grad.chunks_exact(inner.max(1)).zip(lengths).enumerate() {
-        let at = shape.row(length - 1, sequence) * inner;
-        x_grad[at..at + inner].copy_from_slice(grad);
+        let start = shape.row(length - 1, sequence) * inner;
+        x_grad[start..start + inner].copy_from_slice(grad);
     }
 }
 

@@ -15,8 +15,8 @@ pub struct MarginLoss {
     pub use_linear: bool,
 }
 
-/// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p` with respect to the scores `x` (rows, classes), where `s_k` is 1
-/// for the class of the label and -1 for the others, and p is 1 or 2.
+/// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p` with respect to the scores `x` (rows, classes), where `s_k`
+/// is 1 for the class of the label and -1 for the others, and p is 1 or 2.
 ///
 /// # Panics
 /// Unless there is one label per row.

@@ -1,7 +1,7 @@
 //! The gradient of the input.
 //!
-//! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps, from
-//! neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
+//! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps,
+//! from neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};

@@ -1,9 +1,9 @@
 //! The gradient of the weights.
 //!
-//! It is a matrix product whose depth is the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The input
-//! that a block of pixels reads is transposed to channels-last order in scratch memory, padding included. A panel of B is then a
-//! table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a row, which
-//! are contiguous in this order, fill the lanes together.
+//! It is a matrix product whose depth is the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The
+//! input that a block of pixels reads is transposed to channels-last order in scratch memory, padding included. A panel of B is
+//! then a table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a
+//! row, which are contiguous in this order, fill the lanes together.
 
 use super::{ConvShape, check_len, crop, depthwise, single_output};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
@@ -81,8 +81,8 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Sums the gradients of all slices, which have a stride of `len`, into the given columns of each row of `grad`, whose rows have
-    /// `depth` elements. A column index of `depth` marks a lane without a column.
+    /// Sums the gradients of all slices, which have a stride of `len`, into the given columns of each row of `grad`, whose rows
+    /// have `depth` elements. A column index of `depth` marks a lane without a column.
     fn sum_slices<T: Accum>(sums: &[T], len: usize, slices: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
         let mut total = [T::zero(); 32];
         let (nr, count) = (columns.len(), columns.iter().filter(|column| **column < depth).count());

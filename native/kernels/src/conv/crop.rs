@@ -3,8 +3,8 @@
 use super::ConvShape;
 use ferromx_core::dtype::Element;
 
-/// The equivalent convolution without the outermost taps of each axis that read only padding for all outputs, equally many on either
-/// side; `None` if there are no such taps.
+/// The equivalent convolution without the outermost taps of each axis that read only padding for all outputs, equally many on
+/// either side; `None` if there are no such taps.
 pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
     let output = shape.output();
     let crop: [usize; 3] = std::array::from_fn(|d| {

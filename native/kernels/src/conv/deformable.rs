@@ -100,10 +100,10 @@ impl DeformShape {
         };
         let point_of = |i: usize| {
             let (tap, pixel) = (i / pixels, i % pixels);
-            let at = 2 * tap * pixels + pixel;
+            let y_index = 2 * tap * pixels + pixel;
             let (row, column) = (tap % taps / kernel_width, tap % taps % kernel_width);
-            let y = A::of(undisplaced(1, pixel / columns, row)) + offset[at];
-            let x = A::of(undisplaced(2, pixel % columns, column)) + offset[at + pixels];
+            let y = A::of(undisplaced(1, pixel / columns, row)) + offset[y_index];
+            let x = A::of(undisplaced(2, pixel % columns, column)) + offset[y_index + pixels];
             self.point(x, y, [height, width])
         };
         (0..self.offset_groups * taps * pixels).map(point_of).collect()
@@ -176,7 +176,7 @@ impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
                     let weights = point.corner.weights();
                     for (k, offset) in Corner::<A>::offsets(width).into_iter().enumerate() {
                         if point.corner.inside[k] {
-                            to[(point.corner.at + offset) as usize] += weights[k] * grad;
+                            to[(point.corner.offset + offset) as usize] += weights[k] * grad;
                         }
                     }
                 }

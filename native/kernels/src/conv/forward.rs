@@ -81,8 +81,8 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         (self.residual.is_none() && !self.is_empty()).then_some(ScaleClamp { scale, bias, low, high })
     }
 
-    /// Applies the epilogue to a (channels, pixels) block of the output, which lies within one image and starts at (`row`, `pixel`).
-    /// `row` counts channels over the whole batch; `pixels` is the number of pixels of an output plane.
+    /// Applies the epilogue to a (channels, pixels) block of the output, which lies within one image and starts at (`row`,
+    /// `pixel`). `row` counts channels over the whole batch; `pixels` is the number of pixels of an output plane.
     pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: &mut MatMut<'_, T>) {
         let channel = row % shape.out_channels;
         let channels = channel..channel + block.rows();

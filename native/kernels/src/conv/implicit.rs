@@ -95,11 +95,11 @@ pub(super) struct Blocking<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Read in place as one long row, including the padding between rows of pixels, whose results are dropped.
-    Through,
+    Contiguous,
     /// Read in place, row by row.
     ByRows,
     /// Packed into panels, without the padding between rows of pixels.
-    Dense,
+    Packed,
 }
 
 /// When the callback is called for a block of the result.
@@ -112,7 +112,7 @@ pub(super) enum Stage {
 }
 
 /// Callback `(stage, row, pixel, block)` for every block of the result, with the indices of its first row and pixel. The block is
-/// borrowed because copying the view right after it was written would stall on store forwarding.
+/// borrowed because moving the view, whose fields were just stored, would stall on store forwarding.
 pub(super) type OnBlock<'f, T> = &'f dyn Fn(Stage, usize, usize, &mut MatMut<'_, T>);
 
 /// An [`OnBlock`] that several threads may call.
@@ -129,8 +129,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
-    /// Number of panels of windows multiplied with one panel of weights. More panels access longer contiguous runs of each row of the
-    /// result and of each channel.
+    /// Number of panels of windows multiplied with one panel of weights. More panels access longer contiguous runs of each row of
+    /// the result and of each channel.
     fn panels(&self) -> usize {
         let longest = depth_blocks::<T>(self.depth()).map(|block| block.len()).max().unwrap_or(0);
         (PANELS_BYTES / (longest * self.kernel.nr() * size_of::<T>()).max(1)).clamp(4, 16)
@@ -145,13 +145,13 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
         let work = image_rows * pixels * self.depth().max(1);
         if batch >= 2 * threads || threads == 1 || work * batch < 2 * CHUNK_WORK {
-            let most = batch.div_ceil(2 * threads);
-            let blocking = self.blocking(self.geometry.grid[1], if threads == 1 { batch } else { most });
+            let max_images = batch.div_ceil(2 * threads);
+            let blocking = self.blocking(self.geometry.grid[1], if threads == 1 { batch } else { max_images });
             let images =
-                (CHUNK_WORK / work).max(blocking.as_ref().map_or(1, |blocking| blocking.images)).clamp(1, most);
+                (CHUNK_WORK / work).max(blocking.as_ref().map_or(1, |blocking| blocking.images)).clamp(1, max_images);
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
-                self.images(&blocking, row / image_rows, 0, &mut block, &|m, r, p, block| {
-                    on_block(m, row + r, p, block)
+                self.images(&blocking, row / image_rows, 0, &mut block, &|stage, r, p, block| {
+                    on_block(stage, row + r, p, block)
                 });
             });
         }
@@ -161,8 +161,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         if rows >= self.rows {
             // Whole images, split by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
-                self.images(&blocking, row / image_rows, pixel, &mut block, &|m, r, p, block| {
-                    on_block(m, row + r, p, block)
+                self.images(&blocking, row / image_rows, pixel, &mut block, &|stage, r, p, block| {
+                    on_block(stage, row + r, p, block)
                 });
             });
         }
@@ -171,7 +171,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
             parallel_blocks(out.block(first, 0, self.rows, pixels), rows, cols, |row, pixel, mut block| {
                 let rows = row..row + block.rows();
                 let chunk = Chunk { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
-                self.chunk(&blocking, &chunk, &mut block, &|m, r, p, block| on_block(m, first + row + r, p, block));
+                self.chunk(&blocking, &chunk, &mut block, &|stage, r, p, block| {
+                    on_block(stage, first + row + r, p, block);
+                });
             });
         }
     }
@@ -219,26 +221,26 @@ impl<'a, T: Accum> Implicit<'a, T> {
         // Costs of each order in vector multiply-adds, including packing the windows and copying the results.
         let (depth, packing) = (self.depth(), 2 * (2 + lanes / width.max(1)));
         let copying = 8 + 4 * width.div_ceil(lanes);
-        let through = depth * computed(best) * self.rows + self.rows * height * copying;
+        let contiguous_cost = depth * computed(best) * self.rows + self.rows * height * copying;
         // Tiles of one vector are less efficient.
         let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
-        let dense = |images: usize| {
+        let packed_cost = |images: usize| {
             let vectors = |rows: usize| (images * rows * width * planes).div_ceil(lanes);
             let products = depth * (height / max_rows * cost(vectors(max_rows)) + cost(vectors(height % max_rows)));
             products * (self.rows + packing) / (8 * images) + if images > 1 { self.rows * copying } else { 0 }
         };
-        let images = if dense(images) < dense(1) { images } else { 1 };
-        let by_rows = depth * height * cost(width.div_ceil(lanes)) * self.rows / 8;
-        let order = if planes == 1 && by_rows < through.min(dense(images)) {
+        let images = if packed_cost(images) < packed_cost(1) { images } else { 1 };
+        let by_rows_cost = depth * height * cost(width.div_ceil(lanes)) * self.rows / 8;
+        let order = if planes == 1 && by_rows_cost < contiguous_cost.min(packed_cost(images)) {
             Order::ByRows
-        } else if dense(images) < through {
-            Order::Dense
+        } else if packed_cost(images) < contiguous_cost {
+            Order::Packed
         } else {
-            Order::Through
+            Order::Contiguous
         };
         let (rows, images) = match order {
-            Order::Dense => (max_rows, images),
-            Order::Through => (best, 1),
+            Order::Packed => (max_rows, images),
+            Order::Contiguous => (best, 1),
             Order::ByRows => (max_rows, 1),
         };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
@@ -251,7 +253,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (self.geometry.grid[0] * blocking.rows * self.geometry.grid[2]).max(1)
     }
 
-    /// Computes the images from `image` on for which `out` has rows, and of each the pixels from `pixel` on for which it has columns.
+    /// Computes the images from `image` on for which `out` has rows, and of each the pixels from `pixel` on for which it has
+    /// columns.
     pub(super) fn images(
         &self,
         blocking: &Option<Blocking<'_>>,
@@ -401,7 +404,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (layout, [planes, _, width]) = (&blocking.layout, self.geometry.grid);
         let (images, rows) = (pixels.images.len(), chunk.rows.len());
         let (first, count) = (self.first_row(chunk, pixels), pixels.cols / width / planes);
-        let outputs = if blocking.order == Order::Through { layout.outputs(count) } else { images * pixels.cols };
+        let outputs = if blocking.order == Order::Contiguous { layout.outputs(count) } else { images * pixels.cols };
         // Unless the results are computed in the layout of the output, they are copied at the end. The stride is an odd number of
         // cache lines, so that rows map to different cache sets.
         let in_place = images == 1 && outputs == pixels.cols;
@@ -423,7 +426,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 let mut c = pixels.result(chunk, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
                     let row = c.row_mut(row);
-                    if blocking.order == Order::Dense {
+                    if blocking.order == Order::Packed {
                         row.copy_from_slice(&sums[i * pixels.cols..(i + 1) * pixels.cols]);
                     } else {
                         layout.collect(count, sums, row);
@@ -449,9 +452,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
         // Outputs in a contiguous row of windows, and the stride between such rows.
         let (row_outputs, pitch) = match blocking.order {
             Order::ByRows => (self.geometry.grid[2], blocking.layout.pitch()),
-            Order::Through | Order::Dense => (outputs, 0),
+            Order::Contiguous | Order::Packed => (outputs, 0),
         };
-        let is_dense = blocking.order == Order::Dense;
+        let is_packed = blocking.order == Order::Packed;
         let tiles = outputs.div_ceil(row_outputs) * row_outputs.div_ceil(cols) * c.rows().div_ceil(self.kernel.mr());
         let planes = windows.len() / blocking.layout.len();
         let prefetches_per_tile = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
@@ -462,7 +465,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             for block in depth_blocks::<T>(self.depth()) {
                 let (len, first) = (block.len() * nr, block.start);
                 let starts = tile_outputs.clone().step_by(nr);
-                with_scratch(if is_dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
+                with_scratch(if is_packed { starts.len() * len } else { 0 }, |panels: &mut [T]| {
                     for (panel, start) in panels.chunks_exact_mut(len).zip(starts.clone()) {
                         let runs = self.runs(blocking, windows.len(), count, start..outputs.min(start + nr));
                         T::pack_runs(&runs, IndexedPanel { data: windows, table, first }, panel);
@@ -471,7 +474,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         ahead.by_ref().take(prefetches_per_tile).for_each(prefetch);
                         for (i, start) in starts.clone().enumerate() {
                             let tile = c.block(row, first_output + start, rows, nr.min(tile_outputs.end - start));
-                            if is_dense {
+                            if is_packed {
                                 let ahead = if i == 0 { a.ahead } else { &[] };
                                 let b = Panel { data: &panels[i * len..], stride: nr, ahead };
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);

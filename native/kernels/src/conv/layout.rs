@@ -106,8 +106,8 @@ impl<'a> Layout<'a> {
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
     }
 
-    /// Copies the source rows that the outputs from grid row `first` on read, for each of `planes`, to `to`, where the planes have a
-    /// stride of `len`. The elements of `to` that are padding must be zero already.
+    /// Copies the source rows that the outputs from grid row `first` on read, for each of `planes`, to `to`, where the planes
+    /// have a stride of `len`. The elements of `to` that are padding must be zero already.
     pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, stride]) = (self.geometry.source, self.geometry.stride);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));

@@ -202,7 +202,8 @@ fn transform_inputs_sized<T: Accum, const STRIDE: usize>(from: &[T; ELEMENTS * L
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// A^T m A for a tile vector. `from` is (elements, `num_vectors` x `LANES`); `to` is (rows of a tile, tiles, columns of a tile).
+    /// A^T m A for a tile vector. `from` is (elements, `num_vectors` x `LANES`); `to` is (rows of a tile, tiles, columns of a
+    /// tile).
     fn transform_outputs<T: Accum>(from: &[T], num_vectors: usize, to: &mut [[T; TILE * LANES]; TILE]) {
         match num_vectors {
             FEW_VECTORS => transform_outputs_sized::<T, { FEW_VECTORS * LANES }>(from, to),

@@ -87,9 +87,9 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
 
 /// The training targets of boxes, relative to their anchors.
 ///
-/// `samples` and `matches` are (examples, anchors). An anchor whose sample is above one half is positive, and its match is an index
-/// into the `refs` of the example. The target of a positive anchor is (offset of the centre / anchor size, log of the ratio of sizes),
-/// minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
+/// `samples` and `matches` are (examples, anchors). An anchor whose sample is above one half is positive, and its match is an
+/// index into the `refs` of the example. The target of a positive anchor is (offset of the centre / anchor size, log of the ratio
+/// of sizes), minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -209,9 +209,9 @@ fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
     half(code.exponential() * anchor)
 }
 
-/// Greedily matches the rows and columns of each (`rows`, `cols`) matrix of scores, best score first, until no score is better than
-/// `threshold` or, as in MXNet, `topk + 1` pairs are matched. `row_of` gets the column of each row, `col_of` the row of each column;
-/// -1 if unmatched. Equal scores are matched in row-major order.
+/// Greedily matches the rows and columns of each (`rows`, `cols`) matrix of scores, best score first, until no score is better
+/// than `threshold` or, as in MXNet, `topk + 1` pairs are matched. `row_of` gets the column of each row, `col_of` the row of each
+/// column; -1 if unmatched. Equal scores are matched in row-major order.
 ///
 /// # Panics
 /// If the lengths do not match.

@@ -30,8 +30,8 @@ impl Anchors {
     }
 }
 
-/// Writes the corners of all anchors, (height, width, anchors per cell, 4). The anchors of a cell are those of all sizes with the first
-/// ratio, then those of the first size with the other ratios.
+/// Writes the corners of all anchors, (height, width, anchors per cell, 4). The anchors of a cell are those of all sizes with the
+/// first ratio, then those of the first size with the other ratios.
 ///
 /// # Panics
 /// If the length does not match.
@@ -73,8 +73,8 @@ pub struct NegativeMining {
 pub struct Targets {
     /// Numbers per label: class, left, top, right, bottom, and others that are ignored.
     pub label_width: usize,
-    /// An anchor is matched with the object that it overlaps most if the overlap is larger than this. If not positive, only the best
-    /// anchor of each object is matched.
+    /// An anchor is matched with the object that it overlaps most if the overlap is larger than this. If not positive, only the
+    /// best anchor of each object is matched.
     pub overlap: f32,
     /// Class target of anchors that are ignored in training.
     pub ignore: f32,
@@ -92,10 +92,11 @@ enum Role {
     Object(usize),
 }
 
-/// Writes the training targets of all examples: box codes and their masks, (examples, anchors, 4), and classes, (examples, anchors).
+/// Writes the training targets of all examples: box codes and their masks, (examples, anchors, 4), and classes, (examples,
+/// anchors).
 ///
-/// `labels` is (examples, objects, `label_width`), padded with class -1; `scores` is (examples, classes, anchors), where class 0 is the
-/// background.
+/// `labels` is (examples, objects, `label_width`), padded with class -1; `scores` is (examples, classes, anchors), where class 0
+/// is the background.
 ///
 /// # Panics
 /// If the lengths do not match.
@@ -242,8 +243,8 @@ pub struct Detection {
 }
 
 /// Writes the detections (examples, anchors, 6) with rows (class, probability, left, top, right, bottom), in order of decreasing
-/// probability. Suppressed boxes have class -1; unused rows are all -1. `scores` is (examples, classes, anchors). Classes of the result
-/// are numbered without the background.
+/// probability. Suppressed boxes have class -1; unused rows are all -1. `scores` is (examples, classes, anchors). Classes of the
+/// result are numbered without the background.
 ///
 /// # Panics
 /// If the lengths do not match.

@@ -123,8 +123,8 @@ fn decode_corners(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     std::array::from_fn(|k| anchor[k] + code[k])
 }
 
-/// Writes `after` rows (image index, left, top, right, bottom) per image to `regions`, and their scores to `probabilities`. If fewer
-/// boxes are kept, they are repeated.
+/// Writes `after` rows (image index, left, top, right, bottom) per image to `regions`, and their scores to `probabilities`. If
+/// fewer boxes are kept, they are repeated.
 ///
 /// `scores` is (images, 2 x anchors, height, width), background first; `codes` is (images, 4 x anchors, height, width); `info` is
 /// (images, 3): height, width and scale.

@@ -33,7 +33,7 @@ impl Maps {
 /// A sampling point: the offsets of four pixels in a plane, and their weights.
 #[derive(Clone, Copy)]
 struct Point<A> {
-    at: [u32; 4],
+    offsets: [u32; 4],
     weight: [A; 4],
 }
 
@@ -85,17 +85,18 @@ impl<A: Accum> Region<A> {
         let pixels: Vec<u32> =
             rows.flat_map(|y| cols.clone().map(move |x| (y, x))).map(|(y, x)| (y * maps.width + x) as u32).collect();
         for four in pixels.chunks(4) {
-            let at = std::array::from_fn(|k| four[k.min(four.len() - 1)]);
+            let offsets = std::array::from_fn(|k| four[k.min(four.len() - 1)]);
             let weight = std::array::from_fn(|k| if k < four.len() { A::one() } else { A::zero() });
-            self.points.push(Point { at, weight });
+            self.points.push(Point { offsets, weight });
         }
     }
 
     /// Adds a point between the rows `y` and the columns `x`, with fractions `fy` and `fx`.
     pub(super) fn corners(&mut self, maps: &Maps, y: [usize; 2], x: [usize; 2], fy: f64, fx: f64) {
-        let at = |i: usize, j: usize| (y[i] * maps.width + x[j]) as u32;
+        let offset = |i: usize, j: usize| (y[i] * maps.width + x[j]) as u32;
         let weight = [(1.0 - fy) * (1.0 - fx), (1.0 - fy) * fx, fy * (1.0 - fx), fy * fx];
-        self.points.push(Point { at: [at(0, 0), at(0, 1), at(1, 0), at(1, 1)], weight: weight.map(A::of) });
+        let offsets = [offset(0, 0), offset(0, 1), offset(1, 0), offset(1, 1)];
+        self.points.push(Point { offsets, weight: weight.map(A::of) });
     }
 }
 
@@ -135,7 +136,7 @@ pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Reg
             for (bin, out) in region.bins.iter().zip(out) {
                 let plane = &data[(first + bin.channel) * maps.plane()..][..maps.plane()];
                 let value = |p: &Point<T::Acc>| -> T::Acc {
-                    let term = |k: usize| p.weight[k] * T::Acc::of(plane[p.at[k] as usize]);
+                    let term = |k: usize| p.weight[k] * T::Acc::of(plane[p.offsets[k] as usize]);
                     term(0) + term(1) + term(2) + term(3)
                 };
                 let points = &region.points[bin.points.clone()];
@@ -161,7 +162,7 @@ pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl R
             for (bin, out) in region.bins.iter().zip(out) {
                 let points = &region.points[bin.points.clone()];
                 let values =
-                    points.iter().flat_map(|p| (0..4).map(|k| p.weight[k] * T::Acc::of(plane[p.at[k] as usize])));
+                    points.iter().flat_map(|p| (0..4).map(|k| p.weight[k] * T::Acc::of(plane[p.offsets[k] as usize])));
                 // Points outside the image contribute zero.
                 let outside = (T::Acc::count(points.len()) * bin.scale < T::Acc::of(0.999f32)).then(T::Acc::zero);
                 let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
@@ -191,7 +192,7 @@ pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &i
                 for (bin, dy) in region.bins.iter().zip(dy).filter(|(b, _)| b.channel == bin_channel) {
                     let gradient = T::Acc::of(*dy) * bin.scale;
                     for point in &region.points[bin.points.clone()] {
-                        for (offset, weight) in point.at.iter().zip(point.weight) {
+                        for (offset, weight) in point.offsets.iter().zip(point.weight) {
                             sums[*offset as usize] += weight * gradient;
                         }
                     }
@@ -219,8 +220,8 @@ impl AlignShape {
         self.points.unwrap_or_else(|| (size / bins as f64).ceil().clamp(0.0, 4096.0) as usize)
     }
 
-    /// Adds all bins of a region of size (height, width). `to_map` maps (y, x) relative to the corner of the region to coordinates of
-    /// the feature map.
+    /// Adds all bins of a region of size (height, width). `to_map` maps (y, x) relative to the corner of the region to
+    /// coordinates of the feature map.
     fn fill<A: Accum>(
         &self,
         region: &mut Region<A>,
@@ -231,12 +232,14 @@ impl AlignShape {
     ) {
         let (bin_height, bin_width) = (height / self.bins.0 as f64, width / self.bins.1 as f64);
         let (points_y, points_x) = (self.points(height, self.bins.0), self.points(width, self.bins.1));
-        let at = |bin: usize, size: f64, i: usize, n: usize| bin as f64 * size + (i as f64 + 0.5) * size / n as f64;
+        let coordinate =
+            |bin: usize, size: f64, i: usize, n: usize| bin as f64 * size + (i as f64 + 0.5) * size / n as f64;
         for row in 0..self.bins.0 {
             for col in 0..self.bins.1 {
                 for i in 0..points_y {
                     for j in 0..points_x {
-                        let (y, x) = to_map(at(row, bin_height, i, points_y), at(col, bin_width, j, points_x));
+                        let (y, x) =
+                            to_map(coordinate(row, bin_height, i, points_y), coordinate(col, bin_width, j, points_x));
                         region.point(maps, y, x);
                     }
                 }

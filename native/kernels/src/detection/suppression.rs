@@ -17,8 +17,8 @@ pub struct Suppression {
     pub coordinates: usize,
     /// Index of the score.
     pub score: usize,
-    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only. As in MXNet, the class is truncated
-    /// for this comparison, but not for the one with `background`.
+    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only. As in MXNet, the class is
+    /// truncated for this comparison, but not for the one with `background`.
     pub class: Option<usize>,
     /// The background class, whose boxes are dropped.
     pub background: Option<f32>,

@@ -16,8 +16,8 @@ use std::ops::Range;
 /// Maximum bytes of a row of A in a depth block (KC).
 const DEPTH_BLOCK_BYTES: usize = 2048;
 
-/// Maximum rows of C in a chunk (MC), whose block of A fills half of the L2 cache: 252 rows, or 18 tiles of the AVX-512 microkernel,
-/// for 1 MiB. A multiple of 42, so that the tiles of 6 and of 14 rows divide it. Results do not depend on it.
+/// Maximum rows of C in a chunk (MC), whose block of A fills half of the L2 cache: 252 rows, or 18 tiles of the AVX-512
+/// microkernel, for 1 MiB. A multiple of 42, so that the tiles of 6 and of 14 rows divide it. Results do not depend on it.
 fn max_chunk_rows() -> usize {
     (l2_bytes() / 2 / DEPTH_BLOCK_BYTES).clamp(84, 504) / 42 * 42
 }

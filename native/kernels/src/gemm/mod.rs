@@ -31,7 +31,8 @@ use crate::par;
 
 use driver::{Lhs, Product, Rhs};
 
-/// C = `alpha` A B + `beta` C, for A (M, K), B (K, N) and C (M, N). If `beta` is zero, the old contents of C, even NaN, are ignored.
+/// C = `alpha` A B + `beta` C, for A (M, K), B (K, N) and C (M, N). If `beta` is zero, the old contents of C, even NaN, are
+/// ignored.
 ///
 /// # Panics
 /// When the shapes do not match.

@@ -48,7 +48,7 @@ fn reference<T: GemmElement>(
     out
 }
 
-/// Asserts that the (m, n) matrix `c` with rows `stride` apart equals `expected`, up to rounding errors of a sum of `terms` terms
+/// Asserts that the (m, n) matrix `c` with the given row stride equals `expected`, up to rounding errors of a sum of `terms` terms
 /// in [-1, 1), and that the elements between its rows equal `before`.
 fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
     let tolerance = value(T::epsilon()) * (4.0 + terms as f64);
@@ -295,9 +295,9 @@ fn batches() {
             let mut c = old.clone();
             BatchedProduct { kernel, alpha: -0.5, a: a_of, b: b_of, beta: 2.0, shape: (m, n) }.run(&mut c);
             for i in 0..count {
-                let part = i * m * n..(i + 1) * m * n;
-                let expected = reference(-0.5, a_of(i), b_of(i), 2.0, &old[part.clone()], n);
-                check("batch", &c[part], &[], n, n, &expected, k);
+                let range = i * m * n..(i + 1) * m * n;
+                let expected = reference(-0.5, a_of(i), b_of(i), 2.0, &old[range.clone()], n);
+                check("batch", &c[range], &[], n, n, &expected, k);
             }
         }
     }

@@ -40,8 +40,8 @@ impl Border {
     }
 }
 
-/// Copies an image (height, width, channels) into a larger one, `top` rows and `left` columns from its corner. `color` has one element
-/// per channel.
+/// Copies an image (height, width, channels) into a larger one, `top` rows and `left` columns from its corner. `color` has one
+/// element per channel.
 ///
 /// # Panics
 /// If a length does not match.

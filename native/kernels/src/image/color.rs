@@ -148,8 +148,8 @@ fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     if range <= f32::EPSILON { pixel } else { rotated }
 }
 
-/// PCA lighting: the colour to add for the given weights of the three principal components of ImageNet's colours (Krizhevsky et al.,
-/// "ImageNet classification with deep convolutional neural networks", 2012).
+/// PCA lighting: the colour to add for the given weights of the three principal components of ImageNet's colours (Krizhevsky et
+/// al., "ImageNet classification with deep convolutional neural networks", 2012).
 pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
     const VALUES: [f32; 3] = [55.46, 4.794, 1.148];
     const VECTORS: [[f32; 3]; 3] = [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]];

@@ -57,8 +57,8 @@ impl Pixel for f64 {
 /// Fractional bits of a fixed-point weight.
 const FRACTION_BITS: u32 = 11;
 
-/// Source pixels per pixel of the result, rounded as in OpenCV, because the rounding decides on which side of an integer a coordinate
-/// lies.
+/// Source pixels per pixel of the result, rounded as in OpenCV, because the rounding decides on which side of an integer a
+/// coordinate lies.
 fn scale(from: usize, to: usize) -> f64 {
     (to as f64 / from as f64).recip()
 }
@@ -94,19 +94,19 @@ impl Filter {
         let weight = |weight: f32| (weight * (1 << FRACTION_BITS) as f32).round_ties_even() as i32;
         let (taps, _) = self.taps.as_chunks::<N>();
         taps.iter()
-            .map(|taps| FixedTaps { at: taps.map(|t| t.0 * pixel_stride), weights: taps.map(|t| weight(t.1)) })
+            .map(|taps| FixedTaps { offsets: taps.map(|t| t.0 * pixel_stride), weights: taps.map(|t| weight(t.1)) })
             .collect()
     }
 
-    /// A window of N taps around the source coordinate x of each pixel: source pixels from floor(x) + `first` on, clamped to the edge, with
-    /// `weights(x - floor(x))`.
+    /// A window of N taps around the source coordinate x of each pixel: source pixels from floor(x) + `first` on, clamped to the
+    /// edge, with `weights(x - floor(x))`.
     fn window<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
         let scale = scale(from, to);
         Filter::new(to, |i, taps| {
             let x = ((i as f64 + 0.5) * scale - 0.5) as f32;
             let low = x.floor();
-            let at = |k: usize| (low as isize + first + k as isize).clamp(0, from as isize - 1) as usize;
-            taps.extend(weights(x - low).into_iter().enumerate().map(|(k, w)| (at(k), w)));
+            let index = |k: usize| (low as isize + first + k as isize).clamp(0, from as isize - 1) as usize;
+            taps.extend(weights(x - low).into_iter().enumerate().map(|(k, w)| (index(k), w)));
         })
     }
 
@@ -220,8 +220,8 @@ fn nearest<T: Element>(src: &[T], shape: &Shape, dst: &mut [T]) {
     });
 }
 
-/// Filters all source rows horizontally into a buffer, then vertically. `horizontal(row, taps, channel)` and `vertical(taps, index)`
-/// return the weighted sum of the taps of an element.
+/// Filters all source rows horizontally into a buffer, then vertically. `horizontal(row, taps, channel)` and `vertical(taps,
+/// index)` return the weighted sum of the taps of an element.
 fn separable<T: Element, S: Copy + Default + Send + Sync>(
     src: &[T],
     shape: &Shape,
@@ -271,7 +271,7 @@ fn float_sums<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), ds
 /// The taps of one pixel in fixed point.
 struct FixedTaps<const N: usize> {
     /// The offset of each tap in a source row, or the index of its row.
-    at: [usize; N],
+    offsets: [usize; N],
     weights: [i32; N],
 }
 
@@ -283,7 +283,7 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
     par::parallel_rows(&mut horizontal_sums, out, shape.grain(), |row, horizontal_sums| {
         let src = &src[row * width..][..width];
         for (pixel, taps) in horizontal_sums.chunks_exact_mut(n).zip(&columns) {
-            let sources = taps.at.map(|at| &src[at..at + n]);
+            let sources = taps.offsets.map(|start| &src[start..start + n]);
             for (c, sum) in pixel.iter_mut().enumerate() {
                 *sum = (0..N).map(|k| taps.weights[k] * i32::from(sources[k][c])).sum::<i32>();
             }
@@ -291,7 +291,7 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
     });
     par::parallel_rows(dst, out, shape.grain(), |row, dst| {
         let taps = &rows[row];
-        let sources = taps.at.map(|at| &horizontal_sums[at * out..][..out]);
+        let sources = taps.offsets.map(|row| &horizontal_sums[row * out..][..out]);
         // Of four taps, OpenCV sums full vectors of eight elements in floating point and the tail of a row in integers.
         let vectors = if N == 4 { out / 8 * 8 } else { 0 };
         let (head, tail) = dst.split_at_mut(vectors);

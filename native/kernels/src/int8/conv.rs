@@ -1,8 +1,8 @@
 //! Convolutions as implicit GEMM.
 //!
 //! The image is copied once, padded, with groups of channels interleaved into words and split into one phase per residue of the
-//! stride. The words that a tap reads for neighbouring outputs are then contiguous, at a fixed offset, and tiles read them in place.
-//! Outputs are computed for all columns of the padded phases, and the ones between rows are dropped.
+//! stride. The words that a tap reads for neighbouring outputs are then contiguous, at a fixed offset, and tiles read them in
+//! place. Outputs are computed for all columns of the padded phases, and the ones between rows are dropped.
 
 use super::depthwise::Kernels;
 use super::epilogue::{Channels, overwrite};
@@ -221,8 +221,8 @@ impl Plan {
         });
     }
 
-    /// Computes a chunk of the output, whose rows are filters and whose columns are whole rows of pixels. `first` is its first filter
-    /// and its first row of pixels.
+    /// Computes a chunk of the output, whose rows are filters and whose columns are whole rows of pixels. `first` is its first
+    /// filter and its first row of pixels.
     fn convolve_chunk<T: OutputElement>(
         &self,
         words: &[i32],

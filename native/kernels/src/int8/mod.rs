@@ -1,7 +1,8 @@
 //! Convolutions and matrix products of 8-bit integers.
 //!
 //! Sums of products of `x - zero` and `w - zero` are exact in 32 bits (up to a depth of 33,000; larger sums wrap), so every
-//! instruction set and number of threads gives the same integers. An [`Epilogue`] requantizes the sums while a tile is in the cache.
+//! instruction set and number of threads gives the same integers. An [`Epilogue`] requantizes the sums while a tile is in the
+//! cache.
 //!
 //! - `matrix`: products with a constant matrix.
 //! - `conv`: convolutions as implicit GEMM, and the layout of padded images.

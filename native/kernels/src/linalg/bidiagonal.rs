@@ -10,11 +10,12 @@ use crate::simd::multiversion::per_isa;
 const MAX_SWEEPS: usize = 60;
 
 /// Reduces an n x n matrix, where n is the length of `diagonal`, to bidiagonal form: writes its diagonal and superdiagonal. The
-/// Householder vector that clears column j is written to row j of `columns`, from the diagonal on; the one that clears row j replaces
-/// that row of `a` to the right of the diagonal. `taus` gets the scalars of the column reflections, then those of the row reflections.
+/// Householder vector that clears column j is written to row j of `columns`, from the diagonal on; the one that clears row j
+/// replaces that row of `a` to the right of the diagonal. `taus` gets the scalars of the column reflections, then those of the
+/// row reflections.
 ///
-/// A column reflection maps A to A - v w^T, a row reflection maps it to A - x u^T. Each pass over A applies one of them and computes
-/// the product for the next one, whose row or column is updated first.
+/// A column reflection maps A to A - v w^T, a row reflection maps it to A - x u^T. Each pass over A applies one of them and
+/// computes the product for the next one, whose row or column is updated first.
 pub(super) fn bidiagonal<T: Scalar>(
     a: &mut [T],
     columns: &mut [T],
@@ -114,8 +115,8 @@ pub(super) struct Bidiagonal<'a, 'b, T: 'static> {
     pub right: &'a mut Rotations<'b, T>,
 }
 
-/// An unreduced block `begin..=end` and the direction of a sweep through it. A reversed sweep works on the transposed block, from its
-/// end.
+/// An unreduced block `begin..=end` and the direction of a sweep through it. A reversed sweep works on the transposed block, from
+/// its end.
 #[derive(Clone, Copy)]
 struct Sweep {
     begin: usize,

@@ -4,8 +4,8 @@ use super::{BLOCK, Scalar, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces a symmetric, positive definite `n` x `n` matrix A by the lower triangular L with A = L L^T and zeros above the diagonal.
-/// Reads only the lower triangle of A. NaN and infinity propagate.
+/// Replaces a symmetric, positive definite `n` x `n` matrix A by the lower triangular L with A = L L^T and zeros above the
+/// diagonal. Reads only the lower triangle of A. NaN and infinity propagate.
 ///
 /// # Errors
 /// The index of the row at which A turns out not to be positive definite.

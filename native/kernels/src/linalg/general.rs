@@ -16,9 +16,9 @@ pub enum EigenError {
     Complex(usize),
 }
 
-/// Writes the real and imaginary parts of the eigenvalues of an `n` x `n` matrix, which is overwritten. Conjugate pairs are adjacent,
-/// the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of unit norm, which requires all
-/// eigenvalues to be real.
+/// Writes the real and imaginary parts of the eigenvalues of an `n` x `n` matrix, which is overwritten. Conjugate pairs are
+/// adjacent, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of unit norm, which
+/// requires all eigenvalues to be real.
 ///
 /// Householder reflections reduce the matrix to Hessenberg form, then Francis' double-shift QR iterations to quasi-triangular form
 /// (Golub and Van Loan, Matrix Computations, 7.4 and 7.5).
@@ -72,8 +72,8 @@ impl<T: Scalar> Schur<'_, T> {
         self.h[i * self.n + j]
     }
 
-    /// Applies I - t v v^T, whose vector starts at row and column `k`, from both sides: from the left to the columns from `from` on,
-    /// from the right to the rows before `to`.
+    /// Applies I - t v v^T, whose vector starts at row and column `k`, from both sides: from the left to the columns from `from`
+    /// on, from the right to the rows before `to`.
     fn reflect(&mut self, v: &[T], t: T, k: usize, from: usize, to: usize) {
         let n = self.n;
         reflect_rows(self.h, n, v, t, k, from);

@@ -45,8 +45,8 @@ fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
     axpy(-projection, &v[1..], &mut x[1..]);
 }
 
-/// Writes the factorisation A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper triangular
-/// `k` x `n` matrix R, where k = min(m, n).
+/// Writes the factorisation A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper
+/// triangular `k` x `n` matrix R, where k = min(m, n).
 ///
 /// # Panics
 /// If a length does not match.

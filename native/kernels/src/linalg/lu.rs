@@ -4,9 +4,9 @@ use super::{BLOCK, Scalar, Triangle, axpy, solve_left};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces an `n` x `n` matrix A by its factors: L below the diagonal (with an implicit unit diagonal), U on and above it, so that
-/// P A = L U. `pivots[k]` is the row that was exchanged with row k. Returns true if the number of exchanges is odd. A singular matrix
-/// leaves a zero on the diagonal of U.
+/// Replaces an `n` x `n` matrix A by its factors: L below the diagonal (with an implicit unit diagonal), U on and above it, so
+/// that P A = L U. `pivots[k]` is the row that was exchanged with row k. Returns true if the number of exchanges is odd. A
+/// singular matrix leaves a zero on the diagonal of U.
 ///
 /// # Panics
 /// If a length does not match.

@@ -43,11 +43,11 @@ pub fn symmetric_eigen<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Re
     })
 }
 
-/// Reduces A to tridiagonal form: writes its diagonal, its superdiagonal, and the taus of the reflections, whose vectors replace the
-/// rows of A to the right of the diagonal. The lower triangle is neither read nor written.
+/// Reduces A to tridiagonal form: writes its diagonal, its superdiagonal, and the taus of the reflections, whose vectors replace
+/// the rows of A to the right of the diagonal. The lower triangle is neither read nor written.
 ///
-/// A reflection with vector v maps A to A - v w^T - w v^T, where w is computed from A v. One pass over A applies the last reflection
-/// and computes the product for the next one, whose row is updated first.
+/// A reflection with vector v maps A to A - v w^T - w v^T, where w is computed from A v. One pass over A applies the last
+/// reflection and computes the product for the next one, whose row is updated first.
 fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], superdiagonal: &mut [T], taus: &mut [T]) {
     with_scratch(n * (3 + n.div_ceil(CHUNK_ROWS)), |buffer: &mut [T]| {
         let (mut v, buffer) = buffer.split_at_mut(n);
@@ -89,9 +89,9 @@ fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], superdiagon
 }
 
 per_isa! {
-    /// For a row of the upper triangle, from the diagonal on: `row -= x[0] y + y[0] x`, then the contribution of the row to the product
-    /// of the symmetric matrix with z. Adds that of its transpose (the elements to the right of the diagonal) to `product`, and returns
-    /// the dot product of the row with z.
+    /// For a row of the upper triangle, from the diagonal on: `row -= x[0] y + y[0] x`, then the contribution of the row to the
+    /// product of the symmetric matrix with z. Adds that of its transpose (the elements to the right of the diagonal) to
+    /// `product`, and returns the dot product of the row with z.
     fn update_and_multiply<T: Scalar>(row: &mut [T], x: &[T], y: &[T], z: &[T], product: &mut [T]) -> T {
         const LANES: usize = 32;
         let n = row.len();

@@ -15,8 +15,8 @@ pub struct Triangle {
     pub unit: bool,
 }
 
-/// Replaces the `n` x `m` matrix B by the X with op(A) X = B, where op(A) is a triangle of the `n` x `n` matrix A, or its transpose. A
-/// zero on the diagonal gives infinities.
+/// Replaces the `n` x `m` matrix B by the X with op(A) X = B, where op(A) is a triangle of the `n` x `n` matrix A, or its
+/// transpose. A zero on the diagonal gives infinities.
 ///
 /// # Panics
 /// If a length does not match.

@@ -99,7 +99,8 @@ impl<'a, C: Lane> Operand<'a, C> {
         }
     }
 
-    /// Writes the lanes for the output indices `start..start + buf.len()` to `buf`; `out` holds the current elements of the output there.
+    /// Writes the lanes for the output indices `start..start + buf.len()` to `buf`; `out` holds the current elements of the
+    /// output there.
     fn fill(&self, start: usize, out: Elements<'_>, buf: &mut [C]) {
         match *self {
             Operand::Elements(elements) => C::load_any(elements, start, buf),
@@ -196,8 +197,8 @@ fn drive_chunk<C: Lane, D: Lane>(
     }
 }
 
-/// Computes the chunk up to a multiple of [`LANE_MULTIPLE`] in place if all operands and the output are lanes in memory, and returns the number
-/// of elements computed. Without buffers this has little overhead.
+/// Computes the chunk up to a multiple of [`LANE_MULTIPLE`] in place if all operands and the output are lanes in memory, and
+/// returns the number of elements computed. Without buffers this has little overhead.
 fn drive_in_place<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     start: usize,

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
-    /// True if loops over these lanes are compiled for every instruction set. The others, which few programs use, lack AVX-512 to save
-    /// code.
+    /// True if loops over these lanes are compiled for every instruction set. The others, which few programs use, lack AVX-512 to
+    /// save code.
     const EVERY_ISA: bool;
     /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;

@@ -24,7 +24,8 @@ mod wide;
 use crate::map::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A floating-point lane type: `f32` or `f64`. The functions of this module are hidden methods of this trait; call the free functions.
+/// A floating-point lane type: `f32` or `f64`. The functions of this module are hidden methods of this trait; call the free
+/// functions.
 pub trait MathFloat:
     Lane + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {

@@ -1,4 +1,5 @@
-//! The gamma function and its relatives in double precision: from the crate `libm`, and without branches for single precision results.
+//! The gamma function and its relatives in double precision: from the crate `libm`, and without branches for single precision
+//! results.
 
 use super::wide;
 

@@ -101,8 +101,8 @@ pub(super) struct Quarters {
     remainder: f64,
 }
 
-/// 1 / (2 pi), split into terms of at most 29 bits. The product of each with a single precision number is exact, so that full turns can
-/// be subtracted exactly for any argument.
+/// 1 / (2 pi), split into terms of at most 29 bits. The product of each with a single precision number is exact, so that full
+/// turns can be subtracted exactly for any argument.
 const INVERSE_TAU: [f64; 7] = inverse_tau_parts();
 
 /// The leading 224 fraction bits of 1 / (2 pi), in words of 28 bits.

@@ -7,8 +7,8 @@ use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2, with_sc
 use crate::short_rows;
 use num_traits::Float;
 
-/// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)`. Writes the results to `y` and the norms
-/// of the `outer` x `inner` rows to `norm`.
+/// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)`. Writes the results to `y` and the
+/// norms of the `outer` x `inner` rows to `norm`.
 ///
 /// MXNet's mode `instance` corresponds to the shape (batch, all other, 1), `channel` to (batch, channels, space), `spatial` to
 /// (batch times channels, space, 1).

@@ -20,8 +20,8 @@ pub struct LocalNorm {
 }
 
 impl LocalNorm {
-    /// The window around a channel, clipped to the channels, with equally many on either side: an even window is one channel narrower,
-    /// as in MXNet.
+    /// The window around a channel, clipped to the channels, with equally many on either side: an even window is one channel
+    /// narrower, as in MXNet.
     fn window_around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
         let half = self.window.saturating_sub(1) / 2;
         channel.saturating_sub(half)..(channel + half + 1).min(channels)

@@ -318,7 +318,8 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of gamma and beta. `row` is `x` and `y_grad`.
+    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of gamma and beta. `row` is `x` and
+    /// `y_grad`.
     fn widen_and_sum<T: FloatElement>(
         gamma: &[T::Acc],
         stats: (T::Acc, T::Acc),

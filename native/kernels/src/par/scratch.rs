@@ -119,8 +119,8 @@ thread_local! {
 /// Unwinds with an `OutOfMemory` if the allocation fails.
 pub fn with_scratch<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let allocation = Allocation::take(len.saturating_mul(size_of::<T>()));
-    // SAFETY: the allocation has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a `T`,
-    // and this call owns it.
+    // SAFETY: the allocation has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a
+    // `T`, and this call owns it.
     let result = f(unsafe { std::slice::from_raw_parts_mut(allocation.start.as_ptr().cast(), len) });
     allocation.keep();
     result

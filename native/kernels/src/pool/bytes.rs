@@ -5,7 +5,8 @@ use super::{Axis, PoolShape};
 use crate::par::{parallel_rows, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
 
-/// Max pooling of `u8` elements, or of the bits of `i8` elements if `is_signed`. A window without elements gives the lowest integer.
+/// Max pooling of `u8` elements, or of the bits of `i8` elements if `is_signed`. A window without elements gives the lowest
+/// integer.
 ///
 /// # Panics
 /// When a slice does not have the length that `shape` implies, or a stride is zero.

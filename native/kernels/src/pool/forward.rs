@@ -161,8 +161,8 @@ fn step_row<T: FloatElement, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: us
     }
 }
 
-/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must have an
-/// element for each item.
+/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must have
+/// an element for each item.
 #[inline(always)]
 pub(crate) fn each_strided<T: Copy, I>(
     xs: &[T],

@@ -1,9 +1,9 @@
 //! Reductions over any set of axes.
 //!
-//! The axes are merged into alternating groups of kept and reduced axes, which are reduced from the innermost one outwards. Each pass
-//! divides its axis into blocks of fixed size and reduces them in parallel: contiguous rows with 64 independent accumulators, columns
-//! four rows at a time. The results of the blocks are then reduced in the same way. So rounding errors grow with the logarithm of
-//! the length, and the result does not depend on the number of threads.
+//! The axes are merged into alternating groups of kept and reduced axes, which are reduced from the innermost one outwards. Each
+//! pass divides its axis into blocks of fixed size and reduces them in parallel: contiguous rows with 64 independent
+//! accumulators, columns four rows at a time. The results of the blocks are then reduced in the same way. So rounding errors grow
+//! with the logarithm of the length, and the result does not depend on the number of threads.
 //!
 //! - `reducer`: the operations, such as sum and maximum.
 //! - `arg`: argmax and argmin.
@@ -396,7 +396,8 @@ fn fold_columns<C: NumericLane>(
     }
 }
 
-/// Reduces columns of rows that are too short for vectors: several rows are treated as one, whose accumulators are merged at the end.
+/// Reduces columns of rows that are too short for vectors: several rows are treated as one, whose accumulators are merged at the
+/// end.
 fn fold_narrow<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, width: usize, out: &mut [C], is_first_pass: bool) {
     let wide = LANES.div_ceil(width) * width;
     let mut acc = [fold.identity; 2 * LANES];

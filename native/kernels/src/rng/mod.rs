@@ -1,8 +1,8 @@
 //! Random numbers from the counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", 2011).
 //!
-//! The random numbers of an array element depend only on the seed, the stream and the index of the element, so results do not depend
-//! on the number of threads. Each fill must have its own stream.
+//! The random numbers of an array element depend only on the seed, the stream and the index of the element, so results do not
+//! depend on the number of threads. Each fill must have its own stream.
 //!
 //! - `draws`: the random numbers of one element, and distributions that need several of them.
 

@@ -178,8 +178,8 @@ impl<T: RnnElement> BackwardPass<'_, T> {
         self.run.g.gates() + if self.run.g.cell == Cell::Gru { self.run.g.hidden } else { 0 }
     }
 
-    /// Number of gradients carried from time step to time step, per sequence: those of the state and, for an LSTM, of the cell state
-    /// and of the output before the projection.
+    /// Number of gradients carried from time step to time step, per sequence: those of the state and, for an LSTM, of the cell
+    /// state and of the output before the projection.
     fn carry(&self) -> usize {
         let cells = match (self.run.g.cell, self.run.g.projection) {
             (Cell::Lstm, None) => 1,
@@ -199,8 +199,8 @@ impl<T: RnnElement> BackwardPass<'_, T> {
         pairs.into_iter().filter(|(_, rows)| !rows.is_empty())
     }
 
-    /// Runs the time steps in reverse. Leaves the gradients of the gates in `dgates` and those of the initial states in `carry`, and
-    /// writes those of the projection's weights to `parameters`.
+    /// Runs the time steps in reverse. Leaves the gradients of the gates in `dgates` and those of the initial states in `carry`,
+    /// and writes those of the projection's weights to `parameters`.
     fn steps(&self, dgates: &mut [T], carry: &mut [T], mut parameters: Option<&mut [T]>) {
         let (run, g) = (&self.run, self.run.g);
         let (step_len, state) = (g.batch * self.width(), g.state());

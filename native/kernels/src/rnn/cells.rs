@@ -46,8 +46,8 @@ fn clip_cell<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// `row` is (5, hidden): the pre-activations of the gates i, f, g, o, which are replaced by the gates, and room for the new cell
-    /// state.
+    /// `row` is (5, hidden): the pre-activations of the gates i, f, g, o, which are replaced by the gates, and room for the new
+    /// cell state.
     pub(super) fn lstm_forward<T: RnnElement>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
         let n = c_prev.len();
         let (i, rest) = row.split_at_mut(n);

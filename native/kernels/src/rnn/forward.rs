@@ -193,7 +193,8 @@ impl<T: RnnElement> Direction<'_, T> {
         self.lengths.into_iter().flatten().enumerate().filter(move |(_, len)| t >= **len).map(|(n, _)| n)
     }
 
-    /// The stride between the states of neighbouring sequences: that of the output, or of a separate buffer if sequences have lengths.
+    /// The stride between the states of neighbouring sequences: that of the output, or of a separate buffer if sequences have
+    /// lengths.
     pub(super) fn stride(&self) -> usize {
         if self.g.has_lengths { self.g.state() } else { self.g.output() }
     }
@@ -228,8 +229,8 @@ impl<T: RnnElement> Direction<'_, T> {
         }
     }
 
-    /// Runs the time steps. `rows`, (steps, batch, width), starts with the input terms of the gates; `states` gets the states of all
-    /// time steps and sequences, with a stride of [`Direction::stride`].
+    /// Runs the time steps. `rows`, (steps, batch, width), starts with the input terms of the gates; `states` gets the states of
+    /// all time steps and sequences, with a stride of [`Direction::stride`].
     fn steps(&self, rows: &mut [T], states: &mut [T]) {
         let g = self.g;
         let (step_len, stride) = (g.batch * g.width(), self.stride());

@@ -127,8 +127,8 @@ impl Geometry {
         ParameterRanges { input, wx, wh, wr, bx: bias..bias + gates, bh: bias + gates..bias + 2 * gates }
     }
 
-    /// Elements in the reserve per time step and sequence: the gates, followed for an LSTM by the cell state and, with a projection,
-    /// the output before it, or for a GRU by the recurrent term of gate n.
+    /// Elements in the reserve per time step and sequence: the gates, followed for an LSTM by the cell state and, with a
+    /// projection, the output before it, or for a GRU by the recurrent term of gate n.
     pub(super) fn width(&self) -> usize {
         match self.cell {
             Cell::Tanh | Cell::Relu => self.hidden,

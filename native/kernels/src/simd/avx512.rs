@@ -91,8 +91,8 @@ macro_rules! tile {
             sums
         }
 
-        /// A tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of a table. See
-        /// `TileFn`.
+        /// A tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of a table.
+        /// See `TileFn`.
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = <$mask>::MAX >> ($lanes - args.tail);

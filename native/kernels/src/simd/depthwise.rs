@@ -174,7 +174,8 @@ mod avx512 {
             Column { source, height, width, first: start, row: conv.origin[0], masks }
         }
 
-        /// Loads what the taps of a kernel row read. `row` is the source row, relative to that of the first tap of the first output.
+        /// Loads what the taps of a kernel row read. `row` is the source row, relative to that of the first tap of the first
+        /// output.
         #[inline]
         #[target_feature(enable = "avx512f")]
         fn taps(&self, row: usize) -> [__m512; K] {

@@ -1,7 +1,8 @@
 //! Tiles of products of 8-bit integers with exact 32-bit sums.
 //!
-//! Both operands are arrays of 32-bit words. A word holds a group of consecutive k indices of one row or column, as in oneDNN's VNNI
-//! layouts. A tile is the product of up to [`ROWS`] rows, whose words are broadcast, with up to [`COLS`] columns, one per lane.
+//! Both operands are arrays of 32-bit words. A word holds a group of consecutive k indices of one row or column, as in oneDNN's
+//! VNNI layouts. A tile is the product of up to [`ROWS`] rows, whose words are broadcast, with up to [`COLS`] columns, one per
+//! lane.
 
 use super::Isa;
 use super::multiversion;

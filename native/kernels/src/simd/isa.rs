@@ -3,8 +3,8 @@
 use super::Isa;
 use std::sync::OnceLock;
 
-/// Declares the instruction sets of [`Isa`], each with its name for `FERROMX_ISA`, architecture, the condition that the processor has it,
-/// and the module with its microkernels `F32` and `F64`.
+/// Declares the instruction sets of [`Isa`], each with its name for `FERROMX_ISA`, architecture, the condition that the processor
+/// has it, and the module with its microkernels `F32` and `F64`.
 macro_rules! instruction_sets {
     ($($(#[$doc:meta])* $isa:ident = $name:literal on $arch:tt if $available:expr, in $module:ident;)*) => {
         /// A set of vector instructions.
@@ -52,8 +52,8 @@ macro_rules! instruction_sets {
 pub(super) use instruction_sets;
 
 impl Isa {
-    /// The instruction set in use: the best that the processor has, or the one named by the environment variable `FERROMX_ISA` if the
-    /// processor has it. Determined once.
+    /// The instruction set in use: the best that the processor has, or the one named by the environment variable `FERROMX_ISA` if
+    /// the processor has it. Determined once.
     pub fn current() -> Isa {
         static CURRENT: OnceLock<Isa> = OnceLock::new();
         *CURRENT.get_or_init(|| Isa::choose(std::env::var("FERROMX_ISA").ok().as_deref(), Isa::available()))

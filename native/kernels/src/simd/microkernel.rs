@@ -363,8 +363,8 @@ impl<T: GemmElement> MicroKernel<T> {
         self.pack_lanes(a, self.mr, out);
     }
 
-    /// Packs a (depth, cols) matrix into consecutive panels of `nr` columns, each (depth, nr). The padding columns of the last panel
-    /// are unspecified.
+    /// Packs a (depth, cols) matrix into consecutive panels of `nr` columns, each (depth, nr). The padding columns of the last
+    /// panel are unspecified.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_b_len`].

@@ -129,8 +129,8 @@ type CopyRunsFn = unsafe fn(runs: &[VectorRun], offsets: &[u32], out: *mut f32, 
 /// Packs one column of vectors after the other; `copy[n - 1]` copies n runs.
 ///
 /// # Safety
-/// `out` must have room for a row for each offset, `data` must hold the elements of all lanes at all offsets, and the processor must
-/// have the instructions of `copy`, whose vectors have LANES lanes.
+/// `out` must have room for a row for each offset, `data` must hold the elements of all lanes at all offsets, and the processor
+/// must have the instructions of `copy`, whose vectors have LANES lanes.
 #[cfg(target_arch = "x86_64")]
 unsafe fn pack_by_vector<const LANES: usize>(
     runs: &Runs,

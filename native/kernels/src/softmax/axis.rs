@@ -94,7 +94,8 @@ fn forward_row<A: Accum>(params: Params<A>, (x, from, to): (Elements<'_>, usize,
     });
 }
 
-/// The lanes of a block of columns that starts at element `from`, and the stride between their rows: `x` itself, or a copy in `wide`.
+/// The lanes of a block of columns that starts at element `from`, and the stride between their rows: `x` itself, or a copy in
+/// `wide`.
 fn lanes_of_columns<'s, A: Accum>(
     x: Elements<'s>,
     from: usize,

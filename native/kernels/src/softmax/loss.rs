@@ -132,7 +132,8 @@ fn row_loss<T: FloatElement>(x: &[T], label: T) -> T::Acc {
     row::log_sum(x) - T::Acc::of(x[class(label, x.len())])
 }
 
-/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head_grad`, where `probabilities` is the softmax of the rows.
+/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head_grad`, where `probabilities` is the softmax of the
+/// rows.
 ///
 /// # Panics
 /// When the lengths do not match.

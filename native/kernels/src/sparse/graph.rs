@@ -27,8 +27,8 @@ pub struct Sample {
     pub layers: Vec<i64>,
     /// Row pointers: the start of the edges of each vertex, and the end of the last ones.
     pub indptr: Vec<i64>,
-    /// The neighbours along the drawn edges, ascending for each vertex. Some of them are not among the vertices if the maximum number of
-    /// vertices was reached.
+    /// The neighbours along the drawn edges, ascending for each vertex. Some of them are not among the vertices if the maximum
+    /// number of vertices was reached.
     pub columns: Vec<i64>,
     /// Ids of the drawn edges.
     pub edges: Vec<i64>,
