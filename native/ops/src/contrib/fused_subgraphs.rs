@@ -1,5 +1,5 @@
-//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: nodes into which MXNet's oneDNN backend fuses a subgraph, which they have as an
-//! attribute. Here the subgraph replaces the node again, and the executor's passes fuse it.
+//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: nodes that MXNet's oneDNN backend substitutes for a subgraph, which they keep as an
+//! attribute. Here the node is expanded to its subgraph, which the executor's passes fuse in their own way.
 
 use ferromx_core::error::Error;
 use ferromx_core::op::{ArgDef, OpDef};

@@ -356,7 +356,7 @@ fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         }
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            // dA is dC B^T, or with A transposed or on the right the same product with swapped or transposed operands.
+            // dA = dC B^T. If A is transposed or on the right, the operands are swapped or transposed.
             let swapped = p.transpose != p.rightside;
             let (x, y) = if swapped { (b, grad) } else { (grad, b) };
             let left = |i| batch_matrix(x, i, b_dims, p.rightside);

@@ -188,8 +188,8 @@ fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(
     })
 }
 
-/// Calls `f` with the index of each matrix and, of its LU factorization, the sign of the row permutation and the diagonal of U. The slice
-/// does not tell `num_matrices` if they have no elements.
+/// Calls `f` with the index of each matrix and, of its LU factorization, the sign of the row permutation and the diagonal of U.
+/// `num_matrices` does not follow from the length of `a` if `n` is 0.
 fn for_each_lu_diagonal<T: Scalar>(
     a: &[T],
     n: usize,

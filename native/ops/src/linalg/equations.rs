@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    /// Numbers with a dominant diagonal in each (n, n) matrix, which makes it well-conditioned.
+    /// (n, n) matrices with a dominant diagonal, which makes them well-conditioned.
     fn numbers(dims: &[i64], n: usize) -> NDArray {
         let len = dims.iter().product::<i64>() as usize;
         let element =

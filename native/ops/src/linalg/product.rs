@@ -58,7 +58,7 @@ impl<T> Default for Packed<T> {
 /// With fewer rows the product is bound by reading B, and packing does not help.
 const MIN_PACKED_ROWS: usize = 4;
 
-/// An element type of products with any epilogue: those that are computed without conversion.
+/// An element type whose products support every epilogue, because they are computed without conversion.
 pub trait EpilogueElement: MatrixElement {
     /// C = A B followed by `epilogue`. `constant` is the cache and the version of a B that rarely changes: see
     /// [`MatrixElement::product_with_constant`].

@@ -117,7 +117,7 @@ fn svd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     })
 }
 
-/// The gradient of one matrix, given its decomposition `x` and the gradients `d` of that.
+/// The gradient of one matrix, given its decomposition `x` and the gradients `d` of u, s and v.
 fn gradient<T: Scalar + Element>(x: &Svd<'_, T>, d: &Svd<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
     let (zero, one) = (T::zero(), T::one());
     with_scratch(3 * m * m + m * n, |scratch: &mut [T]| {

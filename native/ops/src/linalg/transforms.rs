@@ -30,7 +30,7 @@ fn last_axis_len(x: &In<'_>) -> usize {
     x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
 }
 
-/// Elements that make up a chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 13;
 
 pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")

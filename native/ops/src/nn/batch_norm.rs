@@ -136,7 +136,7 @@ fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()>
     io.assign_out(0, &data)
 }
 
-/// The axis of the channels, of which a negative one counts from the end.
+/// The axis of the channels. A negative `given` axis counts from the end.
 pub(crate) fn channel_axis(given: i32, rank: usize) -> Result<usize> {
     let axis = if given < 0 { i64::from(given) + rank as i64 } else { i64::from(given) };
     ensure!(

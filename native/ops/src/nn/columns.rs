@@ -123,7 +123,7 @@ impl Im2colParam {
         })
     }
 
-    /// True for a 1D kernel on 2D images. As in MXNet, the first channels * height elements of each image are then taken for an image of
+    /// True for a 1D kernel on 2D images. As in MXNet, the first channels * height elements of each image are then read as an image of
     /// shape (channels, height), and the others are ignored.
     fn is_1d_on_2d(&self, images: &Shape) -> bool {
         self.kernel.dims().len() == 1 && images.dims().len() == 4

@@ -198,7 +198,7 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
         out.push(if known { size as i64 } else { -1 });
     }
     io.assign_out(0, &Shape::from(out))?;
-    // The output and the weights determine the data's batch size, its channels and, with stride 1, its spatial sizes.
+    // Infer the data's batch size and channels from the output and the weights, and its spatial sizes where the stride is 1.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(1).max(-1)]);
     if data[1] > 0 {
         data[1] *= groups;

@@ -100,7 +100,7 @@ impl DeconvolutionParam {
         }
     }
 
-    /// The first `n` items of `target_shape`; empty if all are 0, which MXNet takes for unset.
+    /// The first `n` items of `target_shape`; empty if all are 0, which MXNet treats as unset.
     fn target(&self, n: usize) -> Shape {
         let target = first(&self.target_shape, n);
         if target.dims().iter().all(|d| *d == 0) { Shape::new(&[]) } else { target }
@@ -110,8 +110,8 @@ impl DeconvolutionParam {
         matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
     }
 
-    /// The convolution whose data gradient is this operator, for data with channels first. Its input is the output of this operator, with
-    /// size 1 where the size of `data` is unknown.
+    /// The convolution whose gradient with respect to its data is this operator, for data with channels first. The input of that
+    /// convolution is the output of this operator, with size 1 where the size of `data` is unknown.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
         let n = self.num_spatial()?;
         let dims = data.dims();
@@ -224,7 +224,7 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
         (false, false) => -1,
     }));
     io.assign_out(0, &Shape::from(out))?;
-    // The output and the weights determine the data's batch size, its channels and, without target_shape, its spatial sizes.
+    // Infer the data's batch size and channels from the output and the weights, and its spatial sizes unless there is a target_shape.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(0)]);
     let adj = triple("adj", &p.adj, n, 0, 0)?;
     data.extend((3 - n..3).map(|i| {

@@ -71,7 +71,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut out: Dims = io.ins[0].dims()[..num_leading].into();
     out.push(n);
     io.assign_out(0, &Shape::from(out))?;
-    // The leading dimensions of the output and the features of the weights determine dimensions of the data.
+    // Infer dimensions of the data from the leading dimensions of the output and the features of the weights.
     let mut data = Shape::of_rank(rank);
     if let Some(dims) = data.dims_mut() {
         dims[..num_leading].copy_from_slice(&io.outs[0].dims()[..num_leading]);

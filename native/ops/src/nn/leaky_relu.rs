@@ -1,5 +1,5 @@
 //! `LeakyReLU`: rectifiers with a nonzero slope for negative inputs.
-#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
+#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants are used in double precision too.
 
 use std::ops::Range;
 

@@ -193,8 +193,7 @@ fn pooling_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     pooling::infer_with(&p.get::<PoolingV1Param>().to_pooling(), io)
 }
 
-/// The geometry of pooling the input with its padding made explicit, and that padding: the elements (before, after) each of the axes
-/// (planes, depth, height, width).
+/// The geometry of pooling the explicitly padded input, and the padding (before, after) of each of the axes (planes, depth, height, width).
 fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(usize, usize); 4])> {
     let p = p.to_pooling();
     let (shape, kind) = (p.shape(data)?, p.kind()?);

@@ -176,7 +176,7 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The sequences in data of a shape.
+/// The dimensions of the sequences in data of shape `shape`.
 fn sequences(shape: &Shape, batch_first: bool) -> Sequences {
     let dims = shape.to_usize();
     let (steps, batch) = if batch_first { (dims[1], dims[0]) } else { (dims[0], dims[1]) };

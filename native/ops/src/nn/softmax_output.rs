@@ -109,7 +109,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if given.is_known() && (*given == data || (p.multi_output && others.contains(given))) {
         return Ok(());
     }
-    // A label shape of the rank of the data may still turn out to be that of probabilities.
+    // Labels of the same rank as the data may still turn out to be probabilities.
     if given.ndim() == Some(n) && !(given.is_known() && data.is_known()) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use ferromx_core::shape::Shape;
 /// an empty tuple, are `default`.
 ///
 /// # Errors
-/// If the tuple has another length than `n`, or an item below `min`.
+/// If the tuple is neither empty nor has `n` items, or if an item is below `min`.
 pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> Result<[usize; 3]> {
     let dims = tuple.dims();
     ensure!(
@@ -24,7 +24,7 @@ pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i
     Ok(out)
 }
 
-/// The first `n` items of a tuple. MXNet ignores further items of pooling parameters and of `target_shape`.
+/// The first `n` items of a tuple. MXNet ignores extra items of pooling parameters and of `target_shape`.
 pub(crate) fn first(tuple: &Shape, n: usize) -> Shape {
     Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
 }

@@ -115,7 +115,7 @@ impl<W> Default for WeightCache<W> {
     }
 }
 
-/// Weights as 8-bit integers, with one or one per channel of zero points and scales.
+/// Weights as 8-bit integers. Zero points and scales are one for all channels, or one per channel.
 struct WeightBytes<'a> {
     bytes: std::borrow::Cow<'a, [u8]>,
     is_signed: bool,
@@ -123,7 +123,7 @@ struct WeightBytes<'a> {
     scales: Vec<f32>,
 }
 
-/// The inputs of a kernel that were not taken yet.
+/// The inputs of a kernel that have not been taken yet.
 struct RemainingInputs<'i, 'a>(&'i [In<'a>]);
 
 impl<'i, 'a> RemainingInputs<'i, 'a> {
@@ -158,7 +158,7 @@ pub(super) fn scales_and_zeros(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> 
     }
 }
 
-/// The element of a scale or zero point that must be a single one.
+/// The single element of a scale or zero point of a whole array. More elements are an error.
 pub(super) fn only_element<T: Copy>(name: &str, values: &[T]) -> Result<T> {
     match values {
         [value] => Ok(*value),
@@ -185,8 +185,8 @@ impl<'a> WeightBytes<'a> {
     }
 }
 
-/// Calls `f` with the weights that `pack` packs and their scales. The node keeps both until the weights or the `(zero points, scales)` of
-/// `key` change.
+/// Calls `f` with packed weights and their scales. `pack` makes both, and the node caches them until the weights or the
+/// `(zero points, scales)` in `key` change.
 pub(crate) fn with_packed<W: Any + Send, R>(
     ctx: &OpCtx<'_>,
     w: &In<'_>,
@@ -235,8 +235,8 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }
 }
 
-/// The bias in units of the scales of the sums, which can be added to the integers exactly. `None` if an element is no multiple of its
-/// scale, unlike those of a dequantized bias, or if sums of `depth` products could overflow.
+/// The bias in units of the scales of the sums, which is added to the integers exactly. `None` unless each element is a multiple of its
+/// scale, which holds for a dequantized bias, and sums of `depth` products cannot overflow.
 fn integer_bias(bias: &[f32], scales: &[f32], depth: usize) -> Option<Vec<i32>> {
     let limit = f64::from(i32::MAX) - 255.0 * 255.0 * depth as f64;
     let multiple = |(b, scale): (&f32, &f32)| {

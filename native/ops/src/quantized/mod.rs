@@ -9,7 +9,7 @@
 //!   normalisation.
 //! - `product` has its quantized products: dense layer, convolution, elementwise addition and multiplication.
 //! - `rnn` is the LSTM on 8-bit data.
-//! - `integer_product` and `integer_sum` are kernels of fused graphs, for an operator between dequantized operands and a quantized result.
+//! - `integer_product` and `integer_sum` are the kernels into which dequantization, an operator and quantization are fused.
 
 mod convert;
 mod integer_product;

@@ -53,7 +53,7 @@ trait Density<const N: usize>: Sync {
     fn derivatives<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
 
-/// Points of a chunk.
+/// Points per chunk.
 const GRAIN: usize = 1 << 11;
 
 /// Shape rule: the parameters have one shape, with which that of the points begins.

@@ -48,7 +48,7 @@ pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axe
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
-/// The axes out of `n`, checked and ascending.
+/// The given axes of an array of `n` axes, ascending.
 fn sorted_axes(given: &[i64], n: usize) -> Result<Axes> {
     let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
     axes.sort_unstable();

@@ -163,7 +163,7 @@ pub(super) static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     });
 
-/// Elements of a chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 15;
 
 fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {

@@ -1,4 +1,4 @@
-//! The gradient of a product: for each element, the product of the others, also if some elements are 0.
+//! The gradient of a product: for each element, the product of the others, even if some elements are 0.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{bf16, f16};

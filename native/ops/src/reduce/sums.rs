@@ -221,7 +221,7 @@ fn extremum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// The derivative with respect to an element is the product of the others, also if some are 0.
+/// The derivative with respect to an element is the product of the others, even if some are 0.
 fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
     products_of_others::<F>(ctx, &ins[1], &axes, &mut outs[0])?;
@@ -358,7 +358,7 @@ fn lane_of(x: DType, out: DType) -> DType {
 fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
     let (from, to) = (x.dtype(), out.dtype());
-    // The mean of booleans is true if it is not 0, so it must not be truncated before.
+    // The mean of booleans is true if it is not 0, so it must not be truncated before the comparison.
     if from == to && from != DType::Bool {
         dispatch!(from, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             reduce::reduce::<R, T, T, <T as Arith>::Lane>(x.slice()?, &shape, axes, out.slice_mut()?);

@@ -108,7 +108,7 @@ fn box_encode<T: ferromx_kernels::float::FloatElement>(ins: &[In<'_>], outs: &mu
     Ok(())
 }
 
-/// The elements of an output, or those of `scratch`, resized, if the output is not wanted.
+/// The elements of an output, or a scratch buffer of the same length if the output is not wanted.
 pub(super) fn output_or_scratch<'a, T: ferromx_core::dtype::Element>(
     out: &'a mut Out<'_>,
     scratch: &'a mut Vec<T>,

@@ -152,7 +152,7 @@ trait Distribution: 'static {
     }
 }
 
-/// Elements of a block, whose parameters are copied to the stack.
+/// Elements per block. The parameters of a block are copied to the stack.
 const BLOCK_LEN: usize = 1 << 10;
 
 /// Computes the noise and the samples of a block. On entry `noise` holds random numbers of the base distribution.
