@@ -14,7 +14,7 @@ use ferromx_kernels::conv::{
     deform_forward,
 };
 
-use crate::nn::spatial::{first, sizes, triple};
+use crate::nn::spatial::{first_items, sizes, triple};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
@@ -192,9 +192,9 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
         out_channels: s.filters as usize,
         input: sizes(data.dims().get(2..).unwrap_or(&[])),
         kernel: triple("kernel", kernel, 2, 1, 1)?,
-        stride: triple("stride", &first(stride, 2), 2, 1, 1)?,
-        pad: triple("pad", &first(pad, 2), 2, 0, 0)?,
-        dilate: triple("dilate", &first(dilate, 2), 2, 1, 1)?,
+        stride: triple("stride", &first_items(stride, 2), 2, 1, 1)?,
+        pad: triple("pad", &first_items(pad, 2), 2, 0, 0)?,
+        dilate: triple("dilate", &first_items(dilate, 2), 2, 1, 1)?,
     };
     Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::HAS_MASK })
 }

@@ -130,8 +130,8 @@ impl Gemm {
         let start =
             |i: usize, (rows, cols): (usize, usize)| i / num_inner * rows * num_inner * cols + i % num_inner * cols;
         let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
-            let all: &[T] = data;
-            let m = MatRef::new(&all[start(i, (rows, cols))..], rows, cols, num_inner * cols, 1);
+            let data: &[T] = data;
+            let m = MatRef::new(&data[start(i, (rows, cols))..], rows, cols, num_inner * cols, 1);
             if transposed { m.t() } else { m }
         };
         for i in 0..num_matrices {
@@ -257,8 +257,12 @@ const SYRK_COMPOSE: Compose = |g, n| {
     let alpha = p.alpha.to_string();
     let mut product = |transposed: bool| {
         let (x, y) = if p.transpose { (n.inputs[0], n.ograds[0]) } else { (n.ograds[0], n.inputs[0]) };
-        let which = if p.transpose { "transpose_b" } else { "transpose_a" };
-        g.apply1("_linalg_gemm2", &[x, y], &[("alpha", &alpha), (which, if transposed { "True" } else { "False" })])
+        let transpose_name = if p.transpose { "transpose_b" } else { "transpose_a" };
+        g.apply1(
+            "_linalg_gemm2",
+            &[x, y],
+            &[("alpha", &alpha), (transpose_name, if transposed { "True" } else { "False" })],
+        )
     };
     let (plain, transposed) = (product(false)?, product(true)?);
     Ok(vec![Some(g.apply1("elemwise_add", &[plain, transposed], &[])?)])

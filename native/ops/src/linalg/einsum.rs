@@ -158,8 +158,8 @@ fn parse_term(term: &str, num_ellipsis_axes: usize) -> Result<Vec<Label>> {
 
 /// The labels of a result without `->`: the ellipsis, then the letters that occur once, in alphabetical order.
 fn implicit_result(operands: &[Vec<Label>], num_ellipsis_axes: usize) -> Vec<Label> {
-    let count = |l: Label| operands.iter().flatten().filter(|o| **o == l).count();
-    let letters = (b'A'..=b'z').filter(|l| l.is_ascii_alphabetic() && count(*l) == 1);
+    let num_occurrences = |l: Label| operands.iter().flatten().filter(|o| **o == l).count();
+    let letters = (b'A'..=b'z').filter(|l| l.is_ascii_alphabetic() && num_occurrences(*l) == 1);
     (0..num_ellipsis_axes).rev().map(|k| 255 - k as u8).chain(letters).collect()
 }
 

@@ -155,10 +155,10 @@ params! {
 
 /// The permutation of the axes of a that moves `a_axes` to the end.
 fn axis_permutation(p: &Params, rank: usize) -> Result<Vec<usize>> {
-    let moved = p.get::<TensorSolveParam>().a_axes.dims().iter();
-    let moved = moved.map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
-    let mut perm: Vec<usize> = (0..rank).filter(|i| !moved.contains(i)).collect();
-    perm.extend(&moved);
+    let last_axes = p.get::<TensorSolveParam>().a_axes.dims().iter();
+    let last_axes = last_axes.map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
+    let mut perm: Vec<usize> = (0..rank).filter(|i| !last_axes.contains(i)).collect();
+    perm.extend(&last_axes);
     ensure!(perm.len() == rank, "an axis is given twice in a_axes={}", p.get::<TensorSolveParam>().a_axes);
     Ok(perm)
 }

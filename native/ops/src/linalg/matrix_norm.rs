@@ -430,9 +430,9 @@ mod tests {
         let norm = |ord: &str, flag: &str| {
             Case::new(&NORM, &[("ord", ord), ("flag", flag)]).run1(&[x()]).unwrap().to_vec::<f64>().unwrap()[0]
         };
-        let all =
+        let norms =
             [norm("2", "0"), norm("-2", "0"), norm("1", "-1"), norm("-inf", "-1"), norm("2", "1"), norm("2", "2")];
-        close(&all, &[4.0, 3.0, 4.0, 3.0, 5.0, 7.0], 1e-12);
+        close(&norms, &[4.0, 3.0, 4.0, 3.0, 5.0, 7.0], 1e-12);
     }
 
     #[test]

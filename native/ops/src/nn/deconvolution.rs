@@ -15,7 +15,7 @@ use ferromx_kernels::conv::{
 use ferromx_kernels::float::FloatElement;
 
 use super::convolution::CudnnTune;
-use super::spatial::{channels_to_back, channels_to_front, first, sizes, triple};
+use super::spatial::{channels_to_back, channels_to_front, first_items, sizes, triple};
 
 param_enum! {
     /// Order of the dimensions.
@@ -102,7 +102,7 @@ impl DeconvolutionParam {
 
     /// The first `n` items of `target_shape`; empty if all are 0, which MXNet treats as unset.
     fn target(&self, n: usize) -> Shape {
-        let target = first(&self.target_shape, n);
+        let target = first_items(&self.target_shape, n);
         if target.dims().iter().all(|d| *d == 0) { Shape::new(&[]) } else { target }
     }
 

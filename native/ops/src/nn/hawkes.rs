@@ -114,7 +114,7 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
     let (n, k) = (ins[0].shape().dim(0) as usize, ins[0].shape().dim(1) as usize);
     let points = ins[4].shape().dim(1) as usize;
     let (lengths, ends) = (ins[6].slice::<T>()?, ins[7].slice::<T>()?);
-    let mut all = Vec::with_capacity(n);
+    let mut processes = Vec::with_capacity(n);
     for i in 0..n {
         let length = lengths[i].to_f64();
         ensure!(
@@ -126,7 +126,7 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
         if let Some(mark) = marks.iter().find(|m| !(0..k as i32).contains(*m)) {
             ensure!(false, "mark {mark} of process {i} is not within 0 to {}", k as i64 - 1);
         }
-        all.push(Process {
+        processes.push(Process {
             background: &ins[0].slice()?[i * k..(i + 1) * k],
             alpha: ins[1].slice()?,
             beta: ins[2].slice()?,
@@ -136,7 +136,7 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
             max_time: ends[i].to_f64(),
         });
     }
-    Ok(all)
+    Ok(processes)
 }
 
 /// The running state of a mark.
@@ -256,20 +256,20 @@ mod tests {
             case.run(ins).unwrap()[0].to_vec::<f64>().unwrap().iter().sum::<f64>()
         };
         let grads = case.backward(&ins, &[array(&[1.0, 1.0], &[2]), array(&[0.0; 4], &[2, 2])]).unwrap();
-        for which in 0..3 {
-            let base = ins[which].to_vec::<f64>().unwrap();
-            let slopes: Vec<f64> = (0..base.len())
+        for input in 0..3 {
+            let base = ins[input].to_vec::<f64>().unwrap();
+            let differences: Vec<f64> = (0..base.len())
                 .map(|i| {
-                    let at = |d: f64| {
-                        let (mut moved, mut ins) = (base.clone(), inputs());
-                        moved[i] += d;
-                        ins[which] = array(&moved, ins[which].shape().dims());
+                    let likelihood_at = |shift: f64| {
+                        let (mut shifted, mut ins) = (base.clone(), inputs());
+                        shifted[i] += shift;
+                        ins[input] = array(&shifted, ins[input].shape().dims());
                         value(&ins)
                     };
-                    (at(1e-6) - at(-1e-6)) / 2e-6
+                    (likelihood_at(1e-6) - likelihood_at(-1e-6)) / 2e-6
                 })
                 .collect();
-            close(&grads[which].to_vec::<f64>().unwrap(), &slopes, 1e-6);
+            close(&grads[input].to_vec::<f64>().unwrap(), &differences, 1e-6);
         }
     }
 

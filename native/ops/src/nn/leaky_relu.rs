@@ -89,8 +89,8 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     io.expect_inputs(&["data", "gamma"])?;
     let slopes = if rank > 1 { data.dim(1) } else { 1 };
-    let given = &io.ins[1];
-    if given.is_known() && (given.num_elements() == 1 || slope_axes(&data, given).is_some()) {
+    let gamma = &io.ins[1];
+    if gamma.is_known() && (gamma.num_elements() == 1 || slope_axes(&data, gamma).is_some()) {
         return Ok(());
     }
     io.assign_in(1, &Shape::new(&[slopes]))
@@ -99,17 +99,18 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 /// The axes of the data along which the slopes vary, or `None` if the shapes do not match. As in MXNet, a vector belongs to axis 1, or to
 /// axis 0 if its length is not that of axis 1, and a matrix to both.
 fn slope_axes(data: &Shape, slopes: &Shape) -> Option<Range<usize>> {
-    let fits = |axis: usize, n: i64| data.dims().get(axis) == Some(&n);
+    let has_len = |axis: usize, n: i64| data.dims().get(axis) == Some(&n);
     match *slopes.dims() {
-        [n] | [1, n] if fits(1, n) => return Some(1..2),
-        [n] | [n, 1] if fits(0, n) && !fits(1, -1) => return Some(0..1),
-        [m, n] if fits(0, m) && fits(1, n) => return Some(0..2),
+        [n] | [1, n] if has_len(1, n) => return Some(1..2),
+        [n] | [n, 1] if has_len(0, n) && !has_len(1, -1) => return Some(0..1),
+        [m, n] if has_len(0, m) && has_len(1, n) => return Some(0..2),
         _ => {}
     }
-    let mut longer = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
-    let axis = longer.next()?;
-    let fits = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && longer.next().is_none();
-    fits.then_some(axis..axis + 1)
+    let mut non_unit_axes = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
+    let axis = non_unit_axes.next()?;
+    let is_only_axis = non_unit_axes.next().is_none();
+    let matches = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && is_only_axis;
+    matches.then_some(axis..axis + 1)
 }
 
 formula!(Binary Leaky = |x, slope| if x > 0.0 { x } else { slope * x });

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolPower, PoolShape, pool_backward, pool_forward};
 
-use super::spatial::{first, sizes, triple};
+use super::spatial::{first_items, sizes, triple};
 
 param_enum! {
     /// The reduction of a window.
@@ -136,8 +136,8 @@ impl PoolingParam {
             return Ok(PoolShape { planes, input, inner, kernel: input, stride: [1; 3], pad: [0; 3], output: [1; 3] });
         }
         let kernel = triple("kernel", &self.kernel, n, 1, 1)?;
-        let stride = triple("stride", &first(&self.stride, n), n, 1, 1)?;
-        let pad = triple("pad", &first(&self.pad, n), n, 0, 0)?;
+        let stride = triple("stride", &first_items(&self.stride, n), n, 1, 1)?;
+        let pad = triple("pad", &first_items(&self.pad, n), n, 0, 0)?;
         let mut output = [1; 3];
         for i in 3 - n..3 {
             if spatial[i + n - 3] < 0 {

@@ -338,12 +338,12 @@ mod tests {
         let (g, h) = (array(&[2f64], &[1]), 1e-6);
         let label = array(&[2f64, 0.0], &[2]);
         let grad = case.backward(&[data.clone(), label.clone()], &[g]).unwrap()[0].to_vec::<f64>().unwrap();
-        let at = |d: f64| {
-            let mut moved = data.to_vec::<f64>().unwrap();
-            moved[1] += d;
-            case.run1(&[array(&moved, &[2, 3]), label.clone()]).unwrap().to_vec::<f64>().unwrap()[0]
+        let loss_at = |shift: f64| {
+            let mut shifted = data.to_vec::<f64>().unwrap();
+            shifted[1] += shift;
+            case.run1(&[array(&shifted, &[2, 3]), label.clone()]).unwrap().to_vec::<f64>().unwrap()[0]
         };
-        assert!((grad[1] - 2.0 * (at(h) - at(-h)) / (2.0 * h)).abs() < 1e-5);
+        assert!((grad[1] - 2.0 * (loss_at(h) - loss_at(-h)) / (2.0 * h)).abs() < 1e-5);
     }
 
     #[test]

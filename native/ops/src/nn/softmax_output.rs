@@ -101,16 +101,16 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let label = Shape::from(label);
     // Labels may also be probabilities, of the shape of the data. With multi_output and data (batch, classes, d1, ...), labels of shape
     // (batch, d1 * ...) and (batch, 1, d1, ...) are accepted too.
-    let given = &io.ins[1];
+    let label_shape = &io.ins[1];
     let flat = Shape::new(&[data.dim(0), label.product(1..)]);
     let mut keepdims: Dims = dims.into();
     keepdims.iter_mut().skip(1).take(1).for_each(|d| *d = 1);
     let others = [flat, Shape::from(keepdims)];
-    if given.is_known() && (*given == data || (p.multi_output && others.contains(given))) {
+    if label_shape.is_known() && (*label_shape == data || (p.multi_output && others.contains(label_shape))) {
         return Ok(());
     }
     // Labels of the same rank as the data may still turn out to be probabilities.
-    if given.ndim() == Some(n) && !(given.is_known() && data.is_known()) {
+    if label_shape.ndim() == Some(n) && !(label_shape.is_known() && data.is_known()) {
         return Ok(());
     }
     io.assign_in(1, &label)

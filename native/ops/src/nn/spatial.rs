@@ -25,7 +25,7 @@ pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i
 }
 
 /// The first `n` items of a tuple. MXNet ignores extra items of pooling parameters and of `target_shape`.
-pub(crate) fn first(tuple: &Shape, n: usize) -> Shape {
+pub(crate) fn first_items(tuple: &Shape, n: usize) -> Shape {
     Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
 }
 

@@ -570,12 +570,13 @@ mod tests {
             assert_eq!(grads[0].to_vec::<f64>().unwrap(), [0.0; 3]);
             for which in 1..ins.len() {
                 let base = ins[which].to_vec::<f64>().unwrap();
-                let at = |d: f64| {
-                    let mut moved = ins.clone();
-                    moved[which] = array(&base.iter().map(|p| p + d).collect::<Vec<_>>(), &[3]);
-                    case.run1(&moved).unwrap().to_vec::<f64>().unwrap()
+                let density_at = |shift: f64| {
+                    let mut shifted = ins.clone();
+                    shifted[which] = array(&base.iter().map(|p| p + shift).collect::<Vec<_>>(), &[3]);
+                    case.run1(&shifted).unwrap().to_vec::<f64>().unwrap()
                 };
-                let differences: Vec<f64> = at(1e-6).iter().zip(at(-1e-6)).map(|(a, b)| (a - b) / 2e-6).collect();
+                let differences: Vec<f64> =
+                    density_at(1e-6).iter().zip(density_at(-1e-6)).map(|(a, b)| (a - b) / 2e-6).collect();
                 close(&grads[which].to_vec::<f64>().unwrap(), &differences, 1e-6);
             }
         }

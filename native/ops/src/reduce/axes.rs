@@ -40,19 +40,19 @@ pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {
 /// # Errors
 /// If an axis does not exist or is given twice.
 pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
-    let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
-    if given.is_empty() {
+    let unresolved = axis.0.as_ref().map_or(&[][..], Shape::dims);
+    if unresolved.is_empty() {
         return Ok((0..n).collect());
     }
-    let axes = sorted_axes(given, n)?;
+    let axes = sorted_axes(unresolved, n)?;
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
-/// The given axes of an array of `n` axes, ascending.
-fn sorted_axes(given: &[i64], n: usize) -> Result<Axes> {
-    let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
+/// The axes of an array of `n` axes, checked and ascending.
+fn sorted_axes(unresolved: &[i64], n: usize) -> Result<Axes> {
+    let mut axes = unresolved.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
     axes.sort_unstable();
-    ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(given));
+    ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(unresolved));
     Ok(axes)
 }
 

@@ -248,10 +248,9 @@ fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], ou
                         let n = weights.len();
                         let lanes = &mut products[..n];
                         C::load_any(weights, 0, lanes);
-                        let all = [0];
                         match num_sums == num_averages && w_dims.len() == dims.len() {
                             true => reduce::reduce::<Sum, C, C, C>(lanes, &dims, axes, total),
-                            false => reduce::reduce::<Sum, C, C, C>(lanes, &[n], &all, total),
+                            false => reduce::reduce::<Sum, C, C, C>(lanes, &[n], &[0], total),
                         }
                     }
                 }
@@ -401,21 +400,21 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
     let n: usize = axes.iter().map(|a| dims[*a]).product();
     ensure!(n > 0 || outs[0].is_empty(), "an array of shape {} has no elements, so no percentiles", ins[0].shape());
-    let mut all = memory::filled(0.0, ins[0].len());
-    with_scratch(all.len(), |wide: &mut [f64]| {
+    let mut values = memory::filled(0.0, ins[0].len());
+    with_scratch(values.len(), |wide: &mut [f64]| {
         f64::load_any(elements(&ins[0])?, 0, wide);
-        movement::transpose(wide, &dims, &perm, &mut all);
+        movement::transpose(wide, &dims, &perm, &mut values);
         Ok::<(), Error>(())
     })?;
     if n == 0 {
         return Ok(());
     }
-    let groups = all.len() / n;
+    let groups = values.len() / n;
     let indices = needed_indices(&qs, n);
-    par::parallel_rows(&mut all, n, 1, |_, group| partial_sort(group, &indices));
+    par::parallel_rows(&mut values, n, 1, |_, group| partial_sort(group, &indices));
     let mut results = memory::filled(0.0, qs.len() * groups);
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
-        for (group, y) in all.chunks(n).zip(row) {
+        for (group, y) in values.chunks(n).zip(row) {
             *y = interpolate(group, q / 100.0 * (n - 1) as f64, p.interpolation);
         }
     }

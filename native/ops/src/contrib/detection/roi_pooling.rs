@@ -318,7 +318,8 @@ params! {
 }
 
 impl DeformablePsRoiParam {
-    fn parts(&self) -> usize {
+    /// The number of parts along each axis.
+    fn num_parts(&self) -> usize {
         (if self.part_size == 0 { self.pooled_size } else { self.part_size }) as usize
     }
 }
@@ -345,7 +346,7 @@ pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_Deform
 fn deformable_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<DeformablePsRoiParam>();
     if let Some(trans) = io.ins.get(2).filter(|t| t.ndim_is_known()).cloned() {
-        let (regions, parts) = (io.ins[1].dim(0), p.parts() as i64);
+        let (regions, parts) = (io.ins[1].dim(0), p.num_parts() as i64);
         io.assign_in(2, &Shape::new(&[regions, -1, parts, parts]))?;
         let trans_channels = trans.dim(1);
         ensure!(
@@ -370,7 +371,7 @@ fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape
         layout: bin_groups(p.pooled_size, p.group_size, p.spatial_scale),
         channels: p.output_dim as usize,
         classes: ins.get(1).map_or(1, |t| t.shape().dim(1) as usize / 2),
-        parts: p.parts(),
+        parts: p.num_parts(),
         points: p.sample_per_part as usize,
         offset_scale: f64::from(p.trans_std),
     })
