@@ -222,7 +222,7 @@ mod avx512 {
         for (to, weight) in rows.as_flattened_mut().iter_mut().zip(weights) {
             *to = _mm512_set1_ps(*weight);
         }
-        // Adds the products of a source row to `sums`: it is kernel row `row` of the first sum, and STRIDE rows less for each next.
+        // Adds the products of a source row, which meets kernel row `row - i * STRIDE` of `sums[i]`.
         let add = |sums: &mut [__m512; SUMS], row: usize, taps: [__m512; K]| {
             for (i, sum) in sums.iter_mut().enumerate() {
                 if row >= i * STRIDE && row - i * STRIDE < K {
