@@ -137,7 +137,7 @@ impl Insertion {
         }
         let num_inserted = if num_indices == 1 { values[perm[axis]] } else { num_indices };
         let insertion = Insertion { dims, axis, values, perm, num_indices, num_inserted };
-        for (i, (have, want)) in insertion.permuted_shape().into_iter().zip(insertion.entries()).enumerate() {
+        for (i, (have, want)) in insertion.permuted_shape().into_iter().zip(insertion.inserted_shape()).enumerate() {
             ensure!(
                 have == want || have == 1,
                 "the values have length {have} along axis {i}, but {want} entries are inserted"
@@ -152,7 +152,7 @@ impl Insertion {
     }
 
     /// The shape of the inserted entries.
-    fn entries(&self) -> Vec<usize> {
+    fn inserted_shape(&self) -> Vec<usize> {
         let mut dims = self.dims.clone();
         dims[self.axis] = self.num_inserted;
         dims
@@ -247,7 +247,7 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
         };
         let mut transposed = memory::filled(T::default(), values.len());
         movement::transpose(&values, &insertion.values, &insertion.perm, &mut transposed);
-        let entries = insertion.entries();
+        let entries = insertion.inserted_shape();
         let mut new = memory::filled(T::default(), entries.iter().product());
         movement::broadcast_to(&transposed, &insertion.permuted_shape(), (&mut new, &entries));
         let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
@@ -291,7 +291,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_
             1 if has_values => {
                 let shape = insertion.permuted_shape();
                 let mut sums = memory::filled(0.0, shape.iter().product());
-                reduce_to_shape::<f64, f64>(&new, &insertion.entries(), &shape, &mut sums);
+                reduce_to_shape::<f64, f64>(&new, &insertion.inserted_shape(), &shape, &mut sums);
                 let mut inverse = memory::filled(0, insertion.perm.len());
                 insertion.perm.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
                 let mut values = memory::filled(0.0, sums.len());
