@@ -107,7 +107,7 @@ pub(super) static NP_EYE: OpDef = OpDef::new("_npi_eye")
 pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
     .doc(
         "A square matrix of the given shape with ones on its diagonal and zeros elsewhere. With one axis only the first element is 1; \
-         of any other shape with n rows, the first n of every (n + 1)-th element in memory are.",
+         in an array of any other shape with n rows, n elements that are n + 1 apart in memory are 1.",
     )
     .inputs(&[])
     .params::<InitParam>()

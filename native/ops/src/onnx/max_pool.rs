@@ -16,13 +16,13 @@ use crate::elemwise::family::NUMERIC;
 params! {
     /// Parameters of `_onnx_MaxPool`.
     pub struct MaxPoolParam {
-        /// Size of a window, one number for per_axis spatial axis.
+        /// Size of a window, one number for each spatial axis.
         kernel_shape: Shape = required;
-        /// Stride of the windows along per_axis axis; 1 by default.
+        /// Stride of the windows along each axis; 1 by default.
         strides: Shape = (Shape::new(&[]));
-        /// Padding at the start of per_axis axis, then at the end of per_axis; 0 by default.
+        /// Padding at the start of each axis, then at the end of each; 0 by default.
         pads: Shape = (Shape::new(&[]));
-        /// Dilation of the window along per_axis axis; 1 by default.
+        /// Dilation of the window along each axis; 1 by default.
         dilations: Shape = (Shape::new(&[]));
         /// Whether the output size is rounded up, so that the last window may extend past the end.
         ceil_mode: bool = false;
@@ -34,7 +34,7 @@ params! {
 /// Max pooling with indices.
 pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     .doc(
-        "The maximum of per_axis window, and its index into the flattened data. Padding is never the maximum.\n\n\
+        "The maximum of each window, and its index into the flattened data. Padding is never the maximum.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, both outputs (batch, channel, o1, ..., ok) with \
          o = (d + pads - dilation * (kernel - 1) - 1) / stride + 1, rounded down, or up with ceil_mode. Indices are int64 and have no \
          gradient. Source: MaxPool of ONNX.",
