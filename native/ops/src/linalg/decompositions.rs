@@ -180,7 +180,7 @@ pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
         Ok(vec![Some(g.apply1("_linalg_gemm2", &[product, b], &[("transpose_b", "True")])?)])
     }));
 
-/// Writes the inverse of a matrix. The error is the first column that depends linearly on those before it.
+/// Writes the inverse of a matrix. For a singular matrix, the error is the index of the first zero pivot of its LU factorization.
 fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(), usize> {
     with_scratch(n * n, |factors: &mut [T]| {
         factors.copy_from_slice(a);

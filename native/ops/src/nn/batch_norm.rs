@@ -136,15 +136,15 @@ fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()>
     io.assign_out(0, &data)
 }
 
-/// The axis of the channels. A negative `given` axis counts from the end.
-pub(crate) fn channel_axis(given: i32, rank: usize) -> Result<usize> {
-    let axis = if given < 0 { i64::from(given) + rank as i64 } else { i64::from(given) };
+/// The axis of the channels as an index. A negative `axis` counts from the end.
+pub(crate) fn channel_axis(axis: i32, rank: usize) -> Result<usize> {
+    let index = if axis < 0 { i64::from(axis) + rank as i64 } else { i64::from(axis) };
     ensure!(
-        (0..rank as i64).contains(&axis),
-        "Channel axis out of range: {given}; data of {rank} dimensions has the axes -{rank} to {}",
+        (0..rank as i64).contains(&index),
+        "Channel axis out of range: {axis}; data of {rank} dimensions has the axes -{rank} to {}",
         rank as i64 - 1
     );
-    Ok(axis as usize)
+    Ok(index as usize)
 }
 
 fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {

@@ -252,7 +252,7 @@ fn wanted_slice<'o, T: Element>(out: Option<&'o mut Out<'_>>) -> Result<Option<&
     out.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()
 }
 
-/// Runs the network on the data `x`. Only the shape of the first input is used.
+/// Runs the network on the data `x`, which replaces the elements of the first input: only the shape of that is used.
 pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
     ctx: &OpCtx<'_>,
     x: &[T],

@@ -256,7 +256,8 @@ pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
     .shape(|_, io| shapes_of_inputs(io, 1))
     .forward(ediff1d_backward);
 
-/// Inputs: gradient of the output, and for the listed operator the inputs. Outputs: gradients of the inputs.
+/// Inputs: gradient of the output, followed by the inputs of `_npi_ediff1d` if called as [`BACKWARD_EDIFF1D`]; they are not read. Outputs:
+/// gradients of the inputs.
 fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<Ediff1dParam>();
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {

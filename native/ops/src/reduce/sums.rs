@@ -343,8 +343,8 @@ fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The type in which a reduction of elements of type `x` to results of type `out` is computed: f64 or f32 if one of them is a floating-point
-/// type or the results are booleans, otherwise i64 or i32.
+/// The type in which elements of type `x` are reduced to results of type `out`: f64 or f32 if one of them is a floating-point type or the
+/// results are booleans, otherwise i64 or i32.
 fn lane_of(x: DType, out: DType) -> DType {
     match (x, out) {
         (DType::F64, _) | (_, DType::F64) => DType::F64,

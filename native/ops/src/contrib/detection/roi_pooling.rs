@@ -112,7 +112,7 @@ fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl
 
 const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
-/// RoI pooling by averages of bilinear interpolation.
+/// RoI Align: each bin is the average of bilinearly interpolated samples.
 pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outputs()
     .doc(
         "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
@@ -138,7 +138,7 @@ pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outpu
         None,
     ));
 
-/// RoI pooling by the largest interpolation term.
+/// ONNX's RoiAlign with mode max: each bin is the largest single term of the bilinear interpolations, not the largest sample.
 pub(super) static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
     .doc(
         "Pools regions of images as `_contrib_ROIAlign` does, but each bin is the largest interpolation term of its points, that is, \
