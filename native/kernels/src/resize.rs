@@ -35,7 +35,7 @@ impl Resize {
     }
 }
 
-/// The interpolation of an output coordinate along one axis: (1 - weight) x[first] + weight x[second].
+/// The interpolation of an output coordinate along one axis: `(1 - weight) * x[first] + weight * x[second]`.
 #[derive(Clone, Copy)]
 struct AxisTap<A> {
     first: usize,

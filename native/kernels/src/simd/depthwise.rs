@@ -6,8 +6,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 
-/// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at (y * stride + i + origin[0],
-/// x * stride + j + origin[1]), which counts as zero outside the plane.
+/// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at
+/// `(y * stride + i + origin[0], x * stride + j + origin[1])`, which counts as zero outside the plane.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaneConv {
     /// Height and width of the source.
