@@ -1,4 +1,4 @@
-//! The graph that passes transform: a vector of forward and gradient nodes in topological order.
+//! The graph that passes transform: forward and gradient nodes in topological order.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
-use ferromx_core::op::{Cache, KernelFn, OpDef};
+use ferromx_core::op::{Cache, Forward, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::symbol::{Node, OpCall, Symbol, topological};
 
-/// What a node of a [`Graph`] does.
+/// The computation of a node of a [`Graph`].
 #[derive(Clone)]
 pub enum Action {
     /// An input of the graph.
@@ -29,13 +29,13 @@ pub enum Action {
         /// The kernel and what it reads.
         backward: Backward,
     },
-    /// A product with its fused epilogue, which only plans contain. Only the first output is computed.
+    /// A product with a fused epilogue, or another fusion on integers. Only plans contain such nodes. Only the first output is computed.
     Fused {
-        /// The operator of the product.
+        /// The operator that was fused with others.
         op: OpCall,
         /// The kernel.
         kernel: KernelFn,
-        /// The kernel's parameters, [`Fused`](ferromx_core::fusion::Fused).
+        /// The kernel's parameters, such as [`Fused`](ferromx_core::fusion::Fused).
         params: Params,
     },
 }
@@ -45,7 +45,7 @@ pub enum Action {
 pub struct GraphNode {
     /// Name for messages and monitors.
     pub name: String,
-    /// What the node computes.
+    /// The computation.
     pub action: Action,
     /// Its inputs.
     pub inputs: Vec<Entry>,
@@ -70,8 +70,8 @@ impl GraphNode {
         }
     }
 
-    /// Indices of the inputs that the node modifies.
-    pub fn modified(&self) -> &[usize] {
+    /// Indices of the inputs that the node mutates.
+    pub fn mutated_inputs(&self) -> &[usize] {
         match &self.action {
             Action::Variable | Action::Fused { .. } => &[],
             Action::Forward(op) => op.mutated(),
@@ -79,13 +79,18 @@ impl GraphNode {
         }
     }
 
-    /// Whether the kernel can add to its output.
+    /// Whether the kernel supports requests to add.
     pub fn accumulates(&self) -> bool {
         match &self.action {
             Action::Variable | Action::Fused { .. } => false,
             Action::Forward(op) => op.def.accumulates,
             Action::Backward { backward, .. } => backward.accumulates,
         }
+    }
+
+    /// Whether the first output is a view of the first input.
+    pub fn is_view(&self) -> bool {
+        matches!(&self.action, Action::Forward(op) if matches!(op.def.forward, Forward::View))
     }
 
     /// Number of visible outputs of a forward node.
@@ -97,7 +102,7 @@ impl GraphNode {
     }
 }
 
-/// A gradient that user code composed, whose shape and type must be checked against its input.
+/// A gradient that a user operator composed, whose shape and type must be checked against its input.
 #[derive(Clone)]
 pub struct CheckedGradient {
     /// The forward node.
@@ -123,15 +128,15 @@ pub fn entry(node: usize, index: usize) -> Entry {
 }
 
 impl Graph {
-    /// The graph of a symbol, and the entries of its outputs. Nodes have the symbol's topological order. If subgraph nodes are expanded,
-    /// all variables come first, in their order.
+    /// The graph of a symbol and the entries of its outputs, in the symbol's topological order. If subgraph nodes are expanded, all
+    /// variables come first, in that order.
     pub fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
         let mut nodes = topological(symbol.entries());
         let expanded = symbol.expanded();
         if let Some(flat) = &expanded {
             nodes.retain(|node| node.is_variable());
-            let known: HashSet<*const Node> = nodes.iter().map(Arc::as_ptr).collect();
-            nodes.extend(topological(flat.entries()).into_iter().filter(|n| !known.contains(&Arc::as_ptr(n))));
+            let variables: HashSet<*const Node> = nodes.iter().map(Arc::as_ptr).collect();
+            nodes.extend(topological(flat.entries()).into_iter().filter(|n| !variables.contains(&Arc::as_ptr(n))));
         }
         let symbol = expanded.as_ref().unwrap_or(symbol);
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
@@ -170,21 +175,22 @@ impl Graph {
         entry(self.nodes.len() - 1, 0)
     }
 
-    /// Checks gradients that user code composed against their inputs; `value` returns the shape or type of an entry, if known.
+    /// Checks the gradients of user operators against their inputs. `value` returns the `property`, shape or type, of an entry, if known.
     ///
     /// # Errors
     /// A gradient that differs from its input, with operator, node and input.
     pub fn check_gradients<T: PartialEq + Display>(
         &self,
-        what: &str,
+        property: &str,
         value: impl Fn(Entry) -> Option<T>,
     ) -> Result<()> {
         for CheckedGradient { of, input, gradient } in &self.checked_gradients {
             let node = &self.nodes[*of];
             let (Some(expected), Some(given)) = (value(node.inputs[*input]), value(*gradient)) else { continue };
             if expected != given {
-                let text =
-                    format!("the gradient of input {input} has {what} {given}, but the input has {what} {expected}");
+                let text = format!(
+                    "the gradient of input {input} has {property} {given}, but the input has {property} {expected}"
+                );
                 return Err(Error::Value(text).in_operator(node.op().map_or("", OpCall::title), &node.name));
             }
         }
@@ -196,7 +202,7 @@ impl Graph {
         &self.nodes[e.node as usize]
     }
 
-    /// For each node, whether one of the entries depends on it.
+    /// For each node, whether one of the targets depends on it. The other nodes are dead code.
     pub fn needed_for(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         for e in targets {
@@ -238,9 +244,9 @@ impl GradGraph for Builder<'_> {
     fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
         let mut attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let (_, def) = registry::find(op)?;
-        let count = def.key_var_num_args();
-        if !count.is_empty() {
-            attrs.insert(count.into(), inputs.len().to_string());
+        let num_args_key = def.key_var_num_args();
+        if !num_args_key.is_empty() {
+            attrs.insert(num_args_key.into(), inputs.len().to_string());
         }
         Ok(self.push(op_call(op, &attrs)?, inputs, attrs))
     }

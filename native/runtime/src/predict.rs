@@ -156,9 +156,9 @@ impl Predictor {
         self.executor.partial_forward(step)
     }
 
-    /// Installs a monitor of all outputs, and of inputs if `inputs_too` is set, or removes it.
-    pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
-        self.executor.set_monitor(monitor, inputs_too);
+    /// Installs a monitor of all outputs, and of inputs if `monitor_all` is set, or removes it.
+    pub fn set_monitor(&self, monitor: Option<Monitor>, monitor_all: bool) {
+        self.executor.set_monitor(monitor, monitor_all);
     }
 
     /// Output `index`.

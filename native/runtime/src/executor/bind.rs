@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
-use super::compile::{Blueprint, Target, changing};
+use super::compile::{Blueprint, Target, mutated_entries};
 use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
@@ -130,8 +130,8 @@ impl Executor {
         let devices = devices.into();
         let names = symbol.list_arguments().into_iter().chain(symbol.list_auxiliary_states());
         let types = bound.args.iter().chain(&bound.aux).map(Array::storage_type);
-        let given: Vec<(String, StorageType)> = names.zip(types).collect();
-        let storage = infer_storage(symbol, &given, &[])?;
+        let storage_types: Vec<(String, StorageType)> = names.zip(types).collect();
+        let storage = infer_storage(symbol, &storage_types, &[])?;
         if bound.has_sparse() || storage.as_ref().is_some_and(|s| s.has_sparse) {
             return Executor::bind_stepwise(symbol, devices, bound, storage.map(|s| s.outputs));
         }
@@ -185,12 +185,12 @@ impl Executor {
 /// A graph with gradients, and its named entries.
 struct Network {
     graph: Graph,
-    /// Nodes from here on compute gradients.
-    forward_nodes: usize,
-    ys: Vec<Entry>,
+    /// The nodes after these compute gradients.
+    num_forward_nodes: usize,
+    outputs: Vec<Entry>,
     variables: VariableEntries,
-    /// Variables for the head gradients; `None` where no gradient reads them.
-    heads: Vec<Option<Entry>>,
+    /// The variable of each head gradient; `None` if no gradient reads it.
+    head_grads: Vec<Option<Entry>>,
     targets: Vec<Target>,
     trace: Trace,
     /// The symbol without common subexpressions.
@@ -203,40 +203,47 @@ const ELIMINATE: &str = "MXNET_ELIMINATE_COMMON_EXPR";
 impl Network {
     /// The graph of a symbol with the requested gradients.
     fn new(symbol: &Symbol, bound: &Bound) -> Result<Network> {
-        let (mut graph, ys) = Graph::from_symbol(symbol);
+        let (mut graph, outputs) = Graph::from_symbol(symbol);
         let variables = variable_entries(symbol, &graph);
         let arrays = variables.with_arrays(bound).map(|(e, array)| (e, array.clone())).collect();
         // Eliminate before differentiating, so that the gradient has no common subexpressions either.
-        let (kept, needed) = (ys.iter().copied().collect(), graph.needed_for(ys.iter().copied()));
-        let changing = changing(&graph, &arrays);
+        let (live_out, needed) = (outputs.iter().copied().collect(), graph.needed_for(outputs.iter().copied()));
+        let mutated = mutated_entries(&graph, &arrays);
         if std::env::var(ELIMINATE).as_deref() != Ok("0") {
-            common_subexpressions::eliminate(&mut graph, &needed, &kept, &changing);
+            common_subexpressions::eliminate(&mut graph, &needed, &live_out, &mutated);
         }
         let optimized =
             symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
-        let (forward_nodes, heads) = (graph.nodes.len(), vec![None; ys.len()]);
-        let trace = Trace::default();
-        let mut network = Network { graph, forward_nodes, ys, variables, heads, targets: Vec::new(), trace, optimized };
+        let (num_forward_nodes, head_grads) = (graph.nodes.len(), vec![None; outputs.len()]);
+        let (targets, trace) = (Vec::new(), Trace::default());
+        let mut network =
+            Network { graph, num_forward_nodes, outputs, variables, head_grads, targets, trace, optimized };
         network.differentiate(symbol, bound)?;
         Ok(network)
     }
 
     /// Extends the graph by the requested gradients.
     fn differentiate(&mut self, symbol: &Symbol, bound: &Bound) -> Result<()> {
-        let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
-        if wanted.is_empty() {
+        let requested: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
+        if requested.is_empty() {
             return Ok(());
         }
         let mut head_grads = Vec::new();
-        for (i, y) in self.ys.iter().enumerate() {
-            let head = self.graph.variable(&format!("_head_grad_{i}"), Attrs::new());
-            self.heads[i] = Some(head).filter(|_| !self.graph.node(*y).op().is_some_and(gradient::is_loss));
-            head_grads.push(head);
+        for (i, output) in self.outputs.iter().enumerate() {
+            let head_grad = self.graph.variable(&format!("_head_grad_{i}"), Attrs::new());
+            let is_loss = self.graph.node(*output).op().is_some_and(gradient::is_loss);
+            self.head_grads[i] = Some(head_grad).filter(|_| !is_loss);
+            head_grads.push(head_grad);
         }
-        let xs: Vec<Entry> = wanted.iter().map(|i| self.variables.args[*i]).collect();
-        let request = gradient::Request { ys: &self.ys, head_grads: &head_grads, xs: &xs, create_graph: false };
+        let variables: Vec<Entry> = requested.iter().map(|i| self.variables.args[*i]).collect();
+        let request = gradient::Request {
+            heads: &self.outputs,
+            head_grads: &head_grads,
+            variables: &variables,
+            create_graph: false,
+        };
         let entries = gradient::traced(&mut self.graph, &request, &mut self.trace)?;
-        for ((i, variable), entry) in wanted.iter().zip(&xs).zip(entries) {
+        for ((i, variable), entry) in requested.iter().zip(&variables).zip(entries) {
             let array = bound.grads[*i].clone().ok_or_else(|| {
                 Error::Value(format!(
                     "argument {} has a gradient request but no gradient array",
@@ -246,17 +253,17 @@ impl Network {
             let arg = &bound.args[*i];
             let is_like_argument = array.shape() == arg.shape() && array.dtype() == arg.dtype();
             let (req, variable) = (bound.reqs[*i], *variable);
-            self.targets.push(Target { entry, array, req, old: None, variable, is_like_argument });
+            self.targets.push(Target { entry, array, req, old_value: None, variable, is_like_argument });
         }
         // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
         let used = self.graph.needed_for(self.targets.iter().filter_map(|t| t.entry));
-        for (head, e) in self.heads.iter_mut().zip(&head_grads) {
-            *head = head.filter(|_| used[e.node as usize]);
+        for (head_grad, e) in self.head_grads.iter_mut().zip(&head_grads) {
+            *head_grad = head_grad.filter(|_| used[e.node as usize]);
         }
         Ok(())
     }
 
-    /// The arguments that operators fill with constants, each with its value. MXNet leaves them if nothing is differentiated.
+    /// The arguments that operators fill with constants, each with its value. As in MXNet there are none without gradient requests.
     fn filled_arguments(&self, bound: &Bound) -> Vec<(NDArray, f64)> {
         if self.targets.is_empty() {
             return Vec::new();
@@ -277,29 +284,30 @@ impl Network {
             self.graph.nodes.iter_mut().for_each(|node| node.context = devices.default);
             return Ok(());
         }
-        let known = self.variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
-        let assigned = devices::assign(&self.graph, devices, &known, self.forward_nodes)?;
+        let contexts = self.variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
+        let assigned = devices::assign(&self.graph, devices, &contexts, self.num_forward_nodes)?;
         let remap = |e: &mut Entry| *e = assigned.entry(*e);
         let VariableEntries { args, aux } = &mut self.variables;
-        args.iter_mut().chain(aux).chain(&mut self.ys).chain(self.heads.iter_mut().flatten()).for_each(remap);
+        let head_grads = self.head_grads.iter_mut().flatten();
+        args.iter_mut().chain(aux).chain(&mut self.outputs).chain(head_grads).for_each(remap);
         for target in &mut self.targets {
             remap(&mut target.variable);
             target.entry.iter_mut().for_each(remap);
         }
         self.trace = self.trace.remapped(|e| assigned.entry(e));
-        self.forward_nodes = assigned.forward_nodes;
+        self.num_forward_nodes = assigned.num_forward_nodes;
         self.graph = assigned.graph;
         Ok(())
     }
 }
 
-/// Binds a symbol. Outputs reuse the memory of `outputs` if it is large enough.
+/// Binds a symbol. Each output reuses the memory of the array in `old_outputs` if it is large enough.
 fn bind(
     symbol: &Symbol,
     devices: Devices,
     bound: Bound,
     shared: Option<&Executor>,
-    outputs: &[NDArray],
+    old_outputs: &[NDArray],
 ) -> Result<Executor> {
     symbol.check_ready()?;
     check_counts(symbol, &bound)?;
@@ -315,31 +323,32 @@ fn bind(
     network.assign_devices(&devices, &bound)?;
     let mut external: HashMap<Entry, NDArray> =
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
-    let Network { mut graph, forward_nodes, ys, heads, mut targets, trace, optimized, .. } = network;
-    let memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
+    let Network { mut graph, num_forward_nodes, outputs, head_grads, mut targets, trace, optimized, .. } = network;
+    let target_memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
     for (i, target) in targets.iter_mut().enumerate() {
-        let is_shared = memory.with(&target.array).any(|k| k != i);
-        if let Some(old) = add_to_old(&mut graph, target, is_shared)? {
-            external.insert(old, target.array.clone());
+        let is_shared = target_memory.overlapping(&target.array).any(|k| k != i);
+        if let Some(old_value) = accumulate_in_graph(&mut graph, target, is_shared)? {
+            external.insert(old_value, target.array.clone());
         }
     }
-    let (shapes, dtypes) = infer_all(&graph, forward_nodes, &external, &ys, &heads)?;
-    let mut head_arrays = vec![None; ys.len()];
-    for (i, head) in heads.iter().enumerate() {
-        if let Some(e) = head {
-            let array = NDArray::zeros(&shapes[*e], dtypes[*e].unwrap_or(DType::F32), graph.node(ys[i]).context)?;
+    let (shapes, dtypes) = infer_all(&graph, num_forward_nodes, &external, &outputs, &head_grads)?;
+    let mut head_grad_arrays = vec![None; outputs.len()];
+    for (i, head_grad) in head_grads.iter().enumerate() {
+        if let Some(e) = head_grad {
+            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(outputs[i]).context);
+            let array = NDArray::zeros(&shapes[*e], dtype, context)?;
             external.insert(*e, array.clone());
-            head_arrays[i] = Some(array);
+            head_grad_arrays[i] = Some(array);
         }
     }
-    for (i, y) in ys.iter().enumerate() {
-        if !external.contains_key(y) {
-            let (dtype, context) = (dtypes[*y].unwrap_or(DType::F32), graph.node(*y).context);
-            external.insert(*y, output(&shapes[*y], dtype, context, outputs.get(i))?);
+    for (i, e) in outputs.iter().enumerate() {
+        if !external.contains_key(e) {
+            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(*e).context);
+            external.insert(*e, output_array(&shapes[*e], dtype, context, old_outputs.get(i))?);
         }
     }
-    let outputs = ys.iter().map(|y| external[y].clone()).collect();
-    let blueprint = Blueprint { graph, forward_nodes, ys, shapes, dtypes, external, targets, trace };
+    let output_arrays = outputs.iter().map(|e| external[e].clone()).collect();
+    let blueprint = Blueprint { graph, num_forward_nodes, outputs, shapes, dtypes, external, targets, trace };
     let arenas = match shared {
         Some(Executor { engine: Engine::Planned(plans), .. }) => plans.enter()?.arenas(),
         _ => Arenas::new(),
@@ -352,41 +361,41 @@ fn bind(
         grads: bound.grads,
         reqs: bound.reqs,
         aux: bound.aux,
-        outputs,
-        head_grads: head_arrays,
+        outputs: output_arrays,
+        head_grads: head_grad_arrays,
         filled,
         engine: Engine::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
         monitor: Mutex::new(None),
     })
 }
 
-/// An array for an output, in `memory` if that is large enough.
-fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray>) -> Result<NDArray> {
+/// An array for an output, in the memory of `old` if it is large enough.
+fn output_array(shape: &Shape, dtype: DType, context: Context, old: Option<&NDArray>) -> Result<NDArray> {
     let fits = |a: &&NDArray| a.dtype() == dtype && a.context() == context && a.len() >= shape.num_elements();
-    match memory.filter(fits) {
+    match old.filter(fits) {
         Some(a) => NDArray::view(a.chunk().clone(), a.byte_range().start, shape.clone(), dtype),
         None => NDArray::empty(shape, dtype, context),
     }
 }
 
-/// Turns the accumulation of a gradient whose kernel only writes into an addition in the graph, which can join a chain. Returns the
-/// variable for the array's old content. Does nothing if shape, type or device of the array differ, or another gradient shares it.
-fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
+/// Adds a gradient to its array by an operator of the graph, which can join a chain, if its kernel cannot accumulate. Returns the variable
+/// for the old value of the array. Does nothing if the array has another shape, type or device, or aliases another gradient.
+fn accumulate_in_graph(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
     let context = graph.node(gradient).context;
     if graph.node(gradient).accumulates() || !target.is_like_argument || context != target.array.context() {
         return Ok(None);
     }
     let name = format!("{}_add", graph.node(gradient).name);
-    let old = graph.variable(&format!("{name}_old"), Attrs::new());
+    let old_value = graph.variable(&format!("{name}_old"), Attrs::new());
     let add = Action::Forward(op_call("_grad_add", &Attrs::new())?);
-    let sum = graph.push(&name, add, vec![old, gradient], Attrs::new());
-    graph.nodes[old.node as usize].context = context;
+    let sum = graph.push(&name, add, vec![old_value, gradient], Attrs::new());
+    graph.nodes[old_value.node as usize].context = context;
     graph.nodes[sum.node as usize].context = context;
     target.entry = Some(sum);
     target.req = Req::Write;
-    target.old = Some(old);
-    Ok(target.old)
+    target.old_value = Some(old_value);
+    Ok(target.old_value)
 }
 
 /// Whether any operator has output shapes that depend on the values of its inputs, which a plan does not support.
@@ -419,7 +428,7 @@ fn check_counts<A>(symbol: &Symbol, bound: &Bound<A>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the gradient arrays: `fits` compares an argument with its gradient array.
+/// Checks each gradient array against its argument by `fits(argument, gradient)`.
 fn check_gradients<A: Bindable>(symbol: &Symbol, bound: &Bound<A>, fits: fn(&A, &A) -> bool) -> Result<()> {
     for ((name, arg), grad) in symbol.list_arguments().iter().zip(&bound.args).zip(&bound.grads) {
         if let Some(g) = grad {
@@ -442,11 +451,12 @@ fn check_devices<A: Bindable>(devices: &Devices, bound: &Bound<A>) -> Result<()>
     let default = devices.default;
     let grads =
         bound.grads.iter().zip(&bound.reqs).filter(|(_, req)| **req != Req::Null).filter_map(|(g, _)| g.as_ref());
-    let given = bound.args.iter().map(|a| ("Input", "arguments", a)).chain(grads.map(|g| ("Gradient", "gradients", g)));
-    for (what, all, array) in given {
+    let arrays =
+        bound.args.iter().map(|a| ("Input", "arguments", a)).chain(grads.map(|g| ("Gradient", "gradients", g)));
+    for (kind, plural, array) in arrays {
         ensure!(
             array.context() == default,
-            "{what} array is in {} while binding with ctx={default}. All {all} must be in global context ({default}) unless \
+            "{kind} array is in {} while binding with ctx={default}. All {plural} must be in global context ({default}) unless \
              group2ctx is specified for cross-device graph.",
             array.context()
         );
@@ -454,6 +464,7 @@ fn check_devices<A: Bindable>(devices: &Devices, bound: &Bound<A>) -> Result<()>
     Ok(())
 }
 
+/// The entries of the variables of a symbol.
 struct VariableEntries {
     args: Vec<Entry>,
     aux: Vec<Entry>,
@@ -467,7 +478,7 @@ impl VariableEntries {
     }
 }
 
-/// The entries of arguments and auxiliary states. The graph lists its variables in the order of the symbol.
+/// Finds the entries of arguments and auxiliary states. The graph has its variables in the order of the symbol.
 fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
     let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
     let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
@@ -478,13 +489,13 @@ fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
     VariableEntries { args, aux }
 }
 
-/// Infers all shapes and types, and checks the given arrays against them.
+/// Infers all shapes and types, and checks the arrays in `external` against them.
 fn infer_all(
     graph: &Graph,
-    forward_nodes: usize,
+    num_forward_nodes: usize,
     external: &HashMap<Entry, NDArray>,
-    ys: &[Entry],
-    heads: &[Option<Entry>],
+    outputs: &[Entry],
+    head_grads: &[Option<Entry>],
 ) -> Result<(Entries<Shape>, Entries<Option<DType>>)> {
     let mut shapes = Entries::new(graph, Shape::unknown());
     let mut dtypes = Entries::new(graph, None);
@@ -492,14 +503,14 @@ fn infer_all(
         shapes[*e] = array.shape().clone();
         dtypes[*e] = Some(array.dtype());
     }
-    if heads.iter().any(Option::is_some) {
+    if head_grads.iter().any(Option::is_some) {
         // A head gradient has the shape and type of its output.
-        infer::shapes_before(graph, forward_nodes, &mut shapes)?;
-        infer::dtypes_before(graph, forward_nodes, &mut dtypes)?;
-        for (y, head) in ys.iter().zip(heads) {
-            if let Some(head) = head {
-                shapes[*head] = shapes[*y].clone();
-                dtypes[*head] = dtypes[*y];
+        infer::shapes_before(graph, num_forward_nodes, &mut shapes)?;
+        infer::dtypes_before(graph, num_forward_nodes, &mut dtypes)?;
+        for (output, head_grad) in outputs.iter().zip(head_grads) {
+            if let Some(head_grad) = head_grad {
+                shapes[*head_grad] = shapes[*output].clone();
+                dtypes[*head_grad] = dtypes[*output];
             }
         }
     }
@@ -514,13 +525,13 @@ fn infer_all(
             shapes[*e]
         );
     }
-    for y in ys {
-        let node = graph.node(*y);
+    for e in outputs {
+        let node = graph.node(*e);
         ensure!(
-            shapes[*y].is_known(),
+            shapes[*e].is_known(),
             "the shape of output {} cannot be inferred (known so far: {}): give the shapes of more arguments",
             node.name,
-            shapes[*y]
+            shapes[*e]
         );
     }
     Ok((shapes, dtypes))
@@ -534,14 +545,14 @@ pub(super) fn reshape(
     shapes: &[(String, Shape)],
 ) -> Result<Executor> {
     let inferred = crate::symbol_infer::infer_shapes(&old.symbol, shapes)?;
-    let given = |name: &str| shapes.iter().any(|(n, _)| n == name);
-    let adapt = |name: &str, array: &NDArray, shape: &Shape| -> Result<NDArray> {
+    let is_given = |name: &str| shapes.iter().any(|(n, _)| n == name);
+    let resize = |name: &str, array: &NDArray, shape: &Shape| -> Result<NDArray> {
         if array.shape() == shape {
             return Ok(array.clone());
         }
         ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to reshape");
         ensure!(
-            given(name) || partial_shaping,
+            is_given(name) || partial_shaping,
             "Shape of unspecifie arg: {name} changed. This can cause the new executor to not share parameters with the old one. \
              Please check for error in network.If this is intended, set partial_shaping=True to suppress this warning. It would \
              change from {} to {shape}",
@@ -561,13 +572,14 @@ pub(super) fn reshape(
     };
     let names = old.symbol.list_arguments();
     let args: Vec<NDArray> =
-        (names.iter().zip(&old.args).zip(&inferred.args)).map(|((n, a), s)| adapt(n, a, s)).collect::<Result<_>>()?;
+        (names.iter().zip(&old.args).zip(&inferred.args)).map(|((n, a), s)| resize(n, a, s)).collect::<Result<_>>()?;
     let grads = (names.iter().zip(&old.grads).zip(&inferred.args))
-        .map(|((n, g), s)| g.as_ref().map(|g| adapt(n, g, s)).transpose())
+        .map(|((n, g), s)| g.as_ref().map(|g| resize(n, g, s)).transpose())
         .collect::<Result<_>>()?;
     let aux_names = old.symbol.list_auxiliary_states();
-    let aux =
-        (aux_names.iter().zip(&old.aux).zip(&inferred.aux)).map(|((n, a), s)| adapt(n, a, s)).collect::<Result<_>>()?;
+    let aux = (aux_names.iter().zip(&old.aux).zip(&inferred.aux))
+        .map(|((n, a), s)| resize(n, a, s))
+        .collect::<Result<_>>()?;
     let bound = Bound { args, grads, reqs: old.reqs.clone(), aux };
     bind(&old.symbol, old.devices.clone(), bound, Some(old), &old.outputs)
 }

@@ -1,5 +1,4 @@
-//! The operands of a chain of elementwise operators: arrays for what the chain reads and writes, scratch memory for intermediate
-//! results.
+//! The operands of a chain of elementwise operators: arrays for the entries that other steps read or write, scratch slots for all others.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -13,14 +12,13 @@ use crate::graph::{Action, Graph, entry};
 use crate::passes::chains;
 use crate::passes::infer::Entries;
 
-/// Elements of a block. Small enough that the scratch slots and the current block of the arrays fit the L1 cache; smaller blocks only
-/// cost more calls.
-const BLOCK: usize = 1 << 10;
+/// Elements of a block. The scratch slots and one block of each array fit in the L1 cache; smaller blocks would only need more calls.
+const BLOCK_LEN: usize = 1 << 10;
 
 /// A chain before its operands are checked.
 pub(super) struct ChainDraft {
     nodes: Vec<usize>,
-    /// The arrays that the chain reads or writes.
+    /// The arrays that the chain reads and writes.
     pub arrays: Vec<NDArray>,
     calls: Vec<ChainCall>,
 }
@@ -29,10 +27,10 @@ pub(super) struct ChainDraft {
 struct ScratchSlots<'a> {
     graph: &'a Graph,
     nodes: &'a [usize],
-    /// Entries in scratch memory: entry, slot, and the last member that reads it.
+    /// Live entries: entry, slot, and the last member that reads it.
     live: Vec<(Entry, usize, usize)>,
     free: Vec<usize>,
-    count: usize,
+    num_slots: usize,
 }
 
 impl ScratchSlots<'_> {
@@ -40,20 +38,20 @@ impl ScratchSlots<'_> {
         self.live.iter().find(|(other, ..)| *other == e).map(|(_, slot, _)| *slot)
     }
 
-    /// A free or new slot for an entry. A kernel never gets the slot of its own input: in-place kernels first copy what they read,
-    /// which is slower while everything is in the cache.
+    /// Assigns a free or new slot to an entry that member `last` reads last. An output never gets the slot of an input of its member: a
+    /// kernel in place copies its input first, which costs more than another slot in the cache.
     fn acquire(&mut self, e: Entry, last: usize) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.count += 1;
-            self.count - 1
+            self.num_slots += 1;
+            self.num_slots - 1
         });
         self.live.push((e, slot, last));
         slot
     }
 
-    /// Frees the slots that no member after `m` reads.
-    fn release(&mut self, m: usize) {
-        let (dead, live) = self.live.drain(..).partition(|(_, _, last)| *last <= m);
+    /// Frees the slots that no member after `member` reads.
+    fn release(&mut self, member: usize) {
+        let (dead, live) = self.live.drain(..).partition(|(_, _, last)| *last <= member);
         self.live = live;
         self.free.extend(dead.iter().map(|(_, slot, _): &(Entry, usize, usize)| *slot));
     }
@@ -65,7 +63,7 @@ impl ScratchSlots<'_> {
 }
 
 impl ChainDraft {
-    /// The chain of `nodes`. `memory` has the arrays of all entries that are read or written outside of the chain.
+    /// The chain of `nodes`. `memory` has the array of each entry that is an input of the chain, or that another step reads.
     pub(super) fn new(
         graph: &Graph,
         nodes: &[usize],
@@ -74,35 +72,35 @@ impl ChainDraft {
     ) -> Result<ChainDraft> {
         let mut arrays: Vec<NDArray> = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
-        let mut array = |e: Entry, operand: &NDArray| {
+        let mut array_index = |e: Entry, array: &NDArray| {
             entries.iter().position(|other| *other == e).unwrap_or_else(|| {
                 entries.push(e);
-                arrays.push(operand.clone());
+                arrays.push(array.clone());
                 entries.len() - 1
             })
         };
-        let mut slots = ScratchSlots { graph, nodes, live: Vec::new(), free: Vec::new(), count: 0 };
+        let mut slots = ScratchSlots { graph, nodes, live: Vec::new(), free: Vec::new(), num_slots: 0 };
         let mut calls = Vec::new();
-        for (m, i) in nodes.iter().enumerate() {
+        for (member, i) in nodes.iter().enumerate() {
             let node = &graph.nodes[*i];
             let dtype = |e: Entry| dtypes[e].unwrap_or(DType::F32);
             let mut ins = Vec::new();
             for (k, e) in node.inputs.iter().enumerate() {
                 ins.push(match (&memory[*e], slots.find(*e)) {
-                    (Some(operand), _) if k >= chains::first_scalar(node) => Operand::Scalar(array(*e, operand)),
-                    (Some(operand), _) => Operand::Array(array(*e, operand)),
+                    (Some(array), _) if k >= chains::first_scalar(node) => Operand::Scalar(array_index(*e, array)),
+                    (Some(array), _) => Operand::Array(array_index(*e, array)),
                     (None, Some(slot)) => Operand::Scratch(slot, dtype(*e)),
                     (None, None) => return Err(Error::Internal(format!("an input of {} has no memory", node.name))),
                 });
             }
             let outs = (0..node.num_outputs).map(|k| entry(*i, k)).map(|e| match (&memory[e], slots.last_reader(e)) {
-                (Some(operand), _) => (Operand::Array(array(e, operand)), Req::Write),
+                (Some(array), _) => (Operand::Array(array_index(e, array)), Req::Write),
                 (None, Some(last)) => (Operand::Scratch(slots.acquire(e, last), dtype(e)), Req::Write),
                 (None, None) => (Operand::Unwanted(dtype(e)), Req::Null),
             });
             let outs = outs.collect();
             calls.push(ChainCall { ins, outs });
-            slots.release(m);
+            slots.release(member);
         }
         Ok(ChainDraft { nodes: nodes.to_vec(), arrays, calls })
     }
@@ -116,7 +114,7 @@ impl ChainDraft {
     }
 
     /// Checks the operands and builds the step.
-    pub(super) fn seal(self, graph: &Graph, region: &Region) -> Result<Work> {
+    pub(super) fn build(self, graph: &Graph, region: &Region) -> Result<Work> {
         let mut kernels = Vec::new();
         for i in &self.nodes {
             let node = &graph.nodes[*i];
@@ -134,7 +132,7 @@ impl ChainDraft {
             let context = node.context;
             kernels.push(Kernel { op: op.name, node: node.name.clone(), kernel, params, cache, context });
         }
-        let chain = Chain::new(region, self.arrays, &self.calls, BLOCK)
+        let chain = Chain::new(region, self.arrays, &self.calls, BLOCK_LEN)
             .map_err(|e| kernels.last().map_or(Error::Internal(String::new()), |k| e.in_operator(k.op, &k.node)))?;
         Ok(Work::Chain(kernels, chain))
     }

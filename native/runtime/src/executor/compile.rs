@@ -1,4 +1,4 @@
-//! Compiles a graph with its arrays to a flat plan.
+//! Compiles a graph and its arrays to a plan: rewrites the graph, schedules its nodes, assigns memory and checks the operands.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
 use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
-use super::reports::{self, Observation};
+use super::reports::{self, ReportDraft};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::gradient::Trace;
@@ -24,27 +24,27 @@ use crate::passes::infer::Entries;
 use crate::passes::{common_subexpressions, epilogue, integers};
 use crate::symbol::OpCall;
 
-/// What a plan is for.
+/// The purpose of a plan, which determines the entries that it computes and the passes that rewrite its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Outputs only, not in training.
+    /// Computes the outputs, in inference mode.
     Inference,
-    /// Outputs, and the gradients if any are requested.
+    /// Computes the outputs and the requested gradients.
     Training,
-    /// Outputs and gradients, with every operator run separately so that a monitor can report it.
+    /// Computes the outputs and gradients without fusion, so that a monitor can report every operator.
     Monitoring,
 }
 
-/// A gradient to compute.
+/// A gradient to compute, and the array to write it to.
 pub(super) struct Target {
     /// The gradient's entry; `None` if the argument does not influence the outputs.
     pub entry: Option<Entry>,
-    /// The array that it is written to.
+    /// The gradient array.
     pub array: NDArray,
-    /// Write or add.
+    /// How to write the array.
     pub req: Req,
-    /// The variable for the array's old content, if an operator in the graph adds to it.
-    pub old: Option<Entry>,
+    /// The variable for the old value of the array, if an operator of the graph adds to it.
+    pub old_value: Option<Entry>,
     /// The argument.
     pub variable: Entry,
     /// Whether the array has the shape and type of the argument.
@@ -55,10 +55,10 @@ pub(super) struct Target {
 pub(super) struct Blueprint {
     /// The graph, gradients included.
     pub graph: Graph,
-    /// Nodes from here on compute gradients.
-    pub forward_nodes: usize,
+    /// The nodes after these compute gradients.
+    pub num_forward_nodes: usize,
     /// The outputs.
-    pub ys: Vec<Entry>,
+    pub outputs: Vec<Entry>,
     /// Shapes of all entries.
     pub shapes: Entries<Shape>,
     /// Types of all entries.
@@ -67,14 +67,14 @@ pub(super) struct Blueprint {
     pub external: HashMap<Entry, NDArray>,
     /// The gradients.
     pub targets: Vec<Target>,
-    /// How gradients flow.
+    /// The contributions to each gradient.
     pub trace: Trace,
 }
 
 impl Blueprint {
     /// The inputs and operators of the forward nodes.
     pub(super) fn forward_calls(&self) -> impl Iterator<Item = (&[Entry], &OpCall)> {
-        self.graph.nodes[..self.forward_nodes].iter().filter_map(|node| match &node.action {
+        self.graph.nodes[..self.num_forward_nodes].iter().filter_map(|node| match &node.action {
             Action::Forward(op) => Some((&node.inputs[..], op)),
             _ => None,
         })
@@ -86,28 +86,28 @@ impl Blueprint {
     /// Operators without a kernel for the device; out of memory.
     pub(super) fn compile(&self, purpose: Purpose, arenas: &Arenas) -> Result<Plan> {
         let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
-        let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
-        let kept: HashSet<Entry> = ends().collect();
+        let live_out: HashSet<Entry> =
+            self.outputs.iter().copied().chain(targets.iter().filter_map(|t| t.entry)).collect();
         let mut graph = self.graph.clone();
         if purpose != Purpose::Monitoring {
-            self.rewrite(&mut graph, &kept, purpose == Purpose::Inference);
+            self.rewrite(&mut graph, &live_out, purpose == Purpose::Inference);
         }
         let graph = &graph;
-        let needed = graph.needed_for(ends());
+        let needed = graph.needed_for(live_out.iter().copied());
         let mut reports = None;
         let schedule = if purpose == Purpose::Monitoring {
-            let (schedule, seen) =
-                reports::monitored_schedule(graph, &needed, self.forward_nodes, &self.trace, targets);
-            reports = Some(seen);
+            let (schedule, drafts) =
+                reports::monitored_schedule(graph, &needed, self.num_forward_nodes, &self.trace, targets);
+            reports = Some(drafts);
             schedule
         } else {
             Schedule::fused(&chains::Request {
                 graph,
                 needed: &needed,
-                forward_nodes: self.forward_nodes,
+                num_forward_nodes: self.num_forward_nodes,
                 shapes: &self.shapes,
                 dtypes: &self.dtypes,
-                changing: &changing(graph, &self.external),
+                mutated: &mutated_entries(graph, &self.external),
             })
         };
         let compiler = Compiler { blueprint: self, graph, targets, needed: &needed };
@@ -120,12 +120,12 @@ impl Blueprint {
             shapes: &self.shapes,
             dtypes: &self.dtypes,
             external: &external,
-            kept: &kept,
+            live_out: &live_out,
             arenas,
             last_reported: reports.as_ref().map(|reports| {
-                let lasting = |seen: &Observation| Some((seen.entry?, seen.after.checked_sub(1)?));
+                let last_step = |report: &ReportDraft| Some((report.entry?, report.after.checked_sub(1)?));
                 let mut last_reported = HashMap::new();
-                for (e, step) in reports.all().filter_map(lasting) {
+                for (e, step) in reports.all().filter_map(last_step) {
                     let last = last_reported.entry(e).or_insert(step);
                     *last = step.max(*last);
                 }
@@ -133,69 +133,73 @@ impl Blueprint {
             }),
         })?;
         let mut drafts = Vec::new();
-        let mut forward_steps = 0;
-        let mut drafts_before = vec![0];
+        let mut num_forward_steps = 0;
+        // The number of drafts before each step of the schedule, since elided nodes have none.
+        let mut num_drafts_before = vec![0];
         for step in &schedule.steps {
             match step.as_slice() {
                 [i] if assignment.elided[*i] => {}
                 [i] => drafts.extend(compiler.draft(*i, &assignment, &requests)?.map(Draft::Single)),
                 chain => drafts.push(Draft::Chain(ChainDraft::new(graph, chain, &assignment.arrays, &self.dtypes)?)),
             }
-            if step.last().is_some_and(|i| *i < self.forward_nodes) {
-                forward_steps = drafts.len();
+            if step.last().is_some_and(|i| *i < self.num_forward_nodes) {
+                num_forward_steps = drafts.len();
             }
-            drafts_before.push(drafts.len());
+            num_drafts_before.push(drafts.len());
         }
-        compiler.finish_targets(&external, &assignment, &requests, &mut drafts)?;
+        compiler.write_targets(&external, &assignment, &requests, &mut drafts)?;
         let reports = reports.unwrap_or_default();
-        let reports = [&reports.forward, &reports.backward].map(|seen| {
-            seen.iter().map(|s| compiler.report(s, &drafts_before, &assignment)).collect::<Result<Vec<_>>>()
+        let reports = [&reports.forward, &reports.backward].map(|reports| {
+            reports
+                .iter()
+                .map(|report| compiler.report(report, &num_drafts_before, &assignment))
+                .collect::<Result<Vec<_>>>()
         });
         let [forward_reports, backward_reports] = reports;
-        let (region, steps) = compiler.seal(drafts)?;
+        let (region, steps) = compiler.build_steps(drafts)?;
         let (forward_reports, backward_reports) = (forward_reports?, backward_reports?);
-        Ok(Plan { region, steps, forward_steps, arenas: assignment.arenas, forward_reports, backward_reports })
+        Ok(Plan { region, steps, num_forward_steps, arenas: assignment.arenas, forward_reports, backward_reports })
     }
 
-    /// Eliminates common subexpressions and fuses epilogues.
-    fn rewrite(&self, graph: &mut Graph, kept: &HashSet<Entry>, inference: bool) {
-        let changing = changing(&self.graph, &self.external);
-        let needed = graph.needed_for(kept.iter().copied());
-        common_subexpressions::eliminate(graph, &needed, kept, &changing);
-        let needed = graph.needed_for(kept.iter().copied());
+    /// Eliminates common subexpressions, and fuses integer products and epilogues.
+    fn rewrite(&self, graph: &mut Graph, live_out: &HashSet<Entry>, is_inference: bool) {
+        let mutated = mutated_entries(&self.graph, &self.external);
+        let needed = graph.needed_for(live_out.iter().copied());
+        common_subexpressions::eliminate(graph, &needed, live_out, &mutated);
+        let needed = graph.needed_for(live_out.iter().copied());
         let request = epilogue::Request {
             needed: &needed,
-            forward_nodes: self.forward_nodes,
+            num_forward_nodes: self.num_forward_nodes,
             shapes: &self.shapes,
             dtypes: &self.dtypes,
-            kept,
-            changing: &changing,
-            inference,
+            live_out,
+            mutated: &mutated,
+            is_inference,
         };
         integers::fuse(graph, &request);
-        let needed = graph.needed_for(kept.iter().copied());
+        let needed = graph.needed_for(live_out.iter().copied());
         epilogue::fuse(graph, &epilogue::Request { needed: &needed, ..request });
     }
 }
 
-/// Entries whose memory an operator modifies; `external` has the arrays of variables.
-pub(super) fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
-    let changes = graph.nodes.iter().flat_map(|node| node.modified().iter().filter_map(|m| node.inputs.get(*m)));
-    let changed: HashSet<Entry> = changes.copied().collect();
-    let memory: Overlaps<Entry> = changed.iter().filter_map(|e| Some((*e, external.get(e)?))).collect();
-    let aliases = external.iter().filter(|(_, array)| memory.with(array).next().is_some()).map(|(e, _)| *e);
-    changed.iter().copied().chain(aliases).collect()
+/// The entries that an operator mutates and their aliases among the arrays in `external`.
+pub(super) fn mutated_entries(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
+    let inputs = graph.nodes.iter().flat_map(|node| node.mutated_inputs().iter().filter_map(|m| node.inputs.get(*m)));
+    let mutated: HashSet<Entry> = inputs.copied().collect();
+    let memory: Overlaps<Entry> = mutated.iter().filter_map(|e| Some((*e, external.get(e)?))).collect();
+    let aliases = external.iter().filter(|(_, array)| memory.overlapping(array).next().is_some()).map(|(e, _)| *e);
+    mutated.iter().copied().chain(aliases).collect()
 }
 
 /// The error for an operator with dynamic output shapes in a graph that needs a plan.
 pub(crate) fn no_plan(op: &'static str, node: &str) -> Error {
-    let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
-    Error::Unsupported(why.into()).in_operator(op, node)
+    let reason = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
+    Error::Unsupported(reason.into()).in_operator(op, node)
 }
 
-/// What a call invokes.
+/// The function that a step calls.
 #[derive(Clone, Copy)]
-enum Run {
+enum Callee {
     Kernel(KernelFn),
     Foreign(ForeignFn),
 }
@@ -204,7 +208,7 @@ enum Run {
 struct CallDraft {
     op: &'static str,
     node: usize,
-    run: Run,
+    callee: Callee,
     params: Params,
     cache: Arc<Cache>,
     ins: Vec<NDArray>,
@@ -217,7 +221,7 @@ enum Draft {
     Chain(ChainDraft),
 }
 
-/// One compilation.
+/// The compilation of one plan.
 struct Compiler<'a> {
     blueprint: &'a Blueprint,
     graph: &'a Graph,
@@ -226,8 +230,8 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Gradients that their kernel can write directly to their array. A gradient to be added needs a kernel that accumulates, and no
-    /// other readers.
+    /// The gradients that a kernel writes directly to their array, each with its array and request. A request to add needs a kernel that
+    /// accumulates, and a gradient without other readers.
     fn direct_targets(&self) -> (HashMap<Entry, NDArray>, HashMap<Entry, Req>) {
         let b = self.blueprint;
         let mut direct = HashMap::new();
@@ -242,20 +246,19 @@ impl Compiler<'_> {
         for t in self.targets {
             let Some(e) = t.entry else { continue };
             let node = self.graph.node(e);
-            let fits = !b.external.contains_key(&e)
+            let is_compatible = !b.external.contains_key(&e)
                 && !direct.contains_key(&e)
-                && (e.node as usize) >= b.forward_nodes
+                && (e.node as usize) >= b.num_forward_nodes
                 && b.shapes[e] == *t.array.shape()
                 && b.dtypes[e] == Some(t.array.dtype())
                 && node.context == t.array.context()
-                && memory.with(&t.array).all(|other| Some(other) == t.old);
-            let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
-            let possible = if t.req == Req::Add {
+                && memory.overlapping(&t.array).all(|other| Some(other) == t.old_value);
+            let can_write = if t.req == Req::Add {
                 !is_read[e] && node.accumulates() && num_targets.get(&e) == Some(&1)
             } else {
-                !view
+                !node.is_view()
             };
-            if fits && possible {
+            if is_compatible && can_write {
                 memory.insert(e, &t.array);
                 direct.insert(e, t.array.clone());
                 requests.insert(e, t.req);
@@ -264,50 +267,51 @@ impl Compiler<'_> {
         (direct, requests)
     }
 
+    /// The call of node `i`; `None` for a variable.
     fn draft(&self, i: usize, assignment: &Assignment, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
         let node = &self.graph.nodes[i];
-        let mut parameters = None;
+        let mut fused_params = None;
         let cache = &node.cache;
-        let (op, run, mutates, cache): (_, _, &[usize], _) = match &node.action {
+        let (op, callee, mutates, cache): (_, _, &[usize], _) = match &node.action {
             Action::Variable => return Ok(None),
             Action::Fused { op, kernel, params } => {
-                parameters = Some(params.clone());
-                (op, Run::Kernel(*kernel), &[], cache)
+                fused_params = Some(params.clone());
+                (op, Callee::Kernel(*kernel), &[], cache)
             }
             Action::Forward(op) => match op.def.forward_on(node.context.device_type)? {
-                Forward::Kernel(k) => (op, Run::Kernel(k), op.mutated(), cache),
-                Forward::View => (op, Run::Kernel(copy_kernel), &[], cache),
-                Forward::Foreign(f) => (op, Run::Foreign(f), &[], cache),
+                Forward::Kernel(k) => (op, Callee::Kernel(k), op.mutated(), cache),
+                Forward::View => (op, Callee::Kernel(copy_kernel), &[], cache),
+                Forward::Foreign(f) => (op, Callee::Foreign(f), &[], cache),
                 Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
             Action::Backward { of, op, backward } => match backward.foreign {
-                Some(f) => (op, Run::Foreign(f), &[], &self.graph.nodes[*of as usize].cache),
-                None => (op, Run::Kernel(backward.kernel), backward.updates, cache),
+                Some(f) => (op, Callee::Foreign(f), &[], &self.graph.nodes[*of as usize].cache),
+                None => (op, Callee::Kernel(backward.kernel), backward.updates, cache),
             },
         };
-        let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
         let array_of = |e: &Entry| {
             assignment.arrays[*e]
                 .clone()
                 .ok_or_else(|| Error::Internal(format!("an input of {} has no memory", node.name)))
         };
-        let read = if view { &node.inputs[..1] } else { &node.inputs[..] };
+        let read = if node.is_view() { &node.inputs[..1] } else { &node.inputs[..] };
         let ins: Vec<NDArray> = read.iter().map(array_of).collect::<Result<_>>()?;
         let mut outs = Vec::new();
         for k in 0..node.num_outputs {
             let e = entry(i, k);
             match &assignment.arrays[e] {
                 Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
-                None if matches!(run, Run::Foreign(_)) => outs.push((self.zeros_for(e)?, Req::Null)),
+                None if matches!(callee, Callee::Foreign(_)) => outs.push((self.zeros_for(e)?, Req::Null)),
                 None => outs.push((self.placeholder_for(e, &assignment.arenas)?, Req::Null)),
             }
         }
         outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
-        let params = parameters.unwrap_or_else(|| op.params.clone());
-        Ok(Some(CallDraft { op: op.name, node: i, run, params, cache: cache.clone(), ins, outs }))
+        let params = fused_params.unwrap_or_else(|| op.params.clone());
+        Ok(Some(CallDraft { op: op.name, node: i, callee, params, cache: cache.clone(), ins, outs }))
     }
 
-    /// A placeholder of the right shape and type for an unused output. It is never accessed, so it may be a view of the arena.
+    /// A placeholder for an output without readers, with the shape and type of the entry. Kernels never access it, so it may alias the
+    /// arena.
     fn placeholder_for(&self, e: Entry, arenas: &Arenas) -> Result<NDArray> {
         let (shape, dtype) = (&self.blueprint.shapes[e], self.blueprint.dtypes[e].unwrap_or(DType::F32));
         let context = self.graph.node(e).context;
@@ -315,24 +319,25 @@ impl Compiler<'_> {
         view.map_or_else(|| NDArray::empty(shape, dtype, context), Ok)
     }
 
-    /// Resolves an observation to the array to report.
-    fn report(&self, seen: &Observation, drafts_before: &[usize], assignment: &Assignment) -> Result<Report> {
-        let array = match seen.entry.and_then(|e| assignment.arrays[e].clone()) {
+    /// Resolves the array and the step of a report.
+    fn report(&self, draft: &ReportDraft, num_drafts_before: &[usize], assignment: &Assignment) -> Result<Report> {
+        let array = match draft.entry.and_then(|e| assignment.arrays[e].clone()) {
             Some(array) => array,
-            None => self.zeros_for(seen.like)?,
+            None => self.zeros_for(draft.like)?,
         };
-        let after = drafts_before.get(seen.after).copied().unwrap_or_default();
-        Ok(Report { after, name: seen.name.clone(), array, is_input: seen.is_input })
+        let after = num_drafts_before.get(draft.after).copied().unwrap_or_default();
+        Ok(Report { after, name: draft.name.clone(), array, is_input: draft.is_input })
     }
 
-    /// Zeros in the shape and type of an entry: for an unused output that foreign code may write, or a gradient that was not requested.
+    /// Zeros with the shape and type of an entry: for an output without readers that a foreign function may write, or a gradient that is
+    /// reported but not requested.
     fn zeros_for(&self, e: Entry) -> Result<NDArray> {
         let dtype = self.blueprint.dtypes[e].unwrap_or(DType::F32);
         NDArray::zeros(&self.blueprint.shapes[e], dtype, self.graph.node(e).context)
     }
 
     /// Adds copies and additions for gradients that no kernel writes directly to their array.
-    fn finish_targets(
+    fn write_targets(
         &self,
         external: &HashMap<Entry, NDArray>,
         assignment: &Assignment,
@@ -346,11 +351,11 @@ impl Compiler<'_> {
                 _ => Err(Error::Internal(format!("{name} has no kernel"))),
             }
         };
-        let none = || op_call("_copy", &Attrs::new()).map(|copy| copy.params);
+        let no_params = || op_call("_copy", &Attrs::new()).map(|copy| copy.params);
         for t in self.targets {
             let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
-                let (run, cache, outs) = (Run::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
-                drafts.push(Draft::Single(CallDraft { op, node: node as usize, run, params, cache, ins, outs }));
+                let (callee, cache, outs) = (Callee::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
+                drafts.push(Draft::Single(CallDraft { op, node: node as usize, callee, params, cache, ins, outs }));
             };
             match t.entry {
                 Some(e)
@@ -373,22 +378,22 @@ impl Compiler<'_> {
                             let add = kernel_of("_grad_add", &Attrs::new())?;
                             draft("_grad_add", add, vec![t.array.clone(), source], &t.array, e.node);
                         }
-                        _ => draft("_copy", (copy_kernel as KernelFn, none()?), vec![source], &t.array, e.node),
+                        _ => draft("_copy", (copy_kernel as KernelFn, no_params()?), vec![source], &t.array, e.node),
                     }
                 }
                 None if t.req == Req::Add => {}
-                None => draft("_zeros", (zero_kernel as KernelFn, none()?), vec![], &t.array, 0),
+                None => draft("_zeros", (zero_kernel as KernelFn, no_params()?), vec![], &t.array, 0),
             }
         }
         Ok(())
     }
 
     /// Checks the operands of all steps and collects their chunks in one region.
-    fn seal(&self, drafts: Vec<Draft>) -> Result<(Region, Vec<Step>)> {
+    fn build_steps(&self, drafts: Vec<Draft>) -> Result<(Region, Vec<Step>)> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match draft {
-                Draft::Single(CallDraft { run: Run::Foreign(_), .. }) => {}
+                Draft::Single(CallDraft { callee: Callee::Foreign(_), .. }) => {}
                 Draft::Single(d) => {
                     reads.extend(&d.ins);
                     writes.extend(d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
@@ -403,23 +408,23 @@ impl Compiler<'_> {
         let steps = drafts
             .into_iter()
             .map(|draft| match draft {
-                Draft::Single(d) => self.seal_call(d, &region),
-                Draft::Chain(d) => Ok(Step { work: d.seal(self.graph, &region)? }),
+                Draft::Single(d) => self.build_step(d, &region),
+                Draft::Chain(d) => Ok(Step { work: d.build(self.graph, &region)? }),
             })
             .collect::<Result<_>>()?;
         Ok((region, steps))
     }
 
-    fn seal_call(&self, d: CallDraft, region: &Region) -> Result<Step> {
+    fn build_step(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
         let (op, node_name, params, cache, context) = (d.op, node.name.clone(), d.params, d.cache, node.context);
-        let work = match d.run {
-            Run::Kernel(kernel) => {
+        let work = match d.callee {
+            Callee::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
                     .map_err(|e| e.in_operator(op, &node.name))?;
                 Work::Single(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
             }
-            Run::Foreign(function) => {
+            Callee::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
                 let title = node.op().map_or(op, OpCall::title).to_string();
                 Work::Foreign(ForeignCall {

@@ -1,4 +1,11 @@
-//! Executors: a graph bound to arrays, compiled once into a flat plan that runs without allocating.
+//! Executors: a graph bound to arrays and compiled to a plan, which runs without allocating.
+//!
+//! - `bind` and `simple_bind` check or allocate the arrays, and extend the graph by its gradients;
+//! - `compile` compiles a graph to a plan, with `assign_memory` for its arenas, `chain` for chains of elementwise operators and `overlaps`
+//!   to find aliases;
+//! - `plan` runs the steps of one plan, and `plans` holds the plans of an executor;
+//! - `reports` lists the arrays that a monitor gets, and the order of steps that gives MXNet's order;
+//! - `stepwise` runs graphs that cannot have a plan, operator by operator.
 
 mod assign_memory;
 mod bind;
@@ -43,6 +50,7 @@ pub type Monitor = Arc<dyn Fn(&str, NDArray) + Send + Sync>;
 /// A symbol bound to its arguments, gradients and auxiliary states.
 pub struct Executor {
     symbol: Symbol,
+    /// The symbol without common subexpressions.
     optimized: Symbol,
     devices: Devices,
     args: Vec<NDArray>,
@@ -51,9 +59,10 @@ pub struct Executor {
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
     head_grads: Vec<Option<NDArray>>,
-    /// Arguments that a pass forward fills with constants.
+    /// Arguments that a forward pass fills with constants.
     filled: Vec<(NDArray, f64)>,
     engine: Engine,
+    /// The monitor, and whether it gets inputs, too.
     monitor: Mutex<Option<(Monitor, bool)>>,
 }
 
@@ -61,8 +70,8 @@ pub struct Executor {
 enum Engine {
     /// Runs compiled plans.
     Planned(Box<PlanLock>),
-    /// Runs operator by operator, because arrays are sparse or shapes depend on values. The executor lists dense arrays only and has no
-    /// output arrays.
+    /// Runs operator by operator, because arrays are sparse or shapes depend on values. Such an executor lists only dense arrays, and its
+    /// outputs are tensors.
     Stepwise(Box<Stepwise>),
 }
 
@@ -80,8 +89,8 @@ impl Executor {
         }
     }
 
-    /// Runs one step, which is one operator, of the forward pass for inference and returns the number of remaining steps. The outputs
-    /// are valid once all steps ran in order from 0. Without a plan, step 0 runs everything. A step past the end does nothing.
+    /// Runs one operator of the forward pass in inference mode and returns the number of remaining steps. The outputs are valid once all
+    /// steps have run in order from 0. Without a plan, step 0 runs all operators. A step past the last does nothing.
     ///
     /// # Errors
     /// Those of the operator.
@@ -94,8 +103,8 @@ impl Executor {
         }
     }
 
-    /// Computes the gradients of the last training forward pass. `head_grads` has the gradients of the outputs, in their order and of any
-    /// type. Those of losses and surplus ones are ignored. Does nothing if no gradient was requested.
+    /// Computes the gradients of the last forward pass. `head_grads` are the gradients of the outputs, in their order and of any type; those
+    /// of losses and surplus ones are ignored. Does nothing if no gradient is requested.
     ///
     /// # Errors
     /// A head gradient that is missing or has the wrong shape; errors of the operators.
@@ -110,8 +119,8 @@ impl Executor {
         if self.reqs.iter().all(|r| *r == Req::Null) {
             return Ok(());
         }
-        for (i, slot) in self.head_grads.iter().enumerate() {
-            let Some(slot) = slot else { continue };
+        for (i, bound) in self.head_grads.iter().enumerate() {
+            let Some(bound) = bound else { continue };
             let Some(given) = head_grads.get(i) else {
                 return Err(Error::Value(format!(
                     "Because the last operator is not Loss function, head_gradient is required when calling backward. If you are \
@@ -121,12 +130,12 @@ impl Executor {
                 )));
             };
             ensure!(
-                given.shape() == slot.shape(),
+                given.shape() == bound.shape(),
                 "operands shape mismatch from.shape = {} to.shape={}: the head gradient of output {i} must have its shape",
                 given.shape(),
-                slot.shape()
+                bound.shape()
             );
-            arrays::copy_dense(given, slot)?;
+            arrays::copy_dense(given, bound)?;
         }
         let monitor = self.monitor.lock().clone();
         plans.enter()?.backward(is_train, monitor.as_ref())
@@ -153,7 +162,7 @@ impl Executor {
         }
     }
 
-    /// The arguments in the storage type that they are bound in; see [`Executor::args`].
+    /// The arguments as bound, dense or sparse; see [`Executor::args`].
     pub fn stored_args(&self) -> Vec<Array> {
         match &self.engine {
             Engine::Planned(_) => self.args.iter().cloned().map(Array::Dense).collect(),
@@ -161,7 +170,7 @@ impl Executor {
         }
     }
 
-    /// The auxiliary states in their storage types; see [`Executor::aux`].
+    /// The auxiliary states, dense or sparse; see [`Executor::aux`].
     pub fn stored_aux(&self) -> Vec<Array> {
         match &self.engine {
             Engine::Planned(_) => self.aux.iter().cloned().map(Array::Dense).collect(),
@@ -169,7 +178,7 @@ impl Executor {
         }
     }
 
-    /// The gradients in their storage types; see [`Executor::grads`].
+    /// The gradients, dense or sparse; see [`Executor::grads`].
     pub fn stored_grads(&self) -> Vec<Option<Array>> {
         match &self.engine {
             Engine::Planned(_) => self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
@@ -177,8 +186,8 @@ impl Executor {
         }
     }
 
-    /// The output arrays of a plan. The next forward pass overwrites them; they stay valid after the executor is dropped. Empty
-    /// without a plan: see [`Executor::output_tensors`].
+    /// The output arrays. The next forward pass overwrites them; they outlive the executor. Empty without a plan: see
+    /// [`Executor::output_tensors`].
     pub fn outputs(&self) -> &[NDArray] {
         &self.outputs
     }
@@ -213,13 +222,13 @@ impl Executor {
         self.devices.default
     }
 
-    /// Installs a monitor, or removes it. With a monitor, operators run one by one.
-    pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
-        *self.monitor.lock() = monitor.map(|m| (m, inputs_too));
+    /// Installs a monitor, or removes it. With `monitor_all` it gets the inputs of operators, too. A monitored plan has no fusion.
+    pub fn set_monitor(&self, monitor: Option<Monitor>, monitor_all: bool) {
+        *self.monitor.lock() = monitor.map(|m| (m, monitor_all));
     }
 
     /// Binds the same symbol for other input shapes. Arrays that keep their shape are shared. The others are views of the old memory if
-    /// it is large enough; otherwise they are new, if `allow_up_sizing` permits.
+    /// it is large enough, and are allocated otherwise.
     ///
     /// # Errors
     /// The shape of an array that is not in `shapes` changes and `partial_shaping` is false; an array grows and `allow_up_sizing` is

@@ -1,4 +1,4 @@
-//! Arrays by their memory, to find those that overlap without comparing all pairs.
+//! An index of arrays by their memory, which finds aliases without comparing all pairs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::storage::Chunk;
 use hashbrown::HashMap;
 
-/// The byte ranges of arrays with a key for each array, by chunk.
+/// For each chunk, the byte ranges of the arrays in it, each with the key of its array.
 pub(super) struct Overlaps<K>(HashMap<*const Chunk, Vec<(K, Range<usize>)>>);
 
 impl<K: Copy> Overlaps<K> {
@@ -17,7 +17,7 @@ impl<K: Copy> Overlaps<K> {
     }
 
     /// The keys of the arrays that share a byte with `array`.
-    pub(super) fn with(&self, array: &NDArray) -> impl Iterator<Item = K> {
+    pub(super) fn overlapping(&self, array: &NDArray) -> impl Iterator<Item = K> {
         let range = array.byte_range();
         let same_chunk = self.0.get(&Arc::as_ptr(array.chunk())).into_iter().flatten();
         same_chunk.filter(move |(_, other)| other.start < range.end && range.start < other.end).map(|(key, _)| *key)
@@ -41,11 +41,11 @@ mod tests {
         let (a, b) = (NDArray::from_slice(&[0f32; 6], &[6]).unwrap(), NDArray::from_slice(&[0f32; 6], &[6]).unwrap());
         let (head, tail) = (a.slice(0, 3).unwrap(), a.slice(3, 6).unwrap());
         let overlaps: Overlaps<usize> = [&head, &tail, &b].into_iter().enumerate().collect();
-        let with = |array: &NDArray| overlaps.with(array).collect::<Vec<_>>();
-        assert_eq!(with(&a), [0, 1]);
-        assert_eq!(with(&a.slice(2, 4).unwrap()), [0, 1]);
-        assert_eq!(with(&tail), [1]);
-        assert_eq!(with(&b), [2]);
-        assert!(with(&a.slice(3, 3).unwrap()).is_empty());
+        let overlapping = |array: &NDArray| overlaps.overlapping(array).collect::<Vec<_>>();
+        assert_eq!(overlapping(&a), [0, 1]);
+        assert_eq!(overlapping(&a.slice(2, 4).unwrap()), [0, 1]);
+        assert_eq!(overlapping(&tail), [1]);
+        assert_eq!(overlapping(&b), [2]);
+        assert!(overlapping(&a.slice(3, 3).unwrap()).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The flat plan of a bound graph: kernels with checked operands in order of execution.
+//! The plan of a bound graph: kernels with checked operands, in order of execution.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use super::assign_memory::Arenas;
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
-/// A kernel with the arguments that are the same in every call.
+/// A kernel and the part of its context that all runs share.
 pub(super) struct Kernel {
     /// Operator name.
     pub op: &'static str,
@@ -47,7 +47,7 @@ impl Kernel {
 pub(super) struct ForeignCall {
     /// Operator name.
     pub op: &'static str,
-    /// The name for users.
+    /// The operator name in messages: for a user operator, the name that it is registered under.
     pub title: String,
     /// Node name.
     pub node: String,
@@ -77,7 +77,7 @@ impl ForeignCall {
     }
 }
 
-/// What a step runs.
+/// The work of a step.
 pub(super) enum Work {
     /// Calls a kernel.
     Single(Kernel, Box<Call>),
@@ -89,7 +89,7 @@ pub(super) enum Work {
 
 /// A step of the plan.
 pub(super) struct Step {
-    /// What it runs.
+    /// The calls.
     pub work: Work,
 }
 
@@ -163,7 +163,7 @@ fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-/// The steps that run.
+/// The direction of a run.
 #[derive(Clone, Copy)]
 enum Pass {
     Forward,
@@ -177,12 +177,12 @@ pub(super) struct Plan {
     /// The steps, forward steps first.
     pub steps: Vec<Step>,
     /// Number of forward steps.
-    pub forward_steps: usize,
+    pub num_forward_steps: usize,
     /// Memory for intermediate results.
     pub arenas: Arenas,
-    /// What a monitor gets from the forward steps.
+    /// The reports of a forward pass to a monitor.
     pub forward_reports: Vec<Report>,
-    /// What a monitor gets from the gradient steps.
+    /// The reports of a backward pass to a monitor.
     pub backward_reports: Vec<Report>,
 }
 
@@ -190,26 +190,26 @@ impl Plan {
     /// Runs the forward steps.
     pub(super) fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         match monitor {
-            None => self.run(0..self.forward_steps, is_train),
-            Some(monitor) => self.run_monitored(0..self.forward_steps, is_train, Pass::Forward, monitor),
+            None => self.run(0..self.num_forward_steps, is_train),
+            Some(monitor) => self.run_monitored(0..self.num_forward_steps, is_train, Pass::Forward, monitor),
         }
     }
 
-    /// Runs one forward step for inference and returns the number of remaining steps.
+    /// Runs one forward step in inference mode and returns the number of remaining steps.
     pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
-        if step >= self.forward_steps {
+        if step >= self.num_forward_steps {
             return Ok(0);
         }
         match monitor {
             None => self.run(step..step + 1, false)?,
             Some(monitor) => self.run_monitored(step..step + 1, false, Pass::Forward, monitor)?,
         }
-        Ok(self.forward_steps - step - 1)
+        Ok(self.num_forward_steps - step - 1)
     }
 
     /// Runs the gradient steps.
     pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let steps = self.forward_steps..self.steps.len();
+        let steps = self.num_forward_steps..self.steps.len();
         match monitor {
             None => self.run(steps, is_train),
             Some(monitor) => self.run_monitored(steps, is_train, Pass::Backward, monitor),
@@ -229,17 +229,17 @@ impl Plan {
         range: Range<usize>,
         is_train: bool,
         pass: Pass,
-        (monitor, inputs_too): &(Monitor, bool),
+        (monitor, monitor_all): &(Monitor, bool),
     ) -> Result<()> {
         let reports = match pass {
-            // Earlier steps reported when they ran.
+            // The reports before this step were made when the step before ran.
             Pass::Forward if range.start > 0 => {
                 &self.forward_reports[self.forward_reports.partition_point(|r| r.after <= range.start)..]
             }
             Pass::Forward => self.forward_reports.as_slice(),
             Pass::Backward => &self.backward_reports,
         };
-        let mut reports = reports.iter().filter(|r| *inputs_too || !r.is_input).peekable();
+        let mut reports = reports.iter().filter(|r| *monitor_all || !r.is_input).peekable();
         for i in range.start..=range.end {
             // The locks are released before the monitor runs, because it may use the same arrays.
             while let Some(report) = reports.next_if(|r| r.after <= i) {
@@ -252,14 +252,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Describes steps and memory.
+    /// Lists the steps and the memory.
     pub(super) fn describe(&self) -> String {
         let mut s = String::new();
         let _ = writeln!(
             s,
             "Plan: {} forward and {} gradient steps",
-            self.forward_steps,
-            self.steps.len() - self.forward_steps
+            self.num_forward_steps,
+            self.steps.len() - self.num_forward_steps
         );
         for (i, step) in self.steps.iter().enumerate() {
             let _ = writeln!(s, "{i:4} {}", step.calls().join(", "));
@@ -269,7 +269,7 @@ impl Plan {
     }
 }
 
-/// The last two lines of a description, which MXNet's Python front end parses.
+/// The last two lines of a listing, which MXNet's Python front end parses.
 fn memory_lines(bytes: usize) -> String {
     format!("Total {} MB allocated\nTotal 0 TempSpace resource requested\n", bytes >> 20)
 }

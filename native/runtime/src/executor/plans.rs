@@ -1,4 +1,4 @@
-//! The plans of an executor: one for each purpose, compiled on first use. They compute the same results and share the arenas.
+//! The plans of an executor: one for each purpose, compiled on first use. They share the arenas.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,19 @@ use crate::{arrays, random};
 
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
-    /// Whether the forward pass was one of training.
+    /// Whether the last forward pass ran in training mode.
     is_train: bool,
-    /// Whether a backward pass has run since, which reuses the memory of intermediate results.
+    /// Whether a backward pass has run since, which overwrites the intermediate results.
     is_spent: bool,
-    /// The random state before the forward pass, if it draws random numbers.
+    /// The state of the random number generators before the last forward pass, if an operator draws random numbers.
     random: Option<random::State>,
     has_random: bool,
     blueprint: Blueprint,
     inference: Option<Plan>,
     training: Option<Plan>,
     monitoring: Option<Plan>,
-    last: Option<Purpose>,
+    /// The plan of the last forward pass, if its intermediate results are complete.
+    last_purpose: Option<Purpose>,
 }
 
 impl Plans {
@@ -43,7 +44,7 @@ impl Plans {
             inference: None,
             training: None,
             monitoring: None,
-            last: None,
+            last_purpose: None,
         };
         let plan = plans.blueprint.compile(purpose, arenas)?;
         *plans.slot(purpose) = Some(plan);
@@ -66,9 +67,9 @@ impl Plans {
     pub(super) fn arenas(&self) -> Arenas {
         let mut largest = Arenas::new();
         for (context, arena) in self.all().flat_map(|plan| &plan.arenas) {
-            let kept = largest.entry(*context).or_insert_with(|| arena.clone());
-            if arena.bytes() > kept.bytes() {
-                *kept = arena.clone();
+            let max = largest.entry(*context).or_insert_with(|| arena.clone());
+            if arena.bytes() > max.bytes() {
+                *max = arena.clone();
             }
         }
         largest
@@ -93,24 +94,24 @@ impl Plans {
             (None, true) => Purpose::Training,
             (None, false) => Purpose::Inference,
         };
-        self.last = None;
+        self.last_purpose = None;
         self.random = (self.has_random && purpose != Purpose::Inference).then(random::state);
         (self.is_train, self.is_spent) = (is_train, false);
         self.plan(purpose)?.forward(is_train, monitor)?;
-        self.last = Some(purpose);
+        self.last_purpose = Some(purpose);
         Ok(())
     }
 
     /// Runs one operator for inference and returns the number of remaining steps.
     pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
-        self.last = None;
+        self.last_purpose = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
     }
 
-    /// Computes the gradients from the intermediate results of the last forward pass. A pass for inference does not keep them, so the
-    /// forward pass is run again, and so is it for a second pass backward.
+    /// Computes the gradients from the intermediate results of the last forward pass. If that ran in inference mode, which does not keep
+    /// them, or a backward pass has overwritten them, the forward pass runs again.
     pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let purpose = match self.last {
+        let purpose = match self.last_purpose {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
             Some(Purpose::Inference) | None => {
                 let purpose = if monitor.is_some() { Purpose::Monitoring } else { Purpose::Training };
@@ -123,7 +124,7 @@ impl Plans {
         if self.is_spent {
             self.recompute(purpose)?;
         }
-        (self.last, self.is_spent) = (Some(purpose), true);
+        (self.last_purpose, self.is_spent) = (Some(purpose), true);
         self.plan(purpose)?.backward(is_train, monitor)
     }
 
@@ -140,20 +141,20 @@ impl Plans {
             }
         }
         let is_train = self.is_train;
-        let later = self.random.as_ref().map(|before| {
-            let later = random::state();
+        let state_after = self.random.as_ref().map(|before| {
+            let state_after = random::state();
             random::restore(before);
-            later
+            state_after
         });
         let result = self.plan(purpose)?.forward(is_train, None);
-        if let Some(later) = later {
-            random::restore(&later);
+        if let Some(state_after) = state_after {
+            random::restore(&state_after);
         }
         states.iter().try_for_each(|(array, saved)| arrays::copy_dense(saved, array))?;
         result
     }
 
-    /// Describes steps and memory of the first plan.
+    /// Lists the steps and the memory of the first plan.
     pub(super) fn describe(&self) -> String {
         self.all().next().map_or_else(String::new, Plan::describe)
     }
@@ -183,14 +184,14 @@ impl PlanLock {
     /// # Errors
     /// This thread holds it already.
     pub(super) fn enter(&self) -> Result<PlanGuard<'_>> {
-        let me = thread_id();
+        let current = thread_id();
         // Only this thread stores its own id, so a relaxed load cannot miss it.
-        if self.owner.load(Ordering::Relaxed) == me {
+        if self.owner.load(Ordering::Relaxed) == current {
             let text = "an operator of this executor used the executor while it was running: bind another one for it";
             return Err(Error::value(text));
         }
         let plans = self.plans.lock();
-        self.owner.store(me, Ordering::Relaxed);
+        self.owner.store(current, Ordering::Relaxed);
         Ok(PlanGuard { owner: &self.owner, plans })
     }
 }

@@ -1,4 +1,4 @@
-//! Binding that allocates the arrays, or shares them with another executor.
+//! Binds a symbol to arrays that it allocates or shares with another executor.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct SimpleBind<'a> {
     pub reqs: Vec<Req>,
     /// An executor to share memory and auxiliary states with.
     pub shared: Option<&'a Executor>,
-    /// Arguments that use the same array and gradient array as in `shared`.
+    /// Arguments that use the array and gradient array of `shared`.
     pub shared_args: Vec<String>,
     /// Arrays for the other arguments, by name, and for their gradients, as `grad of NAME`. Missing or too small ones are replaced by
     /// new arrays.
@@ -57,41 +57,41 @@ impl SimpleBind<'_> {
         };
         let ((names, arg_contexts), (aux_names, aux_contexts)) = (split(&arg_variables), split(&aux_variables));
         ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());
-        let wanted: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
+        let is_requested: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
         let storage = match &self.storage_types {
-            Some(given) => infer_storage(symbol, given, &wanted)?,
+            Some(given) => infer_storage(symbol, given, &is_requested)?,
             None => None,
         };
-        let of = |list: fn(&Storage) -> &Vec<StorageType>, i: usize| {
+        let storage_type = |list: fn(&Storage) -> &Vec<StorageType>, i: usize| {
             storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
         };
-        let shared = self.shared.map(Shared::of).unwrap_or_default();
+        let shared = self.shared.map(SharedArrays::of).unwrap_or_default();
         let mut memory = Memory::new(self.buffer.as_mut(), &self.shared_args);
         let (mut args, mut grads, mut aux) = (Vec::new(), Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
             let (shape, dtype, context) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32), arg_contexts[i]);
-            let of_old = shared.args.get(name).filter(|_| memory.shared_args.contains(name.as_str()));
-            let storage = of(|s| &s.grads, i);
-            grads.push(match (self.reqs[i], of_old.and_then(|(_, grad)| grad.as_ref())) {
+            let shared_arg = shared.args.get(name).filter(|_| memory.shared_args.contains(name.as_str()));
+            let storage = storage_type(|s| &s.grads, i);
+            grads.push(match (self.reqs[i], shared_arg.and_then(|(_, grad)| grad.as_ref())) {
                 (Req::Null, _) => None,
-                (_, Some(grad)) => Some(same(name, grad, shape, dtype, storage)?),
+                (_, Some(grad)) => Some(checked_shared(name, grad, shape, dtype, storage)?),
                 (_, None) if storage == StorageType::Default => {
                     Some(memory.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
                 }
                 (_, None) => Some(zeros(name, shape, dtype, storage, context)?),
             });
-            let storage = of(|s| &s.args, i);
-            args.push(match of_old {
-                Some((array, _)) => same(name, array, shape, dtype, storage)?,
+            let storage = storage_type(|s| &s.args, i);
+            args.push(match shared_arg {
+                Some((array, _)) => checked_shared(name, array, shape, dtype, storage)?,
                 None if storage == StorageType::Default => memory.array(name, name, shape, dtype, context)?.into(),
                 None => zeros(name, shape, dtype, storage, context)?,
             });
         }
         for (i, name) in aux_names.iter().enumerate() {
             let (shape, dtype, context) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32), aux_contexts[i]);
-            let storage = of(|s| &s.aux, i);
+            let storage = storage_type(|s| &s.aux, i);
             aux.push(match shared.aux.get(name) {
-                Some(array) => same(name, array, shape, dtype, storage)?,
+                Some(array) => checked_shared(name, array, shape, dtype, storage)?,
                 None => zeros(name, shape, dtype, storage, context)?,
             });
         }
@@ -100,7 +100,7 @@ impl SimpleBind<'_> {
     }
 }
 
-/// Where new arrays come from.
+/// Allocates arrays, or takes them from a buffer.
 struct Memory<'a> {
     /// See [`SimpleBind::buffer`].
     buffer: Option<&'a mut Vec<(String, NDArray)>>,
@@ -118,14 +118,14 @@ impl<'a> Memory<'a> {
         Memory { by_name, buffer, shared_args: shared_args.iter().map(String::as_str).collect() }
     }
 
-    /// A new array for argument `of` or its gradient, in the memory of the buffer's array `name` if there is a buffer.
-    fn array(&mut self, name: &str, of: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-        let is_shared = self.shared_args.contains(of);
+    /// An array for argument `arg` or its gradient: in the memory of the buffer's array `name`, or a new one that the buffer keeps.
+    fn array(&mut self, name: &str, arg: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+        let is_shared = self.shared_args.contains(arg);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
-            return dense_zeros(of, shape, dtype, context);
+            return dense_zeros(arg, shape, dtype, context);
         };
-        let known = self.by_name.get(name).copied();
-        if let Some(array) = known.map(|i| &buffer[i].1)
+        let index = self.by_name.get(name).copied();
+        if let Some(array) = index.map(|i| &buffer[i].1)
             && shape.is_known()
             && array.dtype() == dtype
             && array.context() == context
@@ -133,8 +133,8 @@ impl<'a> Memory<'a> {
         {
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), dtype);
         }
-        let array = dense_zeros(of, shape, dtype, context)?;
-        match known {
+        let array = dense_zeros(arg, shape, dtype, context)?;
+        match index {
             Some(i) => buffer[i].1 = array.clone(),
             None => {
                 self.by_name.insert(name.into(), buffer.len());
@@ -147,16 +147,16 @@ impl<'a> Memory<'a> {
 
 /// The arrays of another executor by name: arguments with their gradients, and auxiliary states.
 #[derive(Default)]
-struct Shared {
+struct SharedArrays {
     args: HashMap<String, (Array, Option<Array>)>,
     aux: HashMap<String, Array>,
 }
 
-impl Shared {
-    fn of(executor: &Executor) -> Shared {
+impl SharedArrays {
+    fn of(executor: &Executor) -> SharedArrays {
         let (names, aux) = (executor.symbol.list_arguments(), executor.symbol.list_auxiliary_states());
         let arrays = executor.stored_args().into_iter().zip(executor.stored_grads());
-        Shared {
+        SharedArrays {
             args: names.into_iter().zip(arrays).collect(),
             aux: aux.into_iter().zip(executor.stored_aux()).collect(),
         }
@@ -182,8 +182,11 @@ fn dense_zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Res
     NDArray::zeros(shape, dtype, context)
 }
 
-/// A shared array, checked to have the needed shape, type and storage.
-fn same(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
+/// Returns a shared array if it has the inferred shape, type and storage type.
+///
+/// # Errors
+/// It differs.
+fn checked_shared(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
     ensure!(
         array.shape() == shape && array.dtype() == dtype && array.storage_type() == storage,
         "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage}) is needed: shared arrays must be alike",

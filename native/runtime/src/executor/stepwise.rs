@@ -21,7 +21,7 @@ pub(super) struct Stepwise {
     /// The bound arrays.
     pub bound: BoundStored,
     graph: CachedOp,
-    /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked.
+    /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked as such on the tape.
     inputs: Vec<Arc<Tensor>>,
     /// The outputs, which every forward pass overwrites.
     outputs: Vec<Arc<Tensor>>,
@@ -63,7 +63,7 @@ impl Stepwise {
         &self.outputs
     }
 
-    fn wants_gradients(&self) -> bool {
+    fn has_gradient_requests(&self) -> bool {
         self.bound.reqs.iter().any(|req| *req != Req::Null)
     }
 
@@ -72,12 +72,12 @@ impl Stepwise {
     /// # Errors
     /// Those of the operators.
     pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let results = self.run(is_train, is_train && self.wants_gradients(), monitor)?;
+        let results = self.run(is_train, is_train && self.has_gradient_requests(), monitor)?;
         for (output, result) in self.outputs.iter().zip(&results) {
             let (old, new) = (output.stored()?, result.stored()?);
-            let is_alike = old.shape() == new.shape() && old.dtype() == new.dtype();
+            let has_same_type = old.shape() == new.shape() && old.dtype() == new.dtype();
             // Overwrite the array in place, so that its holders see the result, unless its shape changes.
-            if is_alike && old.storage_type() == new.storage_type() {
+            if has_same_type && old.storage_type() == new.storage_type() {
                 imperative::write(&old, &new)?;
             } else {
                 output.set(new);
@@ -87,12 +87,12 @@ impl Stepwise {
     }
 
     fn run(&self, is_train: bool, record: bool, monitor: Option<&(Monitor, bool)>) -> Result<Tensors> {
-        let observer = monitor.map(|(monitor, inputs_too)| {
+        let observer = monitor.map(|(monitor, monitor_all)| {
             let monitor = monitor.clone();
             let hook: Hook = Arc::new(move |name, _, array| monitor(name, array));
-            Observer { hook, inputs_too: *inputs_too, is_monitor: true }
+            Observer { hook, monitor_all: *monitor_all, is_monitor: true }
         });
-        // Free the last recording before making a new one.
+        // Free the last tape before recording the next.
         *self.recorded.lock() = None;
         let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], observer))?;
         *self.recorded.lock() = record.then(|| results.clone());
@@ -104,7 +104,7 @@ impl Stepwise {
     /// # Errors
     /// Missing head gradients; errors of the operators.
     pub(super) fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
-        if !self.wants_gradients() {
+        if !self.has_gradient_requests() {
             return Ok(());
         }
         let missing = (0..self.losses.len()).find(|i| !self.losses[*i] && head_grads.get(*i).is_none());
@@ -120,11 +120,12 @@ impl Stepwise {
             None => self.run(is_train, true, None)?,
         };
         self.inputs.iter().for_each(|tensor| tensor.set_fresh_gradient(false));
-        let heads = || recorded.iter().enumerate().filter(|(_, y)| y.is_recorded());
-        let tensors: Vec<_> = heads().map(|(_, y)| y.clone()).collect();
-        let head_grad =
-            |(i, y): (usize, &Arc<Tensor>)| head_grads.get(i).map(|g| converted(g, y.stored()?.dtype())).transpose();
-        let grads = heads().map(head_grad).collect::<Result<Vec<_>>>()?;
+        let recorded_heads = || recorded.iter().enumerate().filter(|(_, y)| y.is_recorded());
+        let tensors: Vec<_> = recorded_heads().map(|(_, y)| y.clone()).collect();
+        let head_grad = |(i, y): (usize, &Arc<Tensor>)| {
+            head_grads.get(i).map(|g| cast_head_grad(g, y.stored()?.dtype())).transpose()
+        };
+        let grads = recorded_heads().map(head_grad).collect::<Result<Vec<_>>>()?;
         if !tensors.is_empty() {
             imperative::backward(&tensors, &grads, &[], Keep::Graph, is_train)?;
         }
@@ -134,7 +135,7 @@ impl Stepwise {
 }
 
 /// Casts a head gradient to the type of its output.
-fn converted(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
+fn cast_head_grad(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
     if gradient.dtype() == dtype {
         return Ok(Arc::new(Tensor::new(gradient.clone())));
     }

@@ -33,7 +33,7 @@ pub(crate) struct Observer {
     /// The hook.
     pub hook: Hook,
     /// Whether it gets the inputs of operators, too.
-    pub inputs_too: bool,
+    pub monitor_all: bool,
     /// Whether it is an executor's monitor, which also gets variables under their own names and outputs that nothing reads.
     pub is_monitor: bool,
 }
@@ -128,9 +128,9 @@ impl CachedOp {
         &self.symbol
     }
 
-    /// Installs a hook, or removes it. With a hook, operators run one by one; with `inputs_too` it gets their inputs as well.
-    pub fn set_hook(&self, hook: Option<Hook>, inputs_too: bool) {
-        *self.observer.lock() = hook.map(|hook| Observer { hook, inputs_too, is_monitor: false });
+    /// Installs a hook, or removes it. With a hook, operators run one by one; with `monitor_all` it gets their inputs as well.
+    pub fn set_hook(&self, hook: Option<Hook>, monitor_all: bool) {
+        *self.observer.lock() = hook.map(|hook| Observer { hook, monitor_all, is_monitor: false });
     }
 
     /// Calls the graph. Results are written to `outputs`, or to new tensors if that is empty, and returned.
@@ -255,7 +255,7 @@ impl CachedOp {
                     given.push(Arc::new(Tensor::new(array)));
                 }
             }
-            if let Some(observer) = observer.as_ref().filter(|observer| observer.inputs_too) {
+            if let Some(observer) = observer.as_ref().filter(|observer| observer.monitor_all) {
                 self.show_inputs(observer, i, op, &ins)?;
             }
             let outs =

@@ -563,7 +563,7 @@ pub fn backward(
 ) -> Result<Vec<Arc<Tensor>>> {
     let create_graph = keep == Keep::Gradients;
     let mut recorded = Recorded::default();
-    let mut ys = Vec::new();
+    let mut head_entries = Vec::new();
     for (i, head) in heads.iter().enumerate() {
         let tape = head.tape.lock().clone().filter(|tape| !tape.is_freed()).ok_or_else(|| {
             Error::Value(format!(
@@ -572,9 +572,9 @@ pub fn backward(
                  need to pass retain_graph=True to backward. (head {i})"
             ))
         })?;
-        ys.push(recorded.add(&tape)?);
+        head_entries.push(recorded.add(&tape)?);
     }
-    let mut head_entries = Vec::new();
+    let mut head_grad_entries = Vec::new();
     for (i, head) in heads.iter().enumerate() {
         let value = match head_grads.get(i).cloned().flatten() {
             Some(given) => given.stored()?,
@@ -582,7 +582,7 @@ pub fn backward(
         };
         let shape = head.stored()?.shape().clone();
         ensure!(*value.shape() == shape, "head gradient {i} has shape {}, but the head has {shape}", value.shape());
-        head_entries.push(recorded.constant(&value));
+        head_grad_entries.push(recorded.constant(&value));
     }
     let targets: Vec<(Entry, Arc<Leaf>)> = match variables.is_empty() {
         true => recorded.leaves.values().filter(|(_, leaf)| leaf.gradient.lock().req != Req::Null).cloned().collect(),
@@ -592,10 +592,11 @@ pub fn backward(
     if variables.is_empty() {
         targets.sort_by_key(|(e, _)| *e);
     }
-    let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
+    let target_entries: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
     let Recorded { mut graph, values, leaves, nodes, .. } = recorded;
-    let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, create_graph };
+    let request =
+        Request { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
     let entries = gradient(&mut graph, &request)?;
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
     tensors.run(entries.iter().flatten().copied(), is_train)?;

@@ -1,8 +1,8 @@
 //! Finds chains: elementwise operators on arrays of one shape that run together, block by block.
 //!
-//! A chain runs at the position of its last member, so the other members run later than in the graph. This is correct for two reasons.
-//! As soon as an operator outside of the chain reads one of its entries, the chain is closed and takes no more members. And members read
-//! no memory that an operator modifies. Results are the same bit for bit, since elementwise kernels do not depend on block boundaries.
+//! A chain runs at the position of its last member in the topological order, so the other members are delayed. This is correct because a
+//! chain takes no more members once an operator outside reads one of its entries, and because members read no entry that an operator
+//! mutates. Results are equal bit for bit, since elementwise kernels do not depend on block boundaries.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::grad::Entry;
@@ -18,47 +18,47 @@ pub struct Schedule {
     pub steps: Vec<Vec<usize>>,
 }
 
-/// The input of the search for chains.
+/// The input of the pass.
 pub struct Request<'a> {
     /// The graph.
     pub graph: &'a Graph,
-    /// Which nodes run.
+    /// Whether each node runs.
     pub needed: &'a [bool],
-    /// Nodes from here on compute gradients; no chain contains both kinds.
-    pub forward_nodes: usize,
+    /// The nodes after these compute gradients. No chain contains both kinds.
+    pub num_forward_nodes: usize,
     /// Shapes of all entries.
     pub shapes: &'a Entries<Shape>,
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
-    /// Entries whose memory an operator modifies.
-    pub changing: &'a HashSet<Entry>,
+    /// Entries that an operator mutates, and their aliases.
+    pub mutated: &'a HashSet<Entry>,
 }
 
 impl Schedule {
-    /// Every node is a step of its own.
+    /// The schedule without chains.
     pub fn unfused(needed: &[bool]) -> Schedule {
         Schedule { steps: (0..needed.len()).filter(|i| needed[*i]).map(|i| vec![i]).collect() }
     }
 
-    /// Elementwise nodes are joined in chains.
+    /// The schedule in which elementwise nodes form chains.
     pub fn fused(request: &Request<'_>) -> Schedule {
         let chain_of = vec![None; request.graph.nodes.len()];
-        let mut search = Search { request, chains: Vec::new(), chain_of, readers: HashMap::new() };
+        let mut builder = ChainBuilder { request, chains: Vec::new(), chain_of, readers: HashMap::new() };
         let mut chain_ending_at: HashMap<usize, usize> = HashMap::new();
         let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| request.needed[*i]);
-        needed(0..request.forward_nodes).for_each(|i| search.visit(i));
-        search.chains.iter_mut().for_each(|c| c.is_open = false);
-        needed(request.forward_nodes..request.graph.nodes.len()).for_each(|i| search.visit(i));
-        for (id, chain) in search.chains.iter().enumerate() {
+        needed(0..request.num_forward_nodes).for_each(|i| builder.visit(i));
+        builder.chains.iter_mut().for_each(|c| c.is_open = false);
+        needed(request.num_forward_nodes..request.graph.nodes.len()).for_each(|i| builder.visit(i));
+        for (id, chain) in builder.chains.iter().enumerate() {
             if let Some(last) = chain.nodes.last() {
                 chain_ending_at.insert(*last, id);
             }
         }
         let mut steps = Vec::new();
         for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
-            match (search.chain_of[i], chain_ending_at.get(&i)) {
+            match (builder.chain_of[i], chain_ending_at.get(&i)) {
                 (None, _) => steps.push(vec![i]),
-                (Some(_), Some(chain)) => steps.push(std::mem::take(&mut search.chains[*chain].nodes)),
+                (Some(_), Some(chain)) => steps.push(std::mem::take(&mut builder.chains[*chain].nodes)),
                 (Some(_), None) => {}
             }
         }
@@ -66,7 +66,7 @@ impl Schedule {
     }
 }
 
-/// The first input of a node that each block reads whole.
+/// Index of the first scalar input of a node. Every block of a chain reads the same scalar.
 pub fn first_scalar(node: &GraphNode) -> usize {
     match &node.action {
         Action::Forward(op) => op.def.first_scalar,
@@ -80,30 +80,31 @@ const MAX_LEN: usize = 64;
 struct Chain {
     nodes: Vec<usize>,
     is_open: bool,
-    /// The chain that has taken over all members.
+    /// The chain that has its members now.
     merged_into: Option<usize>,
 }
 
-struct Search<'a> {
+/// Builds the chains, node by node in topological order.
+struct ChainBuilder<'a> {
     request: &'a Request<'a>,
     chains: Vec<Chain>,
     /// The chain of each member.
     chain_of: Vec<Option<usize>>,
-    /// The chain that last read each entry from outside. Another reader joins it to save a pass over memory.
+    /// For each entry that no chain computes, the chain that last read it. Another reader joins it, so that the array is read once.
     readers: HashMap<Entry, usize>,
 }
 
-impl Search<'_> {
+impl ChainBuilder<'_> {
     /// Adds node `i` to a chain if it is elementwise, and closes chains that it reads from outside.
     fn visit(&mut self, i: usize) {
         let node = &self.request.graph.nodes[i];
-        let elementwise = self.is_elementwise(i, node);
+        let is_elementwise = self.is_elementwise(i, node);
         let mut joined: Option<usize> = None;
-        let num_blocked = first_scalar(node).min(node.inputs.len());
-        if elementwise {
-            let blocked = &node.inputs[..num_blocked];
-            let mut candidates: Vec<usize> = blocked.iter().filter_map(|e| self.chain_of[e.node as usize]).collect();
-            candidates.extend(blocked.iter().filter_map(|e| self.readers.get(e)).map(|c| self.merged(*c)));
+        let num_arrays = first_scalar(node).min(node.inputs.len());
+        if is_elementwise {
+            let arrays = &node.inputs[..num_arrays];
+            let mut candidates: Vec<usize> = arrays.iter().filter_map(|e| self.chain_of[e.node as usize]).collect();
+            candidates.extend(arrays.iter().filter_map(|e| self.readers.get(e)).map(|c| self.find(*c)));
             for chain in candidates {
                 joined = self.join(joined, chain, i);
             }
@@ -118,8 +119,8 @@ impl Search<'_> {
         for (k, e) in node.inputs.iter().enumerate() {
             let producer = self.chain_of[e.node as usize];
             match (producer, joined) {
-                (Some(maker), _) if producer != joined => self.chains[maker].is_open = false,
-                (None, Some(chain)) if k < num_blocked => {
+                (Some(producing_chain), _) if producer != joined => self.chains[producing_chain].is_open = false,
+                (None, Some(chain)) if k < num_arrays => {
                     self.readers.insert(*e, chain);
                 }
                 _ => {}
@@ -127,21 +128,22 @@ impl Search<'_> {
         }
     }
 
-    /// The chain that has the members of `chain` now.
-    fn merged(&self, mut chain: usize) -> usize {
+    /// The chain that `chain` was merged into, or itself.
+    fn find(&self, mut chain: usize) -> usize {
         while let Some(other) = self.chains[chain].merged_into {
             chain = other;
         }
         chain
     }
 
-    /// Lets node `i` join `chain` if possible. If it already joined another chain, both are merged. Returns the chain of node `i`.
+    /// Adds node `i` to `chain` if possible, and merges `chain` with the chain that the node has `joined`, if any. Returns the chain of the
+    /// node.
     fn join(&mut self, joined: Option<usize>, chain: usize, i: usize) -> Option<usize> {
-        let fits = |c: &Chain| {
+        let is_joinable = |c: &Chain| {
             let shape = |node: usize| &self.request.shapes[entry(node, 0)];
             c.is_open && c.nodes.first().is_some_and(|first| shape(*first) == shape(i))
         };
-        if joined == Some(chain) || !fits(&self.chains[chain]) {
+        if joined == Some(chain) || !is_joinable(&self.chains[chain]) {
             return joined;
         }
         let Some(other) = joined else {
@@ -150,20 +152,20 @@ impl Search<'_> {
         if self.chains[other].nodes.len() + self.chains[chain].nodes.len() >= MAX_LEN {
             return joined;
         }
-        let moved = std::mem::take(&mut self.chains[chain].nodes);
+        let members = std::mem::take(&mut self.chains[chain].nodes);
         self.chains[chain].is_open = false;
-        moved.iter().for_each(|node| self.chain_of[*node] = Some(other));
+        members.iter().for_each(|node| self.chain_of[*node] = Some(other));
         self.chains[chain].merged_into = Some(other);
         let target = &mut self.chains[other].nodes;
-        target.extend(moved);
+        target.extend(members);
         target.sort_unstable();
         joined
     }
 
-    /// Whether a node may run block by block. Scalars are read from outside the chain.
+    /// Whether a node may be a member of a chain. Its scalars must be inputs of the chain.
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
         let r = self.request;
-        let declared = match &node.action {
+        let is_declared = match &node.action {
             Action::Forward(op) => {
                 let def = op.def;
                 let is_elementwise = def.pointwise || def.broadcasts || def.first_scalar != usize::MAX;
@@ -173,18 +175,18 @@ impl Search<'_> {
             Action::Variable | Action::Fused { .. } => false,
         };
         let shape = &r.shapes[entry(i, 0)];
-        let alike = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
-        declared
+        let has_same_shape = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
+        is_declared
             && shape.is_known()
             && node.inputs.iter().enumerate().all(|(k, e)| {
-                let fits = if k < first_scalar(node) {
-                    alike(e)
+                let is_supported = if k < first_scalar(node) {
+                    has_same_shape(e)
                 } else {
                     r.shapes[*e].checked_elements().is_ok_and(|n| n == 1)
                 };
-                fits && !r.changing.contains(e)
+                is_supported && !r.mutated.contains(e)
             })
-            && (0..node.num_outputs).all(|k| alike(&entry(i, k)))
+            && (0..node.num_outputs).all(|k| has_same_shape(&entry(i, k)))
     }
 }
 
@@ -203,7 +205,7 @@ mod tests {
             self.0.push(op, Action::Forward(op_call(op, &attrs).unwrap()), inputs.to_vec(), attrs)
         }
 
-        fn steps(&self, outputs: &[Entry], changing: &[Entry]) -> Vec<Vec<usize>> {
+        fn steps(&self, outputs: &[Entry], mutated: &[Entry]) -> Vec<Vec<usize>> {
             let mut shapes = Entries::new(&self.0, Shape::new(&[2, 3]));
             for (i, node) in self.0.nodes.iter().enumerate().filter(|(_, n)| n.name == "sum") {
                 shapes[entry(i, 0)] = Shape::new(&[1]);
@@ -214,18 +216,18 @@ mod tests {
             let all = Request {
                 graph: &self.0,
                 needed: &needed,
-                forward_nodes: self.0.nodes.len(),
+                num_forward_nodes: self.0.nodes.len(),
                 shapes: &shapes,
                 dtypes: &dtypes,
-                changing: &changing.iter().copied().collect(),
+                mutated: &mutated.iter().copied().collect(),
             };
-            let of_operators = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
-            Schedule::fused(&all).steps.into_iter().filter(of_operators).collect()
+            let has_operator = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
+            Schedule::fused(&all).steps.into_iter().filter(has_operator).collect()
         }
     }
 
     #[test]
-    fn merging_branches_form_one_chain() {
+    fn branches_that_merge_form_one_chain() {
         let mut net = Net(Graph::default());
         let (a, b) = (net.0.variable("a", Attrs::new()), net.0.variable("b", Attrs::new()));
         let x = net.add("sin", &[a], &[]);
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_outside_closes_the_chain() {
+    fn a_reader_outside_of_the_chain_closes_it() {
         let mut net = Net(Graph::default());
         let a = net.0.variable("a", Attrs::new());
         let x = net.add("sin", &[a], &[]);

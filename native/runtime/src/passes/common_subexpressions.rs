@@ -1,8 +1,8 @@
 //! Common subexpression elimination.
 //!
-//! Two nodes are equal if they have the same operator, parameters, inputs and device; readers of the second are redirected to the first.
-//! Operators that draw random numbers, modify memory or read modified memory are not eliminated. Neither are outputs, since each
-//! output has its own array. An eliminated node stays in the graph without readers.
+//! Two nodes are equal if they have the same operator, parameters, inputs and device; readers of the second then read the first. Operators
+//! that draw random numbers, mutate an input or read a mutated entry are never merged. Neither are outputs of the graph, since each has its
+//! own array. The second node stays in the graph as dead code.
 
 use ferromx_core::grad::Entry;
 use ferromx_core::op::Forward;
@@ -11,30 +11,30 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::graph::{Action, Graph, GraphNode};
 
-/// Redirects readers of repeated nodes to their first occurrence. `kept` are the entries that are read from outside the graph, `changing`
-/// those whose memory an operator modifies.
-pub fn eliminate(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, changing: &HashSet<Entry>) {
+/// Redirects the readers of equal nodes to the first of them. `live_out` are the entries that are read from outside the graph, `mutated`
+/// those that an operator mutates.
+pub fn eliminate(graph: &mut Graph, needed: &[bool], live_out: &HashSet<Entry>, mutated: &HashSet<Entry>) {
     // Nodes with distinct parameters, by operator and inputs.
-    let mut first: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
-    let mut same_as: HashMap<usize, usize> = HashMap::new();
-    let kept: HashSet<usize> = kept.iter().map(|e| e.node as usize).collect();
+    let mut representatives: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
+    let mut replaced_by: HashMap<usize, usize> = HashMap::new();
+    let live_out_nodes: HashSet<usize> = live_out.iter().map(|e| e.node as usize).collect();
     for i in (0..graph.nodes.len()).filter(|i| needed[*i]) {
         for e in &mut graph.nodes[i].inputs {
-            if let Some(other) = same_as.get(&(e.node as usize)) {
+            if let Some(other) = replaced_by.get(&(e.node as usize)) {
                 e.node = *other as u32;
             }
         }
         let node = &graph.nodes[i];
-        if !is_pure(node) || node.inputs.iter().any(|e| changing.contains(e)) {
+        if !is_pure(node) || node.inputs.iter().any(|e| mutated.contains(e)) {
             continue;
         }
         let Action::Forward(op) = &node.action else { continue };
-        let alike = first.entry((std::ptr::from_ref(op.def) as usize, node.inputs.clone())).or_default();
-        let same = |other: &GraphNode| other.context == node.context && equal_parameters(&other.attrs, &node.attrs);
-        match alike.iter().find(|other| same(&graph.nodes[**other])) {
-            Some(other) if !kept.contains(&i) => _ = same_as.insert(i, *other),
+        let candidates = representatives.entry((std::ptr::from_ref(op.def) as usize, node.inputs.clone())).or_default();
+        let is_equal = |other: &GraphNode| other.context == node.context && equal_parameters(&other.attrs, &node.attrs);
+        match candidates.iter().find(|other| is_equal(&graph.nodes[**other])) {
+            Some(other) if !live_out_nodes.contains(&i) => _ = replaced_by.insert(i, *other),
             Some(_) => {}
-            None => alike.push(i),
+            None => candidates.push(i),
         }
     }
 }
@@ -43,8 +43,8 @@ pub fn eliminate(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, chan
 fn is_pure(node: &GraphNode) -> bool {
     match &node.action {
         Action::Forward(op) => {
-            let computes = matches!(op.def.forward, Forward::Kernel(_) | Forward::View);
-            computes && !op.def.random && op.mutated().is_empty()
+            let is_function = matches!(op.def.forward, Forward::Kernel(_) | Forward::View);
+            is_function && !op.def.random && op.mutated().is_empty()
         }
         _ => false,
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_nodes_are_merged_and_others_stay() {
+    fn only_pure_equal_nodes_are_merged() {
         let mut g = Graph::default();
         let x = g.variable("x", Attrs::new());
         let twice = |g: &mut Graph, op: &str, attrs: &[(&str, &str)]| {
@@ -83,15 +83,15 @@ mod tests {
         let (scaled, half, _) = twice(&mut g, "_mul_scalar", &[("scalar", "0.5")]);
         let third = add(&mut g, "_mul_scalar", &[x], &[("scalar", "0.25")]);
         let (dropped, one, two) = twice(&mut g, "Dropout", &[]);
-        let above = [add(&mut g, "exp", &[sines], &[]), add(&mut g, "exp", &[sines], &[])];
-        let ends = [sines, scaled, third, dropped, above[0], above[1]];
-        let needed = g.needed_for(ends);
-        eliminate(&mut g, &needed, &ends.into_iter().collect(), &HashSet::new());
+        let outer = [add(&mut g, "exp", &[sines], &[]), add(&mut g, "exp", &[sines], &[])];
+        let outputs = [sines, scaled, third, dropped, outer[0], outer[1]];
+        let needed = g.needed_for(outputs);
+        eliminate(&mut g, &needed, &outputs.into_iter().collect(), &HashSet::new());
         assert_eq!(g.node(sines).inputs, [sine, sine]);
         assert_eq!(g.node(scaled).inputs, [half, half]);
         assert_eq!(g.node(dropped).inputs, [one, two]);
         // Outputs are never removed.
-        assert!(g.needed_for(ends)[above[1].node as usize]);
+        assert!(g.needed_for(outputs)[outer[1].node as usize]);
         let mut h = g.clone();
         let again = add(&mut h, "sin", &[x], &[]);
         let user = add(&mut h, "exp", &[again], &[]);

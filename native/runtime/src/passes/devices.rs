@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry, op_call};
 
-/// The attribute with the context group of a node, as graphs and as users write it.
+/// The attribute with the context group of a node: as stored in graphs, and as users may write it.
 const GROUP_ATTRS: [&str; 2] = ["__ctx_group__", "ctx_group"];
 
 fn group_of(attrs: &Attrs) -> Option<&String> {
@@ -45,11 +45,11 @@ impl Devices {
     /// The group has no device.
     fn of_group(&self, node: &GraphNode) -> Result<Option<Context>> {
         let Some(group) = group_of(&node.attrs) else { return Ok(None) };
-        let found = self.groups.get(group).ok_or_else(|| {
+        let context = self.groups.get(group).ok_or_else(|| {
             let text = format!("The device assignment not found for group {group}: name it in group2ctx");
             Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name)
         })?;
-        Ok(Some(*found))
+        Ok(Some(*context))
     }
 }
 
@@ -59,19 +59,19 @@ pub struct DeviceGraph {
     pub graph: Graph,
     /// The new index of each old node.
     new_index: Vec<u32>,
-    /// The new index of the first node that computes gradients.
-    pub forward_nodes: usize,
+    /// Number of forward nodes, copies included.
+    pub num_forward_nodes: usize,
 }
 
 impl DeviceGraph {
-    /// Maps an entry of the old graph.
+    /// The new entry for an entry of the old graph.
     pub fn entry(&self, e: Entry) -> Entry {
         Entry { node: self.new_index[e.node as usize], index: e.index }
     }
 }
 
-/// Assigns a device to each node and copies its inputs from other devices; nodes from `forward_nodes` on compute gradients. `known` has
-/// the devices of variables that have an array. A gradient node runs on the device of its forward node. Any other node runs on the
+/// Assigns a device to each node and inserts copies of inputs from other devices. The nodes after `num_forward_nodes` compute gradients.
+/// `variable_contexts` has the devices of bound variables. A gradient node runs on the device of its forward node; any other node on the
 /// device of its group, else of its first input that has a device, else of its reader.
 ///
 /// # Errors
@@ -79,15 +79,15 @@ impl DeviceGraph {
 pub fn assign(
     graph: &Graph,
     devices: &Devices,
-    known: &HashMap<Entry, Context>,
-    forward_nodes: usize,
+    variable_contexts: &HashMap<Entry, Context>,
+    num_forward_nodes: usize,
 ) -> Result<DeviceGraph> {
-    let contexts = contexts(graph, devices, known)?;
-    let mut assigned = DeviceGraph { graph: Graph::default(), new_index: Vec::new(), forward_nodes: 0 };
+    let contexts = assign_contexts(graph, devices, variable_contexts)?;
+    let mut assigned = DeviceGraph { graph: Graph::default(), new_index: Vec::new(), num_forward_nodes: 0 };
     let mut copies: HashMap<(Entry, Context), Entry> = HashMap::new();
     for (i, node) in graph.nodes.iter().enumerate() {
-        if i == forward_nodes {
-            assigned.forward_nodes = assigned.graph.nodes.len();
+        if i == num_forward_nodes {
+            assigned.num_forward_nodes = assigned.graph.nodes.len();
         }
         let context = contexts[i];
         let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -96,7 +96,7 @@ pub fn assign(
                 inputs.push(assigned.entry(*e));
                 continue;
             }
-            if node.modified().contains(&k) {
+            if node.mutated_inputs().contains(&k) {
                 let text = format!(
                     "mutable state cannot go across device: {} is on {}, but the node runs on {context}",
                     graph.node(*e).name,
@@ -111,9 +111,9 @@ pub fn assign(
                     let action = Action::Forward(op_call("_CrossDeviceCopy", &Attrs::new())?);
                     let source = assigned.entry(*e);
                     let copy = assigned.graph.push(&name, action, vec![source], Attrs::new());
-                    let made = &mut assigned.graph.nodes[copy.node as usize];
-                    made.context = context;
-                    made.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
+                    let copy_node = &mut assigned.graph.nodes[copy.node as usize];
+                    copy_node.context = context;
+                    copy_node.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
                     copies.insert((*e, context), copy);
                     copy
                 }
@@ -121,15 +121,15 @@ pub fn assign(
             inputs.push(copy);
         }
         assigned.new_index.push(assigned.graph.nodes.len() as u32);
-        let mut moved = GraphNode { inputs, context, ..node.clone() };
-        moved.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
-        if let Action::Backward { of, .. } = &mut moved.action {
+        let mut new_node = GraphNode { inputs, context, ..node.clone() };
+        new_node.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
+        if let Action::Backward { of, .. } = &mut new_node.action {
             *of = assigned.new_index[*of as usize];
         }
-        assigned.graph.nodes.push(moved);
+        assigned.graph.nodes.push(new_node);
     }
-    if forward_nodes >= graph.nodes.len() {
-        assigned.forward_nodes = assigned.graph.nodes.len();
+    if num_forward_nodes >= graph.nodes.len() {
+        assigned.num_forward_nodes = assigned.graph.nodes.len();
     }
     assigned.graph.checked_gradients = (graph.checked_gradients.iter())
         .map(|c| CheckedGradient { of: assigned.new_index[c.of] as usize, gradient: assigned.entry(c.gradient), ..*c })
@@ -138,24 +138,28 @@ pub fn assign(
 }
 
 /// The device of each node.
-fn contexts(graph: &Graph, devices: &Devices, known: &HashMap<Entry, Context>) -> Result<Vec<Context>> {
-    let mut found: Vec<Option<Context>> = vec![None; graph.nodes.len()];
+fn assign_contexts(
+    graph: &Graph,
+    devices: &Devices,
+    variable_contexts: &HashMap<Entry, Context>,
+) -> Result<Vec<Context>> {
+    let mut contexts: Vec<Option<Context>> = vec![None; graph.nodes.len()];
     for (i, node) in graph.nodes.iter().enumerate() {
-        let of_node = |of: u32| found[of as usize];
+        let of_node = |of: u32| contexts[of as usize];
         let group = devices.of_group(node)?;
-        found[i] = match (&node.action, node.gradient_of) {
-            (Action::Variable, _) => known.get(&entry(i, 0)).copied(),
+        contexts[i] = match (&node.action, node.gradient_of) {
+            (Action::Variable, _) => variable_contexts.get(&entry(i, 0)).copied(),
             (_, Some(of)) => of_node(of),
             _ => group.or_else(|| node.inputs.iter().find_map(|e| of_node(e.node))),
         };
     }
     for i in (0..graph.nodes.len()).rev() {
-        let Some(context) = found[i] else { continue };
+        let Some(context) = contexts[i] else { continue };
         for e in &graph.nodes[i].inputs {
-            found[e.node as usize].get_or_insert(context);
+            contexts[e.node as usize].get_or_insert(context);
         }
     }
-    Ok(found.into_iter().map(|context| context.unwrap_or(devices.default)).collect())
+    Ok(contexts.into_iter().map(|context| context.unwrap_or(devices.default)).collect())
 }
 
 #[cfg(test)]
@@ -176,10 +180,10 @@ mod tests {
         let b = add(&mut graph, "b", &[a, a], "second");
         let c = add(&mut graph, "c", &[a, b], "");
         let d = add(&mut graph, "d", &[b, a], "second");
-        let known = HashMap::from([(x, Context::cpu(1)), (y, Context::cpu(0))]);
+        let variable_contexts = HashMap::from([(x, Context::cpu(1)), (y, Context::cpu(0))]);
         let groups = BTreeMap::from([("first".into(), Context::cpu(1)), ("second".into(), Context::cpu(2))]);
         let devices = Devices { default: Context::cpu(0), groups };
-        let assigned = assign(&graph, &devices, &known, 5).unwrap();
+        let assigned = assign(&graph, &devices, &variable_contexts, 5).unwrap();
         let nodes: Vec<(&str, i32)> =
             assigned.graph.nodes.iter().map(|n| (n.name.as_str(), n.context.device_id)).collect();
         let expected = [
@@ -194,11 +198,11 @@ mod tests {
             ("d", 2),
         ];
         assert_eq!(nodes, expected);
-        assert_eq!(assigned.forward_nodes, 8);
+        assert_eq!(assigned.num_forward_nodes, 8);
         assert_eq!(assigned.graph.node(assigned.entry(d)).inputs, [assigned.entry(b), entry(4, 0)]);
         assert_eq!(assigned.graph.node(assigned.entry(c)).inputs, [assigned.entry(a), entry(6, 0)]);
         let missing = Devices { groups: BTreeMap::new(), ..devices };
-        let error = assign(&graph, &missing, &known, 5).err().unwrap().to_string();
+        let error = assign(&graph, &missing, &variable_contexts, 5).err().unwrap().to_string();
         assert!(error.contains("The device assignment not found for group first"), "{error}");
     }
 }

@@ -1,9 +1,9 @@
-//! Epilogue fusion: fuses batch normalization (in inference), addition of an array and activation into the convolution or matrix
+//! Epilogue fusion: fuses batch normalization (in inference mode), addition of an array and activation into the convolution or matrix
 //! product before them.
 //!
-//! The last operator of such a sequence becomes a fused node. The others are dead, since the intermediate entries have no other readers.
-//! Scale and shift of each channel are computed in every run, so that arrays may change between runs. Results equal those of the
-//! separate operators up to rounding, and exactly without normalization.
+//! The last operator of such a sequence becomes the fused node, and the others become dead code, since the intermediate entries have no
+//! other readers. The kernel derives scale and shift of each channel in every run, because parameters may change between runs. Results
+//! equal those of the separate operators exactly, or up to rounding with a normalization.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::fusion::{Elementwise, Fused, Role};
@@ -24,20 +24,20 @@ const MULTIPLICATIONS: [&str; 3] = ["elemwise_mul", "broadcast_mul", "_npi_multi
 
 /// The input of the pass.
 pub struct Request<'a> {
-    /// Which nodes run.
+    /// Whether each node runs.
     pub needed: &'a [bool],
-    /// Nodes from here on compute gradients.
-    pub forward_nodes: usize,
+    /// The nodes after these compute gradients.
+    pub num_forward_nodes: usize,
     /// Shapes of all entries.
     pub shapes: &'a Entries<Shape>,
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
     /// Entries that are read from outside the graph.
-    pub kept: &'a HashSet<Entry>,
-    /// Entries whose memory an operator modifies.
-    pub changing: &'a HashSet<Entry>,
+    pub live_out: &'a HashSet<Entry>,
+    /// Entries that an operator mutates, and their aliases.
+    pub mutated: &'a HashSet<Entry>,
     /// Whether the plan never runs in training.
-    pub inference: bool,
+    pub is_inference: bool,
 }
 
 /// Fuses products with their epilogues.
@@ -46,41 +46,41 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
     for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
         node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));
     }
-    for i in (0..request.forward_nodes).filter(|i| request.needed[*i]) {
+    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
         let Action::Forward(op) = &graph.nodes[i].action else { continue };
         let Role::Product { kernel, channels } = op.def.role else { continue };
         let product = entry(i, 0);
-        let float = matches!(request.dtypes[product], Some(DType::F32 | DType::F64));
-        if !float || graph.nodes[i].inputs.iter().any(|e| request.changing.contains(e)) {
+        let is_float = matches!(request.dtypes[product], Some(DType::F32 | DType::F64));
+        if !is_float || graph.nodes[i].inputs.iter().any(|e| request.mutated.contains(e)) {
             continue;
         }
         let channels = channels(&op.params, request.shapes[product].dims().len());
         let mut sequence = Sequence::new(op.clone(), product, graph.nodes[i].inputs.clone());
         while sequence.append(graph, request, &readers, channels) || sequence.append_gate(graph, request, &readers) {}
-        if sequence.end != product {
-            let node = &mut graph.nodes[sequence.end.node as usize];
+        if sequence.result != product {
+            let node = &mut graph.nodes[sequence.result.node as usize];
             node.inputs = sequence.inputs;
             node.action = Action::Fused { op: sequence.op, kernel, params: Params::new(sequence.fused) };
         }
     }
 }
 
-/// A product and the epilogue found so far.
+/// A product, and the operators of its epilogue so far.
 struct Sequence {
     op: OpCall,
     fused: Fused,
-    /// The output of the last operator.
-    end: Entry,
+    /// The output of the last fused operator.
+    result: Entry,
     inputs: Vec<Entry>,
 }
 
 impl Sequence {
-    fn new(op: OpCall, end: Entry, inputs: Vec<Entry>) -> Sequence {
+    fn new(op: OpCall, result: Entry, inputs: Vec<Entry>) -> Sequence {
         let fused = Fused { product: op.params.clone(), normalisation: None, residual: false, function: None };
-        Sequence { op, fused, end, inputs }
+        Sequence { op, fused, result, inputs }
     }
 
-    /// Appends the only reader of `end` if it can be fused; returns whether it was.
+    /// Appends the only reader of `result` if it can be fused, and returns whether it was.
     fn append(
         &mut self,
         graph: &Graph,
@@ -88,23 +88,26 @@ impl Sequence {
         readers: &HashMap<Entry, Vec<usize>>,
         channels: usize,
     ) -> bool {
-        let reader = match readers.get(&self.end).map(Vec::as_slice) {
-            Some([reader]) if !request.kept.contains(&self.end) && *reader < request.forward_nodes => *reader,
+        let reader = match readers.get(&self.result).map(Vec::as_slice) {
+            Some([reader]) if !request.live_out.contains(&self.result) && *reader < request.num_forward_nodes => {
+                *reader
+            }
             _ => return false,
         };
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
-        let unread = |k: usize| !readers.contains_key(&entry(reader, k)) && !request.kept.contains(&entry(reader, k));
-        if self.fused.function.is_some() || !(1..node.num_outputs).all(unread) {
+        let is_unused =
+            |k: usize| !readers.contains_key(&entry(reader, k)) && !request.live_out.contains(&entry(reader, k));
+        if self.fused.function.is_some() || !(1..node.num_outputs).all(is_unused) {
             return false;
         }
-        let rank = request.shapes[self.end].dims().len();
+        let rank = request.shapes[self.result].dims().len();
         match op.def.role {
             Role::Normalisation(axis)
-                if request.inference
+                if request.is_inference
                     && !self.fused.residual
                     && self.fused.normalisation.is_none()
-                    && node.inputs[0] == self.end
+                    && node.inputs[0] == self.result
                     && axis(&op.params, rank) == Some(channels) =>
             {
                 self.inputs.extend(&node.inputs[1..]);
@@ -115,10 +118,10 @@ impl Sequence {
                 None => return false,
             },
             Role::None if ADDITIONS.contains(&op.def.name) && !self.fused.residual => {
-                let other = if node.inputs[0] == self.end { node.inputs[1] } else { node.inputs[0] };
-                let alike = request.shapes[other] == request.shapes[self.end]
-                    && request.dtypes[other] == request.dtypes[self.end];
-                if request.changing.contains(&other) || !alike {
+                let other = if node.inputs[0] == self.result { node.inputs[1] } else { node.inputs[0] };
+                let has_same_type = request.shapes[other] == request.shapes[self.result]
+                    && request.dtypes[other] == request.dtypes[self.result];
+                if request.mutated.contains(&other) || !has_same_type {
                     return false;
                 }
                 self.inputs.push(other);
@@ -126,20 +129,20 @@ impl Sequence {
             }
             _ => return false,
         }
-        self.end = entry(reader, 0);
+        self.result = entry(reader, 0);
         true
     }
 
-    /// Appends a gate: a function of `end` and the product of both, which are the only readers of `end`. Returns whether it was.
+    /// Appends a gated activation, `result * f(result)`, if its two operators are the only readers of `result`. Returns whether it was.
     fn append_gate(&mut self, graph: &Graph, request: &Request<'_>, readers: &HashMap<Entry, Vec<usize>>) -> bool {
-        let Some(&[first, second]) = readers.get(&self.end).map(Vec::as_slice) else { return false };
+        let Some(&[first, second]) = readers.get(&self.result).map(Vec::as_slice) else { return false };
         if self.fused.function.is_some()
-            || request.kept.contains(&self.end)
-            || first.max(second) >= request.forward_nodes
+            || request.live_out.contains(&self.result)
+            || first.max(second) >= request.num_forward_nodes
         {
             return false;
         }
-        // Nodes are in topological order.
+        // In topological order the activation comes first.
         let (function, product) = (first.min(second), first.max(second));
         let (Action::Forward(gate), Action::Forward(op)) =
             (&graph.nodes[function].action, &graph.nodes[product].action)
@@ -149,14 +152,14 @@ impl Sequence {
         let (Role::Function(elementwise), true) = (gate.def.role, MULTIPLICATIONS.contains(&op.def.name)) else {
             return false;
         };
-        let gates = entry(function, 0);
-        let is_gated = graph.nodes[product].inputs.iter().all(|input| *input == self.end || *input == gates);
-        let is_read_once =
-            readers.get(&gates).is_some_and(|readers| readers.len() == 1) && !request.kept.contains(&gates);
+        let gate_output = entry(function, 0);
+        let is_gated = graph.nodes[product].inputs.iter().all(|input| *input == self.result || *input == gate_output);
+        let is_read_once = readers.get(&gate_output).is_some_and(|readers| readers.len() == 1)
+            && !request.live_out.contains(&gate_output);
         match elementwise(&gate.params).and_then(Elementwise::gated) {
             Some(gated) if is_gated && is_read_once && product != function => {
                 self.fused.function = Some(gated);
-                self.end = entry(product, 0);
+                self.result = entry(product, 0);
                 true
             }
             _ => false,

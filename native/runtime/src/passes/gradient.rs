@@ -1,4 +1,4 @@
-//! The gradient pass: reverse-mode differentiation as a graph transformation. Executors and the tape use it.
+//! The gradient pass: reverse-mode differentiation as a graph transformation, like nnvm's `Gradient`. Executors and the tape use it.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
@@ -9,85 +9,91 @@ use hashbrown::HashMap;
 use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
 use crate::symbol::OpCall;
 
-/// What to differentiate.
+/// The arguments of the pass, as in MXNet's `autograd.grad`.
 pub struct Request<'a> {
-    /// The outputs.
-    pub ys: &'a [Entry],
-    /// The head gradient of each output.
+    /// The entries to differentiate.
+    pub heads: &'a [Entry],
+    /// The gradient of each head.
     pub head_grads: &'a [Entry],
     /// The entries to differentiate with respect to.
-    pub xs: &'a [Entry],
-    /// Whether the result will be differentiated again; composed gradients are then preferred to kernels.
+    pub variables: &'a [Entry],
+    /// Whether the gradients will be differentiated again. Gradient kernels have no gradient, so composed gradients are preferred.
     pub create_graph: bool,
 }
 
 /// A contribution to the gradient of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The head gradient of an output, by index.
-    Head(usize),
+pub enum Contribution {
+    /// The gradient of a head, by index.
+    HeadGrad(usize),
     /// The gradient of a node that reads the entry.
     Node(usize),
 }
 
-/// How gradients flow through the nodes of a graph.
+/// A record of the pass, from which monitors report gradients as MXNet names and orders them.
 #[derive(Clone, Default)]
 pub struct Trace {
     /// The head gradients.
-    pub heads: Vec<Entry>,
+    pub head_grads: Vec<Entry>,
     /// The contributions to the gradient of each entry.
-    pub sources: HashMap<Entry, Vec<Source>>,
+    pub contributions: HashMap<Entry, Vec<Contribution>>,
     /// The gradient of each entry.
-    pub flows: HashMap<Entry, Entry>,
+    gradients: HashMap<Entry, Entry>,
     /// The gradient of each entry with several contributions.
     pub sums: HashMap<Entry, Entry>,
-    /// The gradients of each node's inputs.
-    pub gradients: HashMap<usize, Vec<Option<Entry>>>,
-    /// For each node the outputs whose gradients the node's gradient reads.
-    reads: HashMap<usize, Vec<Entry>>,
+    /// The gradients of each forward node's inputs.
+    pub input_grads: HashMap<usize, Vec<Option<Entry>>>,
+    /// For each forward node, the outputs whose gradients its input gradients are computed from.
+    outputs_read: HashMap<usize, Vec<Entry>>,
 }
 
 impl Trace {
-    /// The outputs of a node whose gradients the node's gradient reads.
-    pub fn reads(&self, node: usize) -> Vec<Entry> {
-        self.reads.get(&node).cloned().unwrap_or_default()
+    /// The outputs of a forward node whose gradients its input gradients are computed from.
+    pub fn outputs_read(&self, node: usize) -> Vec<Entry> {
+        self.outputs_read.get(&node).cloned().unwrap_or_default()
     }
 
     /// The gradient of an entry.
-    pub fn flow(&self, e: Entry) -> Option<Entry> {
-        self.flows.get(&e).copied()
+    pub fn gradient(&self, e: Entry) -> Option<Entry> {
+        self.gradients.get(&e).copied()
     }
 
-    /// The trace after the entries of the graph were renumbered by `to`.
+    /// The trace of the graph whose entries `to` renumbered.
     pub fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
         let node = |i: usize| to(entry(i, 0)).node as usize;
-        let source = |s: &Source| match s {
-            Source::Head(k) => Source::Head(*k),
-            Source::Node(i) => Source::Node(node(*i)),
+        let contribution = |c: &Contribution| match c {
+            Contribution::HeadGrad(k) => Contribution::HeadGrad(*k),
+            Contribution::Node(i) => Contribution::Node(node(*i)),
         };
         let pairs = |map: &HashMap<Entry, Entry>| map.iter().map(|(a, b)| (to(*a), to(*b))).collect();
         Trace {
-            heads: self.heads.iter().map(|e| to(*e)).collect(),
-            sources: self.sources.iter().map(|(e, s)| (to(*e), s.iter().map(source).collect())).collect(),
-            flows: pairs(&self.flows),
+            head_grads: self.head_grads.iter().map(|e| to(*e)).collect(),
+            contributions: (self.contributions.iter())
+                .map(|(e, list)| (to(*e), list.iter().map(contribution).collect()))
+                .collect(),
+            gradients: pairs(&self.gradients),
             sums: pairs(&self.sums),
-            gradients: (self.gradients.iter())
+            input_grads: (self.input_grads.iter())
                 .map(|(i, all)| (node(*i), all.iter().map(|e| e.map(&to)).collect()))
                 .collect(),
-            reads: self.reads.iter().map(|(i, all)| (node(*i), all.iter().map(|e| to(*e)).collect())).collect(),
+            outputs_read: self
+                .outputs_read
+                .iter()
+                .map(|(i, all)| (node(*i), all.iter().map(|e| to(*e)).collect()))
+                .collect(),
         }
     }
 }
 
-/// Extends the graph by the gradients of `ys` with respect to `xs`; `None` where an x does not influence any y.
+/// Extends the graph by the gradients of the heads with respect to the variables; `None` for a variable that influences no head.
 ///
 /// # Errors
-/// An operator between `xs` and `ys` that is not differentiable, by operator and node name.
+/// An operator between variables and heads that is not differentiable, by operator and node name.
 pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<Entry>>> {
     with_trace(graph, request, None)
 }
 
-/// [`gradient`] that also records how gradients flow.
+/// [`gradient`] that also records a trace.
 ///
 /// # Errors
 /// Those of [`gradient`].
@@ -96,32 +102,32 @@ pub fn traced(graph: &mut Graph, request: &Request<'_>, trace: &mut Trace) -> Re
 }
 
 fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
-    let forward_nodes = graph.nodes.len();
-    let on_path = influenced_by(graph, request.xs);
-    let mut flows: HashMap<Entry, Vec<Entry>> = HashMap::new();
-    for (y, g) in request.ys.iter().zip(request.head_grads) {
-        flows.entry(*y).or_default().push(*g);
+    let num_forward_nodes = graph.nodes.len();
+    let is_influenced = influenced_by(graph, request.variables);
+    let mut contributions: HashMap<Entry, Vec<Entry>> = HashMap::new();
+    for (head, g) in request.heads.iter().zip(request.head_grads) {
+        contributions.entry(*head).or_default().push(*g);
     }
     if let Some(trace) = trace.as_deref_mut() {
-        trace.heads = request.head_grads.to_vec();
-        for (k, y) in request.ys.iter().enumerate() {
-            trace.sources.entry(*y).or_default().push(Source::Head(k));
+        trace.head_grads = request.head_grads.to_vec();
+        for (k, head) in request.heads.iter().enumerate() {
+            trace.contributions.entry(*head).or_default().push(Contribution::HeadGrad(k));
         }
     }
-    let needed = graph.needed_for(request.ys.iter().copied());
-    let mut result: HashMap<Entry, Option<Entry>> = request.xs.iter().map(|x| (*x, None)).collect();
-    for i in (0..forward_nodes).rev() {
-        if !needed[i] || !on_path[i] {
+    let needed = graph.needed_for(request.heads.iter().copied());
+    let mut result: HashMap<Entry, Option<Entry>> = request.variables.iter().map(|e| (*e, None)).collect();
+    for i in (0..num_forward_nodes).rev() {
+        if !needed[i] || !is_influenced[i] {
             continue;
         }
         let mut ograds = Vec::new();
         for k in 0..graph.nodes[i].num_outputs {
-            let contributions = flows.remove(&entry(i, k)).unwrap_or_default();
-            let several = contributions.len() > 1;
-            let sum = add_up(graph, i, contributions)?;
+            let terms = contributions.remove(&entry(i, k)).unwrap_or_default();
+            let is_sum = terms.len() > 1;
+            let sum = add_terms(graph, i, terms)?;
             if let (Some(sum), Some(trace)) = (sum, trace.as_deref_mut()) {
-                trace.flows.insert(entry(i, k), sum);
-                if several {
+                trace.gradients.insert(entry(i, k), sum);
+                if is_sum {
                     trace.sums.insert(entry(i, k), sum);
                 }
             }
@@ -140,39 +146,41 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
             }
         };
         let is_blocked = ograds.iter().all(Option::is_none) && !is_loss(&op);
-        if !node.inputs.iter().any(|e| on_path[e.node as usize]) || (is_blocked && !updates_states(&op)) {
+        if !node.inputs.iter().any(|e| is_influenced[e.node as usize]) || (is_blocked && !updates_states(&op)) {
             continue;
         }
         let inputs = node.inputs.clone();
         let name = node.name.clone();
         let first = graph.nodes.len();
-        let read: Vec<Entry> = (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
+        let outputs_read: Vec<Entry> =
+            (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
         let igrads =
             node_gradient(graph, i, &op, ograds, request.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
         graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
         let mut igrads: Vec<Option<Entry>> =
-            inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| on_path[e.node as usize])).collect();
+            inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| is_influenced[e.node as usize])).collect();
         if is_blocked {
-            // As in MXNet, the node updates its states although no gradient flows back to it. One of its gradients keeps it alive.
+            // As in MXNet, the gradient kernel updates its states although the node has no output gradient. One input gradient keeps the
+            // kernel from being dead code.
             let last = igrads.iter().rposition(Option::is_some);
             igrads.iter_mut().enumerate().filter(|(k, _)| Some(*k) != last).for_each(|(_, g)| *g = None);
         }
         for (e, g) in inputs.iter().zip(&igrads) {
             if let Some(g) = g {
-                flows.entry(*e).or_default().push(*g);
+                contributions.entry(*e).or_default().push(*g);
             }
         }
         if let Some(trace) = trace.as_deref_mut() {
             for (e, _) in inputs.iter().zip(&igrads).filter(|(_, g)| g.is_some()) {
-                trace.sources.entry(*e).or_default().push(Source::Node(i));
+                trace.contributions.entry(*e).or_default().push(Contribution::Node(i));
             }
             if !is_loss(&op) {
-                trace.reads.insert(i, read);
+                trace.outputs_read.insert(i, outputs_read);
             }
-            trace.gradients.insert(i, igrads);
+            trace.input_grads.insert(i, igrads);
         }
     }
-    Ok(request.xs.iter().map(|x| result.get(x).copied().flatten()).collect())
+    Ok(request.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
 }
 
 /// Whether the operator is a loss: its gradient reads no head gradient.
@@ -180,35 +188,35 @@ pub fn is_loss(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
 
-/// Whether the computation of the operator's gradient updates auxiliary states.
+/// Whether the gradient kernel of the operator updates auxiliary states.
 fn updates_states(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if !b.updates.is_empty())
 }
 
-/// Which nodes depend on one of `xs`.
-fn influenced_by(graph: &Graph, xs: &[Entry]) -> Vec<bool> {
-    let mut on_path = vec![false; graph.nodes.len()];
-    for x in xs {
-        on_path[x.node as usize] = true;
+/// For each node, whether it depends on one of the variables.
+fn influenced_by(graph: &Graph, variables: &[Entry]) -> Vec<bool> {
+    let mut is_influenced = vec![false; graph.nodes.len()];
+    for e in variables {
+        is_influenced[e.node as usize] = true;
     }
     for i in 0..graph.nodes.len() {
-        on_path[i] = on_path[i] || graph.nodes[i].inputs.iter().any(|e| on_path[e.node as usize]);
+        is_influenced[i] = is_influenced[i] || graph.nodes[i].inputs.iter().any(|e| is_influenced[e.node as usize]);
     }
-    on_path
+    is_influenced
 }
 
-/// Adds the sum of the contributions to an entry's gradient.
-fn add_up(graph: &mut Graph, node: usize, mut contributions: Vec<Entry>) -> Result<Option<Entry>> {
-    if contributions.len() <= 1 {
-        return Ok(contributions.pop());
+/// Adds the sum of the contributions to the gradient of an output of `node`; `None` if there are none.
+fn add_terms(graph: &mut Graph, node: usize, mut terms: Vec<Entry>) -> Result<Option<Entry>> {
+    if terms.len() <= 1 {
+        return Ok(terms.pop());
     }
     let prefix = format!("{}_grad", graph.nodes[node].name);
     let mut builder = Builder { graph, prefix };
     use ferromx_core::grad::GradGraph;
-    builder.apply1("add_n", &contributions, &[]).map(Some)
+    builder.apply1("add_n", &terms, &[]).map(Some)
 }
 
-/// Adds the gradient of one node; returns one item per input.
+/// Adds the gradients of a node's inputs, and returns one item per input.
 fn node_gradient(
     graph: &mut Graph,
     i: usize,
@@ -220,8 +228,8 @@ fn node_gradient(
     match op.def.gradient(&op.params) {
         Grad::None | Grad::By(_) => Err(Error::NotDifferentiable(op.title().into())),
         Grad::Zero => Ok(vec![None; n]),
-        Grad::Compose(compose) => composed(graph, i, op, &ograds, compose),
-        Grad::Kernel(_, Some(compose)) if create_graph => composed(graph, i, op, &ograds, compose),
+        Grad::Compose(compose) => compose_gradient(graph, i, op, &ograds, compose),
+        Grad::Kernel(_, Some(compose)) if create_graph => compose_gradient(graph, i, op, &ograds, compose),
         Grad::Kernel(backward, _) => {
             let node = &graph.nodes[i];
             let (inputs, visible, outputs) = (node.inputs.clone(), node.num_visible(), node.num_outputs);
@@ -248,20 +256,20 @@ fn node_gradient(
     }
 }
 
-/// The gradient, or zeros in the shape of `of`.
-fn or_zeros(graph: &mut Graph, of: Entry, gradient: Option<Entry>) -> Result<Entry> {
+/// The gradient of an entry, or zeros if it has none.
+fn or_zeros(graph: &mut Graph, e: Entry, gradient: Option<Entry>) -> Result<Entry> {
     use ferromx_core::grad::GradGraph;
     match gradient {
         Some(g) => Ok(g),
         None => {
-            let prefix = format!("{}_grad", graph.node(of).name);
-            Builder { graph, prefix }.apply1("zeros_like", &[of], &[])
+            let prefix = format!("{}_grad", graph.node(e).name);
+            Builder { graph, prefix }.apply1("zeros_like", &[e], &[])
         }
     }
 }
 
-/// Adds a gradient that is composed of operators.
-fn composed(
+/// Adds input gradients that are composed of operators.
+fn compose_gradient(
     graph: &mut Graph,
     i: usize,
     op: &OpCall,

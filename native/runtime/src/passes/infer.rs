@@ -10,7 +10,7 @@ use crate::graph::{Action, Graph, GraphNode};
 use crate::semantics;
 use crate::symbol::OpCall;
 
-/// One value per output of every node.
+/// One value for each entry of a graph.
 #[derive(Clone)]
 pub struct Entries<T> {
     start: Vec<usize>,
@@ -18,7 +18,7 @@ pub struct Entries<T> {
 }
 
 impl<T: Clone> Entries<T> {
-    /// The same value everywhere.
+    /// The same value for all entries.
     pub fn new(graph: &Graph, value: T) -> Entries<T> {
         let mut start = Vec::with_capacity(graph.nodes.len() + 1);
         start.push(0);
@@ -65,7 +65,7 @@ impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
 
 /// The attribute with the shape of a variable.
 const SHAPE_ATTR: &str = "__shape__";
-/// The attribute with the shape of a variable in NumPy semantics, whatever the thread's semantics: for scalars and dimensions of 0.
+/// The attribute with the shape of a variable in NumPy semantics, which take precedence over the thread's: for scalars and zero-size arrays.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
 /// The attribute with the dtype code of a variable.
 pub(crate) const DTYPE_ATTR: &str = "__dtype__";
@@ -77,56 +77,56 @@ fn node_error(node: &GraphNode, e: Error) -> Error {
     }
 }
 
-/// The effect of a rule on the values of a node's inputs and outputs.
+/// The effect of applying an inference rule to a node.
 struct Effect {
-    changed: bool,
-    /// Whether all values are known. The rule then has checked them all and need not run again.
-    complete: bool,
+    has_changed: bool,
+    /// Whether all values of the node are known. The rule has checked them, so it need not run again.
+    is_complete: bool,
 }
 
 /// Sweeps forwards and backwards over the first `n` nodes until `visit` changes nothing more. Nodes whose values are all known are
 /// visited once.
 fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<()> {
-    let mut complete = vec![false; n];
+    let mut is_complete = vec![false; n];
     let mut visit = |i: usize| -> Result<bool> {
-        if complete[i] {
+        if is_complete[i] {
             return Ok(false);
         }
         let effect = visit(i)?;
-        complete[i] = effect.complete;
-        Ok(effect.changed)
+        is_complete[i] = effect.is_complete;
+        Ok(effect.has_changed)
     };
-    // Every sweep but the last adds information, so networks need few; the bound guards against rules that never settle.
+    // Networks need few sweeps. The limit guards against rules that never reach a fixed point.
     for _ in 0..64 {
-        let mut changed = false;
+        let mut has_changed = false;
         for i in 0..n {
-            changed |= visit(i)?;
+            has_changed |= visit(i)?;
         }
-        if !changed {
+        if !has_changed {
             return Ok(());
         }
-        let mut changed = false;
+        let mut has_changed = false;
         for i in (0..n).rev() {
-            changed |= visit(i)?;
+            has_changed |= visit(i)?;
         }
-        if !changed {
+        if !has_changed {
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in its parameter `shape` is unknown: the
-/// initial states of a recurrent network leave the batch size open. A length of 0 that follows from other parameters is known.
+/// Infers the shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in the parameter `shape` is
+/// unknown, as is the batch size of a recurrent network's initial states. A length of 0 that follows from other parameters is known.
 pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
-    let mut made: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut made })?;
-    let has_zero = made.iter().any(|shape| shape.dims().contains(&0));
+    let mut inferred: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
+    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut inferred })?;
+    let has_zero = inferred.iter().any(|shape| shape.dims().contains(&0));
     if has_zero && !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
-        made.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
+        inferred.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
     }
     let mut io = ShapeIo { ins: &mut [], outs };
-    made.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
+    inferred.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
 }
 
 /// The shape in the attributes of a variable.
@@ -140,31 +140,31 @@ fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
     Ok(if semantics::is_numpy_shape() { shape } else { Shape::from_legacy(shape.dims()) })
 }
 
-/// Completes the shapes in `known`; those that cannot be inferred stay partly unknown.
+/// Completes `shapes`; those that cannot be inferred stay partly unknown.
 ///
 /// # Errors
 /// Inconsistent shapes; the message names operator, node and argument.
-pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>> {
-    shapes_before(graph, graph.nodes.len(), &mut known)?;
-    graph.check_gradients("the shape", |e| Some(&known[e]).filter(|s| s.is_known()))?;
-    Ok(known)
+pub fn shapes(graph: &Graph, mut shapes: Entries<Shape>) -> Result<Entries<Shape>> {
+    shapes_before(graph, graph.nodes.len(), &mut shapes)?;
+    graph.check_gradients("the shape", |e| Some(&shapes[e]).filter(|s| s.is_known()))?;
+    Ok(shapes)
 }
 
-/// Completes the shapes in `known` from those of the first `end` nodes; see [`shapes`].
-pub fn shapes_before(graph: &Graph, end: usize, known: &mut Entries<Shape>) -> Result<()> {
+/// Completes `shapes` from those of the first `end` nodes; see [`shapes`].
+pub fn shapes_before(graph: &Graph, end: usize, shapes: &mut Entries<Shape>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(end) {
-        let slot = &mut known[crate::graph::entry(i, 0)];
+        let slot = &mut shapes[crate::graph::entry(i, 0)];
         if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
             *slot = shape_of_variable(node)?;
         }
     }
     fixpoint(end, |i| {
         let node = &graph.nodes[i];
-        let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| known[*e].clone()).collect();
-        let mut outs: SmallVec<[Shape; 4]> = known.of_node(i).into();
+        let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| shapes[*e].clone()).collect();
+        let mut outs: SmallVec<[Shape; 4]> = shapes.of_node(i).into();
         match &node.action {
             // Fusion runs after inference.
-            Action::Variable | Action::Fused { .. } => return Ok(Effect { changed: false, complete: true }),
+            Action::Variable | Action::Fused { .. } => return Ok(Effect { has_changed: false, is_complete: true }),
             Action::Forward(op) if ins.is_empty() => {
                 shapes_without_inputs(op, &mut outs).map_err(|e| node_error(node, e))?
             }
@@ -173,57 +173,57 @@ pub fn shapes_before(graph: &Graph, end: usize, known: &mut Entries<Shape>) -> R
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
                 let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);
-                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e].clone());
+                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = shapes[e].clone());
             }
         }
-        let mut effect = Effect { changed: false, complete: true };
+        let mut effect = Effect { has_changed: false, is_complete: true };
         let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
         for (e, shape) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
-            effect.complete &= shape.is_known();
-            if known[e] != shape {
-                known[e] = shape;
-                effect.changed = true;
+            effect.is_complete &= shape.is_known();
+            if shapes[e] != shape {
+                shapes[e] = shape;
+                effect.has_changed = true;
             }
         }
         Ok(effect)
     })
 }
 
-/// Completes the element types in `known`; see [`shapes`].
-pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
-    dtypes_before(graph, graph.nodes.len(), &mut known)?;
-    graph.check_gradients("the type", |e| known[e])?;
-    Ok(known)
+/// Completes `dtypes`; see [`shapes`].
+pub fn dtypes(graph: &Graph, mut dtypes: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
+    dtypes_before(graph, graph.nodes.len(), &mut dtypes)?;
+    graph.check_gradients("the type", |e| dtypes[e])?;
+    Ok(dtypes)
 }
 
-/// Completes the element types in `known` from those of the first `end` nodes; see [`shapes`].
-pub fn dtypes_before(graph: &Graph, end: usize, known: &mut Entries<Option<DType>>) -> Result<()> {
+/// Completes `dtypes` from those of the first `end` nodes; see [`shapes`].
+pub fn dtypes_before(graph: &Graph, end: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(end) {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
-            let slot = &mut known[crate::graph::entry(i, 0)];
+            let slot = &mut dtypes[crate::graph::entry(i, 0)];
             *slot = slot.or_else(|| DType::from_code(text.trim().parse().unwrap_or(-1)));
         }
     }
     fixpoint(end, |i| {
         let node = &graph.nodes[i];
-        let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| known[*e]).collect();
-        let mut outs: SmallVec<[Option<DType>; 4]> = known.of_node(i).into();
+        let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| dtypes[*e]).collect();
+        let mut outs: SmallVec<[Option<DType>; 4]> = dtypes.of_node(i).into();
         match &node.action {
             // Fusion runs after inference.
-            Action::Variable | Action::Fused { .. } => return Ok(Effect { changed: false, complete: true }),
+            Action::Variable | Action::Fused { .. } => return Ok(Effect { has_changed: false, is_complete: true }),
             Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
                 let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);
-                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e]);
+                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = dtypes[e]);
             }
         }
-        let mut effect = Effect { changed: false, complete: true };
+        let mut effect = Effect { has_changed: false, is_complete: true };
         let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
         for (e, dtype) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
-            effect.complete &= dtype.is_some();
-            effect.changed |= std::mem::replace(&mut known[e], dtype) != dtype;
+            effect.is_complete &= dtype.is_some();
+            effect.has_changed |= std::mem::replace(&mut dtypes[e], dtype) != dtype;
         }
         Ok(effect)
     })

@@ -1,9 +1,12 @@
 //! Passes over graphs:
 //!
-//! - `infer` and `storage` infer shapes, types and storage types;
-//! - `gradient` differentiates;
-//! - `devices` assigns devices and inserts copies;
-//! - `common_subexpressions`, `integers`, `epilogue` and `chains` optimize;
+//! - `infer` infers shapes and types, `storage` storage types;
+//! - `gradient` extends a graph by gradients;
+//! - `devices` assigns a device to each node and inserts copies;
+//! - `common_subexpressions` merges equal nodes;
+//! - `integers` fuses quantized products, sums and pooling into kernels on 8-bit integers;
+//! - `epilogue` fuses normalization, residual and activation into products;
+//! - `chains` groups elementwise nodes, which gives the schedule;
 //! - `plan_memory` assigns offsets in the arena.
 
 pub mod chains;

@@ -2,7 +2,7 @@
 
 use ferromx_core::storage::ALIGN;
 
-/// A block of memory that one or more entries use one after the other.
+/// A range of an arena, used by one entry, or by several in turn that overwrite each other in place.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Size in bytes.
@@ -13,11 +13,10 @@ pub struct Block {
     pub last: usize,
 }
 
-/// Assigns each block an offset in the arena so that blocks with overlapping lifetimes do not overlap; returns the offsets and the
-/// size of the arena.
+/// Returns the offset of each block and the size of the arena. Blocks that are live at the same step do not overlap.
 ///
-/// Blocks are assigned by decreasing size, each at the lowest offset that is free for its whole lifetime. This comes close to the
-/// lower bound for the graphs of neural networks (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+/// Greedy by size: the largest block first, each at the lowest offset that is free for its whole lifetime. This comes close to the lower
+/// bound for the graphs of neural networks (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
 pub fn assign_offsets(blocks: &[Block]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(blocks[*i].bytes), blocks[*i].first));
@@ -29,19 +28,19 @@ pub fn assign_offsets(blocks: &[Block]) -> (Vec<usize>, usize) {
         let b = &blocks[i];
         let size = b.bytes.next_multiple_of(ALIGN);
         let mut offset = 0;
-        for &p in &assigned {
-            let q = &blocks[p];
-            if q.first > b.last || b.first > q.last {
+        for &j in &assigned {
+            let other = &blocks[j];
+            if other.first > b.last || b.first > other.last {
                 continue;
             }
-            if offsets[p] >= offset + size {
+            if offsets[j] >= offset + size {
                 break;
             }
-            offset = offset.max(offsets[p] + q.bytes.next_multiple_of(ALIGN));
+            offset = offset.max(offsets[j] + other.bytes.next_multiple_of(ALIGN));
         }
         offsets[i] = offset;
         total = total.max(offset + size);
-        let index = assigned.partition_point(|p| offsets[*p] <= offset);
+        let index = assigned.partition_point(|j| offsets[*j] <= offset);
         assigned.insert(index, i);
     }
     (offsets, total)
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_live_together_do_not_overlap() {
+    fn blocks_with_intersecting_lifetimes_do_not_overlap() {
         let mut blocks = Vec::new();
         let mut x = 12345u64;
         for i in 0..200 {
@@ -64,9 +63,10 @@ mod tests {
         for i in 0..blocks.len() {
             assert!(offsets[i] % ALIGN == 0 && offsets[i] + blocks[i].bytes <= total);
             for j in 0..i {
-                let together = blocks[i].first <= blocks[j].last && blocks[j].first <= blocks[i].last;
-                let apart = offsets[i] + blocks[i].bytes <= offsets[j] || offsets[j] + blocks[j].bytes <= offsets[i];
-                assert!(!together || apart, "{i} and {j}");
+                let are_live = blocks[i].first <= blocks[j].last && blocks[j].first <= blocks[i].last;
+                let are_disjoint =
+                    offsets[i] + blocks[i].bytes <= offsets[j] || offsets[j] + blocks[j].bytes <= offsets[i];
+                assert!(!are_live || are_disjoint, "{i} and {j}");
             }
         }
         let sum: usize = blocks.iter().map(|b| b.bytes).sum();

@@ -33,65 +33,73 @@ pub struct Storage {
 
 /// Infers storage types forwards from those of the variables in `given`, by name. Other variables have the type in their attribute, or
 /// are dense. The output of an operator without a sparse implementation for its inputs is dense. A head gradient has the storage type
-/// of its output. `wanted` tells for each argument whether its gradient is requested. Returns `None` if everything is dense.
+/// of its output. `is_requested` says for each argument whether its gradient is requested. Returns `None` if all arrays are dense.
 ///
 /// # Errors
 /// A name that no variable has, an attribute that is not a storage type; those of [`gradient`].
-pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &[bool]) -> Result<Option<Storage>> {
-    let all_dense = given.iter().all(|(_, t)| *t == StorageType::Default);
-    if all_dense && !symbol.nodes().iter().any(|node| may_be_sparse(node)) {
+pub fn infer_storage(
+    symbol: &Symbol,
+    given: &[(String, StorageType)],
+    is_requested: &[bool],
+) -> Result<Option<Storage>> {
+    let is_all_dense = given.iter().all(|(_, t)| *t == StorageType::Default);
+    if is_all_dense && !symbol.nodes().iter().any(|node| may_be_sparse(node)) {
         return Ok(None);
     }
-    let (mut graph, ys) = Graph::from_symbol(symbol);
+    let (mut graph, outputs) = Graph::from_symbol(symbol);
     let variables: Vec<(Entry, bool)> = (0..graph.nodes.len())
         .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
         .map(|i| entry(i, 0))
         .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
         .collect();
-    let mut known = HashMap::new();
+    let mut variable_types = HashMap::new();
     for (e, _) in &variables {
         if let Some(storage) = storage_attr(graph.node(*e))? {
-            known.insert(*e, storage);
+            variable_types.insert(*e, storage);
         }
     }
     for (name, storage) in given {
-        let mut found = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name).peekable();
-        if found.peek().is_none() {
+        let mut matches = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name).peekable();
+        if matches.peek().is_none() {
             let all = symbol.list_inputs().join(", ");
             return Err(Error::NotFound(format!("there is no argument '{name}'; the arguments are {all}")));
         }
-        known.extend(found.map(|e| (e, *storage)));
+        variable_types.extend(matches.map(|e| (e, *storage)));
     }
-    let of = |aux: bool| variables.iter().filter(move |v| v.1 == aux).map(|v| v.0);
-    let args: Vec<Entry> = of(false).collect();
-    let forward_nodes = graph.nodes.len();
-    let mut like = HashMap::new();
+    let entries = |is_aux: bool| variables.iter().filter(move |v| v.1 == is_aux).map(|v| v.0);
+    let args: Vec<Entry> = entries(false).collect();
+    let num_forward_nodes = graph.nodes.len();
+    let mut head_grad_outputs = HashMap::new();
     let mut head_grads = Vec::new();
-    for (i, y) in ys.iter().enumerate().filter(|_| wanted.contains(&true)) {
-        let head = graph.variable(&format!("head_grad{i}"), Attrs::new());
-        like.insert(head, *y);
-        head_grads.push(head);
+    for (i, output) in outputs.iter().enumerate().filter(|_| is_requested.contains(&true)) {
+        let head_grad = graph.variable(&format!("head_grad{i}"), Attrs::new());
+        head_grad_outputs.insert(head_grad, *output);
+        head_grads.push(head_grad);
     }
-    let xs: Vec<Entry> = args.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| *e).collect();
-    let mut grads = if xs.is_empty() {
+    let requested: Vec<Entry> =
+        args.iter().zip(is_requested).filter(|(_, is_requested)| **is_requested).map(|(e, _)| *e).collect();
+    let mut grads = if requested.is_empty() {
         Vec::new()
     } else {
-        gradient(&mut graph, &Request { ys: &ys, head_grads: &head_grads, xs: &xs, create_graph: false })?
+        gradient(
+            &mut graph,
+            &Request { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
+        )?
     }
     .into_iter();
-    let types = sweep(&graph, &known, &like);
+    let types = infer_types(&graph, &variable_types, &head_grad_outputs);
     // A gradient that is zero has the storage type of its argument.
-    let gradients = wanted.iter().zip(&args).map(|(wanted, arg)| match wanted {
+    let gradients = is_requested.iter().zip(&args).map(|(is_requested, arg)| match is_requested {
         true => types[grads.next().flatten().unwrap_or(*arg)],
         false => StorageType::Default,
     });
-    let forward = (0..forward_nodes).flat_map(|i| types.of_node(i));
+    let forward = (0..num_forward_nodes).flat_map(|i| types.of_node(i));
     Ok(Some(Storage {
         has_sparse: forward.into_iter().any(|t| *t != StorageType::Default),
         grads: gradients.collect(),
         args: args.iter().map(|e| types[*e]).collect(),
-        aux: of(true).map(|e| types[e]).collect(),
-        outputs: ys.iter().map(|y| types[*y]).collect(),
+        aux: entries(true).map(|e| types[e]).collect(),
+        outputs: outputs.iter().map(|e| types[*e]).collect(),
     }))
 }
 
@@ -106,7 +114,7 @@ fn may_be_sparse(node: &Node) -> bool {
     }
 }
 
-/// The storage of the gradients of the operator that the node helps to differentiate.
+/// The storage of gradients of the forward node, if the node helps to compute them.
 fn gradient_storage(graph: &Graph, node: &GraphNode) -> Option<GradientStorage> {
     Some(graph.nodes[node.gradient_of? as usize].op()?.def.gradient_storage)
 }
@@ -122,33 +130,37 @@ fn storage_attr(node: &GraphNode) -> Result<Option<StorageType>> {
     if code == -1 { Ok(None) } else { StorageType::from_code(code).map(Some) }
 }
 
-/// Infers the storage types of all entries. `like` maps head gradients to their outputs.
-fn sweep(graph: &Graph, known: &HashMap<Entry, StorageType>, like: &HashMap<Entry, Entry>) -> Entries<StorageType> {
+/// Infers the storage types of all entries. `head_grad_outputs` maps each head gradient to its output.
+fn infer_types(
+    graph: &Graph,
+    variable_types: &HashMap<Entry, StorageType>,
+    head_grad_outputs: &HashMap<Entry, Entry>,
+) -> Entries<StorageType> {
     let mut types = Entries::new(graph, StorageType::Default);
     for (i, node) in graph.nodes.iter().enumerate() {
         let ins: SmallVec<[StorageType; 6]> = node.inputs.iter().map(|e| types[*e]).collect();
         let rule = |form: Option<SparseForm>, params: &Params| form.and_then(|form| (form.rule)(params, &ins, None));
-        let sparse = ins.iter().any(|t| *t != StorageType::Default);
-        let (made, outputs) = match &node.action {
+        let has_sparse_input = ins.iter().any(|t| *t != StorageType::Default);
+        let (inferred, sparse_outputs) = match &node.action {
             Action::Variable => {
                 let e = entry(i, 0);
-                let same = like.get(&e).map(|y| types[*y]);
-                (same.or(known.get(&e).copied()), Deps::Some(&[0]))
+                let of_output = head_grad_outputs.get(&e).map(|output| types[*output]);
+                (of_output.or(variable_types.get(&e).copied()), Deps::Some(&[0]))
             }
             Action::Forward(_) if gradient_storage(graph, node) == Some(GradientStorage::Dense) => (None, Deps::None),
             Action::Forward(op) => {
-                let form = op.def.sparse.filter(|form| sparse || (form.from_dense)(&op.params));
+                let form = op.def.sparse.filter(|form| has_sparse_input || (form.from_dense)(&op.params));
                 (rule(form, &op.params), Deps::All)
             }
             Action::Backward { op, backward, .. } => {
-                let is_kept = op.def.gradient_storage == GradientStorage::OfOperands;
-                let same = ins.first().copied().filter(|t| is_kept && ins.iter().all(|i| i == t));
-                (rule(backward.sparse, &op.params).or(same), backward.sparse_gradients)
+                let follows_operands = op.def.gradient_storage == GradientStorage::OfOperands;
+                let common = ins.first().copied().filter(|t| follows_operands && ins.iter().all(|i| i == t));
+                (rule(backward.sparse, &op.params).or(common), backward.sparse_gradients)
             }
             Action::Fused { .. } => (None, Deps::None),
         };
-        for k in outputs.indices(node.num_visible()) {
-            types[entry(i, k)] = made.unwrap_or(StorageType::Default);
+        for k in sparse_outputs.indices(node.num_visible()) {
+            types[entry(i, k)] = inferred.unwrap_or(StorageType::Default);
         }
     }
     types

@@ -1,11 +1,11 @@
-//! Computes on integers: products of dequantized operands, and sums and maxima between them and a quantization, become operators on
-//! 8-bit integers.
+//! Fuses quantized operators: products of dequantized operands, and sums and max pooling between dequantization and quantization, become
+//! kernels on 8-bit integers. `sum_and_pool` matches the latter.
 //!
 //! A sequence starts at a convolution or matrix product of dequantized data, whose weights are dequantized or rounded as if they were. It
-//! continues with a bias, batch normalization (in inference), ReLU or a clamp, and a quantization, as far as each is the only reader of the
-//! one before. Its last operator becomes the fused node; the others are dead.
+//! continues with a bias, batch normalization (in inference mode), ReLU or a clamp, and a quantization, as far as each is the only reader of
+//! the one before. Its last operator becomes the fused node, and the others become dead code.
 
-mod between;
+mod sum_and_pool;
 
 use ferromx_core::dtype::DType;
 use ferromx_core::fusion::{Elementwise, Role};
@@ -32,7 +32,7 @@ const TRANSPOSES: [&str; 2] = ["transpose", "_np_transpose"];
 /// Maximum number of products of two 8-bit integers whose sum cannot overflow 32 bits.
 const MAX_DEPTH: usize = i32::MAX as usize / (255 * 255);
 
-/// Replaces products of dequantized operands.
+/// Fuses products, then sums and max pooling.
 pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
     let is_dequantized =
         |node: &GraphNode| node.op().is_some_and(|op| [DEQUANTIZE_LINEAR, DEQUANTIZE].contains(&op.def.name));
@@ -43,36 +43,37 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
     for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
         node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));
     }
-    let search = Search { request, readers };
-    for i in (0..request.forward_nodes).filter(|i| request.needed[*i]) {
-        let Some(mut sequence) = search.product(graph, i) else { continue };
-        while search.append(graph, &mut sequence) {}
+    let matcher = Matcher { request, readers };
+    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
+        let Some(mut sequence) = matcher.product(graph, i) else { continue };
+        while matcher.append(graph, &mut sequence) {}
         let inputs = sequence.inputs();
-        // In inference a normalisation does not change its moving averages.
-        let is_changing = |e: &Entry| request.changing.contains(e) && !sequence.normalisation.contains(e);
-        if inputs.iter().any(is_changing) {
+        // In inference mode a normalisation does not mutate its moving averages.
+        let is_mutated = |e: &Entry| request.mutated.contains(e) && !sequence.normalisation.contains(e);
+        if inputs.iter().any(is_mutated) {
             continue;
         }
-        let node = &mut graph.nodes[sequence.end.node as usize];
+        let node = &mut graph.nodes[sequence.result.node as usize];
         node.inputs = inputs;
         node.action = Action::Fused { op: sequence.op, kernel: INTEGER_PRODUCT, params: Params::new(sequence.product) };
     }
-    for i in (0..request.forward_nodes).filter(|i| request.needed[*i]) {
-        let Some(found) = search.between(graph, i) else { continue };
-        if !found.inputs.iter().any(|e| request.changing.contains(e)) {
+    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
+        let Some(replacement) = matcher.sum_or_pool(graph, i) else { continue };
+        if !replacement.inputs.iter().any(|e| request.mutated.contains(e)) {
             let node = &mut graph.nodes[i];
-            node.inputs = found.inputs;
-            node.action = Action::Fused { op: found.op, kernel: found.kernel, params: found.params };
+            node.inputs = replacement.inputs;
+            node.action = Action::Fused { op: replacement.op, kernel: replacement.kernel, params: replacement.params };
         }
     }
 }
 
-/// Integers and the two entries that describe them.
+/// An operand on 8-bit integers.
 struct Integers {
     data: Entry,
     scheme: Scheme,
-    described_by: [Entry; 2],
-    /// The axis of several scales.
+    /// The quantization parameters: scale and zero point, or the ends of a range.
+    quant_params: [Entry; 2],
+    /// The axis that several scales belong to.
     axis: i32,
 }
 
@@ -80,38 +81,42 @@ struct Integers {
 struct WeightSource {
     weights: Weights,
     entry: Entry,
-    described_by: Option<[Entry; 2]>,
-    /// Whether the output channels are the first axis, else the last.
+    /// The quantization parameters of integer weights.
+    quant_params: Option<[Entry; 2]>,
+    /// Whether the output channels are the first axis; else they are the last.
     is_channel_first: bool,
 }
 
-/// The nodes that become one.
+/// A product, and the operators that are fused with it so far.
 struct Sequence {
     op: OpCall,
     product: IntegerProduct,
     data: Integers,
     weight: WeightSource,
     bias: Option<Entry>,
+    /// The parameters of the normalisation.
     normalisation: Vec<Entry>,
-    quantized_by: Vec<Entry>,
-    /// The output of the last operator.
-    end: Entry,
+    /// The quantization parameters of the result.
+    result_params: Vec<Entry>,
+    /// The output of the last fused operator.
+    result: Entry,
 }
 
 impl Sequence {
-    /// In the order of [`IntegerProduct`].
+    /// The inputs of the fused node, in the order of [`IntegerProduct`].
     fn inputs(&self) -> Vec<Entry> {
         let mut inputs = vec![self.data.data, self.weight.entry];
         inputs.extend(self.bias);
         inputs.extend(&self.normalisation);
-        inputs.extend(self.data.described_by);
-        inputs.extend(self.weight.described_by.iter().flatten());
-        inputs.extend(&self.quantized_by);
+        inputs.extend(self.data.quant_params);
+        inputs.extend(self.weight.quant_params.iter().flatten());
+        inputs.extend(&self.result_params);
         inputs
     }
 }
 
-struct Search<'a> {
+/// Matches sequences of operators.
+struct Matcher<'a> {
     request: &'a Request<'a>,
     readers: HashMap<Entry, Vec<usize>>,
 }
@@ -125,8 +130,8 @@ fn operator(graph: &Graph, e: Entry) -> Option<(&OpCall, &[Entry])> {
     }
 }
 
-/// Whether a node swaps the axes of a matrix.
-fn is_transposition(node: &GraphNode) -> bool {
+/// Whether a node transposes a matrix.
+fn is_matrix_transpose(node: &GraphNode) -> bool {
     let swaps = |axes: &String| {
         let axes: String = axes.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
         ["", "10"].contains(&axes.as_str())
@@ -134,16 +139,16 @@ fn is_transposition(node: &GraphNode) -> bool {
     node.op().is_some_and(|op| TRANSPOSES.contains(&op.def.name)) && node.attrs.get("axes").is_none_or(swaps)
 }
 
-impl Search<'_> {
+impl Matcher<'_> {
     fn dims(&self, e: Entry) -> &[i64] {
         self.request.shapes[e].dims()
     }
 
-    fn elements(&self, e: Entry) -> usize {
+    fn num_elements(&self, e: Entry) -> usize {
         self.request.shapes[e].num_elements()
     }
 
-    /// The integers that an entry dequantizes.
+    /// The operand that an entry is the dequantization of.
     fn integers(&self, graph: &Graph, e: Entry) -> Option<Integers> {
         let (op, inputs) = operator(graph, e)?;
         let (scheme, axis) = match op.def.name {
@@ -152,37 +157,37 @@ impl Search<'_> {
             _ => return None,
         };
         let is_byte = matches!(self.request.dtypes[inputs[0]], Some(DType::I8 | DType::U8));
-        is_byte.then(|| Integers { data: inputs[0], scheme, described_by: [inputs[1], inputs[2]], axis })
+        is_byte.then(|| Integers { data: inputs[0], scheme, quant_params: [inputs[1], inputs[2]], axis })
     }
 
     fn has_one_scale(&self, x: &Integers) -> bool {
-        x.described_by.iter().all(|e| self.elements(*e) == 1)
+        x.quant_params.iter().all(|e| self.num_elements(*e) == 1)
     }
 
-    /// The sequence of node `i` alone, if it is a product of integers.
+    /// The sequence that consists of node `i`, if that is a product of dequantized operands.
     fn product(&self, graph: &Graph, i: usize) -> Option<Sequence> {
-        let end = entry(i, 0);
-        let (op, inputs) = operator(graph, end)?;
+        let result = entry(i, 0);
+        let (op, inputs) = operator(graph, result)?;
         let (data, weight) = (*inputs.first()?, *inputs.get(1)?);
-        let is_matrices = op.def.name == "_npi_matmul" && self.dims(weight).len() == 2 && self.dims(data).len() >= 2;
+        let is_matmul = op.def.name == "_npi_matmul" && self.dims(weight).len() == 2 && self.dims(data).len() >= 2;
         let convolution = (op.def.name == "Convolution").then(|| op.params.get::<ConvolutionParam>());
         let is_supported = match convolution {
             Some(p) => self.dims(weight).len() <= 4 && !p.channels_last(),
-            None => is_matrices || op.def.name == "FullyConnected",
+            None => is_matmul || op.def.name == "FullyConnected",
         };
-        if !is_supported || self.request.dtypes[end] != Some(DType::F32) {
+        if !is_supported || self.request.dtypes[result] != Some(DType::F32) {
             return None;
         }
         let data = self.integers(graph, data).filter(|x| self.has_one_scale(x))?;
-        let weight = self.weights(graph, weight, !is_matrices, convolution.is_none())?;
+        let weight = self.weights(graph, weight, !is_matmul, convolution.is_none())?;
         let dims = self.dims(weight.entry);
         let channels = if weight.is_channel_first { dims.first() } else { dims.last() };
-        if self.elements(weight.entry) > MAX_DEPTH.saturating_mul(usize::try_from(*channels?).ok()?) {
+        if self.num_elements(weight.entry) > MAX_DEPTH.saturating_mul(usize::try_from(*channels?).ok()?) {
             return None;
         }
         let bias = inputs.get(2).copied();
         let product = IntegerProduct {
-            params: (!is_matrices).then(|| op.params.clone()),
+            params: (!is_matmul).then(|| op.params.clone()),
             is_transposed: weight.is_channel_first,
             data: data.scheme,
             weights: weight.weights,
@@ -191,22 +196,22 @@ impl Search<'_> {
             clamp: None,
             output: Output::Numbers,
         };
-        let (normalisation, quantized_by) = (Vec::new(), Vec::new());
-        Some(Sequence { op: op.clone(), product, data, weight, bias, normalisation, quantized_by, end })
+        let (normalisation, result_params) = (Vec::new(), Vec::new());
+        Some(Sequence { op: op.clone(), product, data, weight, bias, normalisation, result_params, result })
     }
 
-    /// Integer weights with one scale, or one per output channel, or weights that are rounded to such. A product reads a transposed matrix
-    /// as it is.
+    /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such. A matrix product reads
+    /// the matrix before a transposition.
     fn weights(&self, graph: &Graph, e: Entry, is_channel_first: bool, is_matrix: bool) -> Option<WeightSource> {
         let (op, inputs) = operator(graph, e)?;
-        if is_matrix && is_transposition(&graph.nodes[e.node as usize]) {
+        if is_matrix && is_matrix_transpose(&graph.nodes[e.node as usize]) {
             return self.weights(graph, inputs[0], !is_channel_first, false);
         }
         if op.def.name == FAKE_QUANTIZE && is_channel_first {
             return Some(WeightSource {
                 weights: Weights::Numbers,
                 entry: inputs[0],
-                described_by: None,
+                quant_params: None,
                 is_channel_first,
             });
         }
@@ -221,25 +226,28 @@ impl Search<'_> {
         let rank = self.dims(e).len() as i32;
         let axis = if integers.axis < 0 { integers.axis + rank } else { integers.axis };
         let is_per_channel = axis == if is_channel_first { 0 } else { rank - 1 };
-        let [scales, _] = integers.described_by;
-        let fits = is_per_channel || integers.scheme != Scheme::Linear || self.elements(scales) == 1;
-        fits.then_some(WeightSource {
+        let [scales, _] = integers.quant_params;
+        let is_supported = is_per_channel || integers.scheme != Scheme::Linear || self.num_elements(scales) == 1;
+        is_supported.then_some(WeightSource {
             weights: Weights::Integers(integers.scheme),
             entry: integers.data,
-            described_by: Some(integers.described_by),
+            quant_params: Some(integers.quant_params),
             is_channel_first,
         })
     }
 
-    /// Appends the only reader of the sequence's end if it can be fused; returns whether it was.
+    /// Appends the only reader of the sequence's result if it can be fused; returns whether it was.
     fn append(&self, graph: &Graph, sequence: &mut Sequence) -> bool {
-        let end = sequence.end;
-        let reader = match self.readers.get(&end).map(Vec::as_slice) {
-            Some([reader]) if !self.request.kept.contains(&end) && *reader < self.request.forward_nodes => *reader,
+        let result = sequence.result;
+        let reader = match self.readers.get(&result).map(Vec::as_slice) {
+            Some([reader]) if !self.request.live_out.contains(&result) && *reader < self.request.num_forward_nodes => {
+                *reader
+            }
             _ => return false,
         };
-        let is_read =
-            |k: usize| self.readers.contains_key(&entry(reader, k)) || self.request.kept.contains(&entry(reader, k));
+        let is_read = |k: usize| {
+            self.readers.contains_key(&entry(reader, k)) || self.request.live_out.contains(&entry(reader, k))
+        };
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
         let is_fused = match op.def.role {
@@ -258,7 +266,7 @@ impl Search<'_> {
             Role::Product { .. } => false,
         };
         if is_fused {
-            sequence.end = entry(reader, 0);
+            sequence.result = entry(reader, 0);
         }
         is_fused
     }
@@ -266,7 +274,7 @@ impl Search<'_> {
     /// The result of a quantization with one scale, or a calibrated range.
     fn quantization(&self, op: &OpCall, inputs: &[Entry]) -> Option<Output> {
         match op.def.name {
-            QUANTIZE_LINEAR => inputs[1..].iter().all(|e| self.elements(*e) == 1).then_some(Output::Linear),
+            QUANTIZE_LINEAR => inputs[1..].iter().all(|e| self.num_elements(*e) == 1).then_some(Output::Linear),
             QUANTIZE => match op.params.get::<QuantizeV2Param>() {
                 QuantizeV2Param { min_calib_range: Some(min), max_calib_range: Some(max), .. } if min <= max => {
                     Some(Output::Range { min: *min, max: *max })
@@ -278,25 +286,27 @@ impl Search<'_> {
     }
 
     fn append_quantization(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
-        let Some(output) = self.quantization(op, &node.inputs).filter(|_| node.inputs[0] == sequence.end) else {
+        let Some(output) = self.quantization(op, &node.inputs).filter(|_| node.inputs[0] == sequence.result) else {
             return false;
         };
         sequence.product.output = output;
-        sequence.quantized_by = node.inputs[1..].to_vec();
+        sequence.result_params = node.inputs[1..].to_vec();
         true
     }
 
-    /// A product of matrices may have a bias per column.
+    /// Appends the addition of a bias per column, which `matmul` has no input for.
     fn append_bias(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
         let product = &mut sequence.product;
         if !ADDITIONS.contains(&op.def.name) || product.params.is_some() || product.has_bias || product.clamp.is_some()
         {
             return false;
         }
-        let bias = node.inputs[usize::from(node.inputs[0] == sequence.end)];
-        let (dims, to) = (self.dims(bias), self.dims(sequence.end));
-        let is_row = dims.last() == to.last() && dims.len() <= to.len() && dims.iter().rev().skip(1).all(|d| *d == 1);
-        if bias == sequence.end || !is_row || self.request.dtypes[bias] != Some(DType::F32) {
+        let bias = node.inputs[usize::from(node.inputs[0] == sequence.result)];
+        let (dims, result_dims) = (self.dims(bias), self.dims(sequence.result));
+        let is_row = dims.last() == result_dims.last()
+            && dims.len() <= result_dims.len()
+            && dims.iter().rev().skip(1).all(|d| *d == 1);
+        if bias == sequence.result || !is_row || self.request.dtypes[bias] != Some(DType::F32) {
             return false;
         }
         sequence.bias = Some(bias);
@@ -311,17 +321,17 @@ impl Search<'_> {
         node: &GraphNode,
         axis: fn(&Params, usize) -> Option<usize>,
     ) -> bool {
-        let rank = self.dims(sequence.end).len();
+        let rank = self.dims(sequence.result).len();
         let is_convolution = sequence.op.params.downcast::<ConvolutionParam>().is_some();
         let channels = if is_convolution { 1 } else { rank - 1 };
-        let fits = self.request.inference
+        let can_fuse = self.request.is_inference
             && sequence.product.normalisation.is_none()
-            && node.inputs[0] == sequence.end
+            && node.inputs[0] == sequence.result
             && axis(&op.params, rank) == Some(channels);
-        if fits {
+        if can_fuse {
             sequence.normalisation = node.inputs[1..].to_vec();
             sequence.product.normalisation = Some(op.params.clone());
         }
-        fits
+        can_fuse
     }
 }

@@ -1,4 +1,4 @@
-//! Sums and maxima of dequantized operands that are quantized again.
+//! Sums and max pooling of dequantized operands that are quantized again.
 
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::Entry;
@@ -7,12 +7,12 @@ use ferromx_core::params::Params;
 use ferromx_ops::nn::{PoolType, PoolingParam};
 use ferromx_ops::quantized::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum, Output};
 
-use super::{Integers, Search, operator};
+use super::{Integers, Matcher, operator};
 use crate::graph::{Graph, entry};
 use crate::passes::epilogue::ADDITIONS;
 use crate::symbol::OpCall;
 
-/// A node on integers in place of a quantization.
+/// The fused node that replaces a quantization.
 pub(super) struct Replacement {
     pub op: OpCall,
     pub kernel: KernelFn,
@@ -20,9 +20,9 @@ pub(super) struct Replacement {
     pub inputs: Vec<Entry>,
 }
 
-impl Search<'_> {
-    /// What computes node `i` on integers, if it quantizes a sum or maximum of dequantized operands.
-    pub(super) fn between(&self, graph: &Graph, i: usize) -> Option<Replacement> {
+impl Matcher<'_> {
+    /// The fused node for node `i`, if it quantizes a sum or max pooling of dequantized operands.
+    pub(super) fn sum_or_pool(&self, graph: &Graph, i: usize) -> Option<Replacement> {
         let (op, inputs) = operator(graph, entry(i, 0))?;
         let output = self.quantization(op, inputs)?;
         let mut source = inputs[0];
@@ -40,9 +40,9 @@ impl Search<'_> {
         }
         if let Some(pooling) = inner.params.downcast::<PoolingParam>() {
             let data = self.integers(graph, operands[0])?;
-            let is_same = output == Output::Linear && data.described_by == inputs[1..];
+            let has_same_params = output == Output::Linear && data.quant_params == inputs[1..];
             let is_maximum = pooling.pool_type == PoolType::Max && inner.def.name == "Pooling" && clamp.is_none();
-            return (is_same && is_maximum && self.has_one_scale(&data)).then(|| Replacement {
+            return (has_same_params && is_maximum && self.has_one_scale(&data)).then(|| Replacement {
                 op: inner.clone(),
                 kernel: INTEGER_MAX_POOL,
                 params: inner.params.clone(),
@@ -52,19 +52,19 @@ impl Search<'_> {
         if !ADDITIONS.contains(&inner.def.name) {
             return None;
         }
-        let is_whole = |x: &Integers| self.has_one_scale(x) && self.dims(x.data) == self.dims(source);
-        let [lhs, rhs] = [operands[0], operands[1]].map(|e| self.integers(graph, e).filter(is_whole));
+        let is_supported = |x: &Integers| self.has_one_scale(x) && self.dims(x.data) == self.dims(source);
+        let [lhs, rhs] = [operands[0], operands[1]].map(|e| self.integers(graph, e).filter(is_supported));
         let (lhs, rhs) = (lhs?, rhs?);
         let params = Params::new(IntegerSum { operands: [lhs.scheme, rhs.scheme], clamp, output });
-        let described_by = [lhs.described_by, rhs.described_by].concat();
-        let given = [&[lhs.data, rhs.data][..], &described_by, &inputs[1..]].concat();
-        Some(Replacement { op: inner.clone(), kernel: INTEGER_SUM, params, inputs: given })
+        let quant_params = [lhs.quant_params, rhs.quant_params].concat();
+        let inputs = [&[lhs.data, rhs.data][..], &quant_params, &inputs[1..]].concat();
+        Some(Replacement { op: inner.clone(), kernel: INTEGER_SUM, params, inputs })
     }
 
-    /// The operator whose first output is `e`, if nothing but the node `reader` reads it.
+    /// The operator whose first output is `e`, if `reader` is the only node that reads it.
     fn only_read_by<'g>(&self, graph: &'g Graph, e: Entry, reader: usize) -> Option<(&'g OpCall, &'g [Entry])> {
         let is_inner =
-            self.readers.get(&e).is_some_and(|readers| *readers == [reader]) && !self.request.kept.contains(&e);
+            self.readers.get(&e).is_some_and(|readers| *readers == [reader]) && !self.request.live_out.contains(&e);
         operator(graph, e).filter(|_| is_inner)
     }
 }
