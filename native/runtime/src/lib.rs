@@ -1,5 +1,10 @@
-//! The facade that the C and JNI interfaces call: symbols, execution, automatic differentiation, key-value stores, data iterators and
-//! profiling, and what they need of the crates below. The interfaces name no other crate of the engine.
+//! The facade that the C and JNI interfaces call. They name no other crate of the engine.
+//!
+//! - `symbol` has the graphs that users build, `graph` the form that `passes` transform, and `symbol_infer` infers shapes of symbols;
+//! - `executor` compiles and runs graphs, also for `predict` and, as operators, for `subgraph`;
+//! - `imperative` runs single operators and records them for automatic differentiation, on `arrays`;
+//! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, `io` reads data, and `profiler` measures operators;
+//! - `random` has the generators of each device, `features` the features of the build, and `view` shows arrays as those of the crate `ndarray`.
 
 pub mod arrays;
 pub mod executor;

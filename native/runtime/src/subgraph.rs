@@ -18,76 +18,82 @@ use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
 
 /// Maximum number of cached inference results of a graph.
-const MAX_KEPT: usize = 16;
+const MAX_CACHED: usize = 16;
 
-/// What inference was given and what it found, inputs and outputs each.
-struct Found<T> {
-    numpy: bool,
+/// A result of inference, for inputs and outputs each, and the arguments that gave it.
+struct CachedInference<T> {
+    is_numpy: bool,
     given: (Vec<T>, Vec<T>),
-    found: (Vec<T>, Vec<T>),
+    inferred: (Vec<T>, Vec<T>),
 }
 
-/// Results of inference, the oldest first. Inference runs over a graph until nothing changes, and so does that of graphs inside: without
-/// these, the time would double with every level.
-type Kept<T> = Mutex<VecDeque<Found<T>>>;
+/// Results of inference, the oldest first. Inference visits each node at least twice, so without a cache the time would double with every
+/// level of nested subgraphs.
+type InferenceCache<T> = Mutex<VecDeque<CachedInference<T>>>;
 
 /// A symbol as the subgraph of an operator. Its inputs are all variables in the order of [`Symbol::list_inputs`].
-pub(crate) struct Inner {
+pub(crate) struct SymbolSubgraph {
     symbol: Symbol,
     /// For each variable, whether it is an auxiliary state.
     is_aux: Vec<bool>,
     states: Vec<usize>,
-    shapes: Kept<Shape>,
-    dtypes: Kept<Option<DType>>,
+    shapes: InferenceCache<Shape>,
+    dtypes: InferenceCache<Option<DType>>,
 }
 
-impl Inner {
+impl SymbolSubgraph {
     /// Wraps a symbol.
-    pub(crate) fn new(symbol: &Symbol) -> Inner {
+    pub(crate) fn new(symbol: &Symbol) -> SymbolSubgraph {
         let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
         let states = (0..is_aux.len()).filter(|i| is_aux[*i]).collect();
-        Inner { symbol: symbol.clone(), is_aux, states, shapes: Kept::default(), dtypes: Kept::default() }
+        SymbolSubgraph {
+            symbol: symbol.clone(),
+            is_aux,
+            states,
+            shapes: InferenceCache::default(),
+            dtypes: InferenceCache::default(),
+        }
     }
 
     /// Infers shapes or types of inputs and outputs.
     fn infer<T: Clone + Default + PartialEq>(
         &self,
-        kept: &Kept<T>,
+        cache: &InferenceCache<T>,
         ins: &mut [T],
         outs: &mut [T],
         infer: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
     ) -> Result<()> {
-        let numpy = is_numpy_shape();
-        let is_given = |f: &&Found<T>| f.numpy == numpy && f.given.0 == *ins && f.given.1 == *outs;
-        let known = kept.lock().iter().find(is_given).map(|f| f.found.clone());
-        if let Some(found) = known {
-            ins.clone_from_slice(&found.0);
-            outs.clone_from_slice(&found.1);
+        let is_numpy = is_numpy_shape();
+        let is_match = |f: &&CachedInference<T>| f.is_numpy == is_numpy && f.given.0 == *ins && f.given.1 == *outs;
+        let cached = cache.lock().iter().find(is_match).map(|f| f.inferred.clone());
+        if let Some((inferred_ins, inferred_outs)) = cached {
+            ins.clone_from_slice(&inferred_ins);
+            outs.clone_from_slice(&inferred_outs);
             return Ok(());
         }
         let given = (ins.to_vec(), outs.to_vec());
-        let (graph, ys) = Graph::from_symbol(&self.symbol);
+        let (graph, outputs) = Graph::from_symbol(&self.symbol);
         let variables: Vec<_> = (0..graph.nodes.len())
             .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
             .map(|i| entry(i, 0))
             .collect();
-        let mut known = Entries::new(&graph, T::default());
-        for (e, value) in ys.iter().zip(outs.iter()).chain(variables.iter().zip(ins.iter())) {
-            known[*e] = value.clone();
+        let mut values = Entries::new(&graph, T::default());
+        for (e, value) in outputs.iter().zip(outs.iter()).chain(variables.iter().zip(ins.iter())) {
+            values[*e] = value.clone();
         }
-        let known = infer(&graph, known)?;
-        variables.iter().zip(ins.iter_mut()).for_each(|(e, value)| *value = known[*e].clone());
-        ys.iter().zip(outs.iter_mut()).for_each(|(e, value)| *value = known[*e].clone());
-        let mut kept = kept.lock();
-        if kept.len() == MAX_KEPT {
-            kept.pop_front();
+        let values = infer(&graph, values)?;
+        variables.iter().zip(ins.iter_mut()).for_each(|(e, value)| *value = values[*e].clone());
+        outputs.iter().zip(outs.iter_mut()).for_each(|(e, value)| *value = values[*e].clone());
+        let mut cache = cache.lock();
+        if cache.len() == MAX_CACHED {
+            cache.pop_front();
         }
-        kept.push_back(Found { numpy, given, found: (ins.to_vec(), outs.to_vec()) });
+        cache.push_back(CachedInference { is_numpy, given, inferred: (ins.to_vec(), outs.to_vec()) });
         Ok(())
     }
 }
 
-impl Subgraph for Inner {
+impl Subgraph for SymbolSubgraph {
     fn inputs(&self) -> usize {
         self.is_aux.len()
     }
@@ -122,13 +128,14 @@ impl Subgraph for Inner {
         if let Some(node) = self.symbol.nodes().iter().find(|n| n.op.as_ref().is_some_and(|op| op.is_dynamic())) {
             return Err(no_plan(node.op.as_ref().map_or("", |op| op.name), &node.name));
         }
-        Ok(Box::new(Planned(Executor::bind(&self.symbol, context, bound, None)?)))
+        Ok(Box::new(BoundExecutor(Executor::bind(&self.symbol, context, bound, None)?)))
     }
 }
 
-struct Planned(Executor);
+/// A subgraph with its own executor.
+struct BoundExecutor(Executor);
 
-impl BoundGraph for Planned {
+impl BoundGraph for BoundExecutor {
     fn outputs(&self) -> &[NDArray] {
         self.0.outputs()
     }

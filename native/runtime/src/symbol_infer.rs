@@ -20,24 +20,24 @@ pub struct Inferred<T> {
     pub aux: Vec<T>,
 }
 
-/// The graph of a symbol, to infer shapes and types of its variables and outputs.
+/// Infers shapes and types of a symbol's variables and outputs.
 pub struct Inference {
     graph: Graph,
-    ys: Vec<Entry>,
+    outputs: Vec<Entry>,
     /// The variables, each with whether it is an auxiliary state.
     variables: Vec<(Entry, bool)>,
 }
 
 impl Inference {
-    /// The graph of a symbol.
+    /// Builds the graph of a symbol.
     pub fn new(symbol: &Symbol) -> Inference {
-        let (graph, ys) = Graph::from_symbol(symbol);
+        let (graph, outputs) = Graph::from_symbol(symbol);
         let variables = (0..graph.nodes.len())
             .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
             .map(|i| entry(i, 0))
-            .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
+            .zip(symbol.variables().into_iter().map(|(_, is_aux)| is_aux))
             .collect();
-        Inference { graph, ys, variables }
+        Inference { graph, outputs, variables }
     }
 
     /// See [`infer_shapes`].
@@ -73,22 +73,26 @@ impl Inference {
         run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
     ) -> Result<Inferred<T>> {
         let name = |e: &Entry| self.graph.node(*e).name.as_str();
-        // Variables may share a name: a value is given to all of them.
+        // Several variables may have one name; a value is that of all of them.
         let mut by_name: HashMap<&str, Vec<Entry>> = HashMap::new();
         self.variables.iter().for_each(|(e, _)| by_name.entry(name(e)).or_default().push(*e));
-        let mut known = Entries::new(&self.graph, unknown);
+        let mut values = Entries::new(&self.graph, unknown);
         for (given, value) in given {
             let entries = by_name.get(given).ok_or_else(|| {
                 let all: Vec<&str> = self.variables.iter().map(|(e, _)| name(e)).collect();
                 Error::NotFound(format!("there is no argument '{given}'; the arguments are {}", all.join(", ")))
             })?;
-            entries.iter().for_each(|e| known[*e] = value.clone());
+            entries.iter().for_each(|e| values[*e] = value.clone());
         }
-        let known = run(&self.graph, known)?;
-        let of = |wanted: bool| {
-            self.variables.iter().filter(|(_, aux)| *aux == wanted).map(|(e, _)| known[*e].clone()).collect()
+        let values = run(&self.graph, values)?;
+        let select = |is_aux: bool| {
+            self.variables.iter().filter(|(_, aux)| *aux == is_aux).map(|(e, _)| values[*e].clone()).collect()
         };
-        Ok(Inferred { args: of(false), outputs: self.ys.iter().map(|y| known[*y].clone()).collect(), aux: of(true) })
+        Ok(Inferred {
+            args: select(false),
+            outputs: self.outputs.iter().map(|e| values[*e].clone()).collect(),
+            aux: select(true),
+        })
     }
 }
 

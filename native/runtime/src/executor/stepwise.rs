@@ -94,7 +94,7 @@ impl Stepwise {
         });
         // Free the last tape before recording the next.
         *self.recorded.lock() = None;
-        let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], observer))?;
+        let results = imperative::in_mode(record, is_train, || self.graph.run_stepwise(&self.inputs, &[], observer))?;
         *self.recorded.lock() = record.then(|| results.clone());
         Ok(results)
     }

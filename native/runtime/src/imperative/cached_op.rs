@@ -27,33 +27,32 @@ use crate::symbol::{OpCall, Symbol};
 /// Called with the name of an array, the name of its operator, and a copy of the array.
 pub type Hook = Arc<dyn Fn(&str, &str, NDArray) + Send + Sync>;
 
-/// A hook and what it gets.
+/// A hook, and the arrays that it is called with.
 #[derive(Clone)]
 pub(crate) struct Observer {
     /// The hook.
     pub hook: Hook,
-    /// Whether it gets the inputs of operators, too.
+    /// Whether it is called with the inputs of operators, too.
     pub monitor_all: bool,
-    /// Whether it is an executor's monitor, which also gets variables under their own names and outputs that nothing reads.
+    /// Whether it is an executor's monitor, which also gets variables under their own names, and outputs without readers.
     pub is_monitor: bool,
 }
 
-/// Flags of [`CachedOp::new`] with their types. They are checked, but have no effect: there always is a plan with static memory for each
-/// combination of shapes.
-const FLAGS: &[(&str, Kind)] = &[
-    ("static_alloc", Kind::Bool),
-    ("static_shape", Kind::Bool),
-    ("is_dynamic", Kind::Bool),
-    ("inline_limit", Kind::Number),
-    ("forward_bulk_size", Kind::Number),
-    ("backward_bulk_size", Kind::Number),
-    ("data_indices", Kind::Any),
-    ("param_indices", Kind::Any),
-    ("subgraph", Kind::Any),
+/// Flags of [`CachedOp::new`] with their types. They have no effect, since every combination of shapes has a plan with static memory.
+const FLAGS: &[(&str, FlagType)] = &[
+    ("static_alloc", FlagType::Bool),
+    ("static_shape", FlagType::Bool),
+    ("is_dynamic", FlagType::Bool),
+    ("inline_limit", FlagType::Number),
+    ("forward_bulk_size", FlagType::Number),
+    ("backward_bulk_size", FlagType::Number),
+    ("data_indices", FlagType::Any),
+    ("param_indices", FlagType::Any),
+    ("subgraph", FlagType::Any),
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum FlagType {
     Bool,
     Number,
     Any,
@@ -64,15 +63,16 @@ enum Kind {
 pub struct CachedOp {
     symbol: Symbol,
     graph: Graph,
-    ys: Vec<Entry>,
-    /// The outputs of the graph and the entries that its nodes read.
-    read: HashSet<Entry>,
+    /// The outputs.
+    entries: Vec<Entry>,
+    /// The outputs, and all entries that a node reads.
+    used_entries: HashSet<Entry>,
     /// The entries of the variables, each with whether it is an auxiliary state.
     variables: Vec<(Entry, bool)>,
-    /// Whether the graph runs without a plan, because shapes depend on values or dense inputs give sparse arrays.
+    /// Whether the graph cannot have a plan, because shapes depend on values or dense inputs give sparse arrays.
     is_stepwise: bool,
-    /// Plans that are not in use.
-    idle: Mutex<Vec<Planned>>,
+    /// Plans that no call is using.
+    idle: Mutex<Vec<BoundPlan>>,
     observer: Mutex<Option<Observer>>,
 }
 
@@ -80,11 +80,11 @@ pub struct CachedOp {
 const MAX_IDLE: usize = 64;
 
 /// An executor and the arrays that it is bound to.
-struct Planned {
+struct BoundPlan {
     executor: Executor,
     ins: Vec<NDArray>,
-    /// True for inputs that are copied to an array of the plan, because callers pass different arrays.
-    has_copy: Vec<bool>,
+    /// For each input, whether calls copy it to an array of the plan, because they pass different arrays.
+    is_copied: Vec<bool>,
 }
 
 impl CachedOp {
@@ -94,17 +94,17 @@ impl CachedOp {
     /// An unknown flag, or one that does not parse.
     pub fn new(symbol: &Symbol, flags: &[(String, String)]) -> Result<CachedOp> {
         for (key, value) in flags {
-            let Some((_, kind)) = FLAGS.iter().find(|(name, _)| name == key) else {
+            let Some((_, flag_type)) = FLAGS.iter().find(|(name, _)| name == key) else {
                 let names: Vec<_> = FLAGS.iter().map(|(name, _)| *name).collect();
                 return Err(Error::Param(format!(
                     "a cached operator has no flag '{key}'; its flags are {}",
                     names.join(", ")
                 )));
             };
-            let parsed = match kind {
-                Kind::Bool => bool::parse(value).map(|_| ()),
-                Kind::Number => i64::parse(value).map(|_| ()),
-                Kind::Any => Ok(()),
+            let parsed = match flag_type {
+                FlagType::Bool => bool::parse(value).map(|_| ()),
+                FlagType::Number => i64::parse(value).map(|_| ()),
+                FlagType::Any => Ok(()),
             };
             parsed.map_err(|e| Error::Param(format!("flag {key} of a cached operator: {e}")))?;
         }
@@ -113,14 +113,14 @@ impl CachedOp {
             is_set("static_alloc") || !is_set("static_shape"),
             "static_alloc must be True when static_shape is True: set both"
         );
-        let (graph, ys) = Graph::from_symbol(symbol);
+        let (graph, entries) = Graph::from_symbol(symbol);
         let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
         let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
         let makes_sparse = infer_storage(symbol, &[], &[])?.is_some_and(|storage| storage.has_sparse);
         let is_stepwise = makes_sparse || is_dynamic(symbol);
-        let read = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&ys).copied().collect();
+        let used_entries = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&entries).copied().collect();
         let (idle, observer) = (Mutex::default(), Mutex::default());
-        Ok(CachedOp { symbol: symbol.clone(), graph, ys, read, variables, is_stepwise, idle, observer })
+        Ok(CachedOp { symbol: symbol.clone(), graph, entries, used_entries, variables, is_stepwise, idle, observer })
     }
 
     /// The graph.
@@ -146,10 +146,10 @@ impl CachedOp {
             self.symbol.list_inputs().join(", ")
         );
         ensure!(
-            outputs.is_empty() || outputs.len() == self.ys.len(),
+            outputs.is_empty() || outputs.len() == self.entries.len(),
             "{} output arrays were given; the graph has {} outputs",
             outputs.len(),
-            self.ys.len()
+            self.entries.len()
         );
         check_outputs(outputs)?;
         self.check_contexts(inputs)?;
@@ -157,13 +157,13 @@ impl CachedOp {
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
         let observer = self.observer.lock().clone();
         if recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
-            return self.one_by_one(inputs, outputs, observer);
+            return self.run_stepwise(inputs, outputs, observer);
         }
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
-        let planned = self.take(&arrays, context)?;
-        let failure = failures::run_or_defer(&arrays, || planned.executor.forward(is_training()))?;
-        let results = deliver(planned.executor.outputs(), outputs);
+        let plan = self.take_plan(&arrays, context)?;
+        let failure = failures::run_or_defer(&arrays, || plan.executor.forward(is_training()))?;
+        let results = copy_results(plan.executor.outputs(), outputs);
         if let (Some(failure), Ok(results)) = (failure, &results) {
             failures::mark(&results.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?, &failure);
         }
@@ -171,7 +171,7 @@ impl CachedOp {
         if idle.len() >= MAX_IDLE {
             idle.remove(0);
         }
-        idle.push(planned);
+        idle.push(plan);
         results
     }
 
@@ -190,31 +190,31 @@ impl CachedOp {
     }
 
     /// Takes an idle plan for these inputs, or compiles one.
-    fn take(&self, ins: &[NDArray], context: Context) -> Result<Planned> {
+    fn take_plan(&self, ins: &[NDArray], context: Context) -> Result<BoundPlan> {
         let idle_plan = {
             let mut idle = self.idle.lock();
-            let is_fitting = |p: &Planned| {
+            let can_run = |p: &BoundPlan| {
                 p.executor.context() == context && p.ins.iter().zip(ins).all(|(a, b)| is_compatible(a, b))
             };
             // Prefer the plan that is bound to the most of these arrays.
-            let score = |p: &Planned| p.ins.iter().zip(ins).filter(|(a, b)| is_same_memory(a, b)).count();
-            let best = (0..idle.len()).filter(|i| is_fitting(&idle[*i])).max_by_key(|i| score(&idle[*i]));
+            let score = |p: &BoundPlan| p.ins.iter().zip(ins).filter(|(a, b)| is_same_memory(a, b)).count();
+            let best = (0..idle.len()).filter(|i| can_run(&idle[*i])).max_by_key(|i| score(&idle[*i]));
             best.map(|i| idle.swap_remove(i))
         };
-        let mut has_copy = vec![false; ins.len()];
-        if let Some(planned) = idle_plan {
-            let differs: Vec<bool> = planned.ins.iter().zip(ins).map(|(a, b)| !is_same_memory(a, b)).collect();
-            if (0..ins.len()).all(|i| !differs[i] || planned.has_copy[i]) {
+        let mut is_copied = vec![false; ins.len()];
+        if let Some(plan) = idle_plan {
+            let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !is_same_memory(a, b)).collect();
+            if (0..ins.len()).all(|i| !differs[i] || plan.is_copied[i]) {
                 for i in (0..ins.len()).filter(|i| differs[*i]) {
-                    planned.ins[i].copy_from(&ins[i])?;
+                    plan.ins[i].copy_from(&ins[i])?;
                 }
-                return Ok(planned);
+                return Ok(plan);
             }
-            // From now on, copy inputs that differ between calls. Auxiliary states are never copied: the plan updates the caller's array.
-            has_copy = (0..ins.len()).map(|i| (differs[i] || planned.has_copy[i]) && !self.variables[i].1).collect();
+            // Copy inputs that differ between calls, except for auxiliary states, which the plan must update in the caller's array.
+            is_copied = (0..ins.len()).map(|i| (differs[i] || plan.is_copied[i]) && !self.variables[i].1).collect();
         }
-        let ins = (ins.iter().zip(&has_copy))
-            .map(|(array, has_copy)| if *has_copy { array.to_context(context) } else { Ok(array.clone()) })
+        let ins = (ins.iter().zip(&is_copied))
+            .map(|(array, is_copied)| if *is_copied { array.to_context(context) } else { Ok(array.clone()) })
             .collect::<Result<Vec<_>>>()?;
         let mut bound = Bound { args: vec![], grads: vec![], reqs: vec![], aux: vec![] };
         for (array, (_, is_aux)) in ins.iter().zip(&self.variables) {
@@ -223,11 +223,11 @@ impl CachedOp {
         bound.grads = vec![None; bound.args.len()];
         bound.reqs = vec![Req::Null; bound.args.len()];
         let executor = Executor::bind(&self.symbol, context, bound, None)?;
-        Ok(Planned { executor, ins, has_copy })
+        Ok(BoundPlan { executor, ins, is_copied })
     }
 
-    /// Runs the operators one by one and records them if the thread is recording. Arrays may be sparse, and shapes may depend on values.
-    pub(crate) fn one_by_one(
+    /// Runs operator by operator, and records them if the thread is recording. Arrays may be sparse, and shapes may depend on values.
+    pub(crate) fn run_stepwise(
         &self,
         inputs: &[Arc<Tensor>],
         outputs: &[Arc<Tensor>],
@@ -235,41 +235,41 @@ impl CachedOp {
     ) -> Result<Tensors> {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(Array::context).unwrap_or_default();
-        let mut known: HashMap<Entry, Arc<Tensor>> =
+        let mut tensors: HashMap<Entry, Arc<Tensor>> =
             self.variables.iter().map(|(e, _)| *e).zip(inputs.iter().cloned()).collect();
         let mut shapes: Option<(Entries<Shape>, Entries<Option<DType>>)> = None;
         for (i, node) in self.graph.nodes.iter().enumerate() {
             let Action::Forward(op) = &node.action else { continue };
             let missing = |e: &Entry| Error::Internal(format!("an input of {} is missing: {e:?}", node.name));
             let ins: Vec<Arc<Tensor>> =
-                node.inputs.iter().map(|e| known.get(e).cloned().ok_or_else(|| missing(e))).collect::<Result<_>>()?;
-            let mut given = Vec::new();
+                node.inputs.iter().map(|e| tensors.get(e).cloned().ok_or_else(|| missing(e))).collect::<Result<_>>()?;
+            let mut outs = Vec::new();
             if ins.is_empty() {
-                // The shapes of operators without inputs may follow from their readers.
+                // The shapes of operators without inputs may depend on their readers.
                 let (shapes, dtypes) = match &mut shapes {
-                    Some(known) => known,
+                    Some(inferred) => inferred,
                     none => none.insert(self.infer(&arrays)?),
                 };
                 for e in (0..node.num_visible()).map(|k| entry(i, k)).take_while(|e| shapes[*e].is_known()) {
                     let array = NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), context)?;
-                    given.push(Arc::new(Tensor::new(array)));
+                    outs.push(Arc::new(Tensor::new(array)));
                 }
             }
             if let Some(observer) = observer.as_ref().filter(|observer| observer.monitor_all) {
-                self.show_inputs(observer, i, op, &ins)?;
+                self.report_inputs(observer, i, op, &ins)?;
             }
             let outs =
-                record(op, &node.attrs, Some(context), &ins, &given).map_err(|e| relocate(e, op.name, &node.name))?;
+                record(op, &node.attrs, Some(context), &ins, &outs).map_err(|e| name_node(e, op.name, &node.name))?;
             if let Some(observer) = &observer {
-                self.show_outputs(observer, i, op, &outs)?;
+                self.report_outputs(observer, i, op, &outs)?;
             }
             for (k, tensor) in outs.into_iter().enumerate() {
-                known.insert(entry(i, k), tensor);
+                tensors.insert(entry(i, k), tensor);
             }
         }
         let mut results = Tensors::new();
-        for (k, y) in self.ys.iter().enumerate() {
-            let result = known.get(y).cloned().ok_or_else(|| Error::Internal("an output is missing".into()))?;
+        for (k, e) in self.entries.iter().enumerate() {
+            let result = tensors.get(e).cloned().ok_or_else(|| Error::Internal("an output is missing".into()))?;
             results.push(match outputs.get(k) {
                 Some(output) => {
                     output.assign(&result)?;
@@ -291,53 +291,53 @@ impl CachedOp {
         Ok((infer::shapes(&self.graph, shapes)?, infer::dtypes(&self.graph, dtypes)?))
     }
 
-    /// Shows the inputs of a node to a hook, under the operator's names for them.
-    fn show_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
+    /// Calls the hook with the inputs of a node, by the operator's input names.
+    fn report_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
         let node = &self.graph.nodes[node];
         let names = input_names(op, ins.len());
         for (k, (e, tensor)) in node.inputs.iter().zip(ins).enumerate() {
             let source = self.graph.node(*e);
             if observer.is_monitor && matches!(source.action, Action::Variable) {
-                show(observer, &source.name, op, tensor)?;
+                call_hook(observer, &source.name, op, tensor)?;
             }
             let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
-            show(observer, &format!("{}_{name}", node.name), op, tensor)?;
+            call_hook(observer, &format!("{}_{name}", node.name), op, tensor)?;
         }
         Ok(())
     }
 
-    /// Shows the outputs of a node to a hook.
-    fn show_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
+    /// Calls the hook with the outputs of a node.
+    fn report_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
         let names = match observer.is_monitor {
             true => op.def.output_names(&op.params),
             false => hooked_output_names(op),
         };
         for (k, tensor) in outs.iter().enumerate() {
-            if observer.is_monitor || self.read.contains(&entry(node, k)) {
+            if observer.is_monitor || self.used_entries.contains(&entry(node, k)) {
                 let name = names.get(k).cloned().unwrap_or_else(|| k.to_string());
-                show(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
+                call_hook(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
             }
         }
         Ok(())
     }
 }
 
-/// Replaces the operator's name in an error by the node's.
-fn relocate(error: Error, op: &str, node: &str) -> Error {
+/// Replaces the node name in an error, which is the operator's for a single call.
+fn name_node(error: Error, op: &str, node: &str) -> Error {
     match error {
         Error::InOperator { source, .. } => source.in_operator(op, node),
         other => other.in_operator(op, node),
     }
 }
 
-/// Passes a copy of an array to a hook.
-fn show(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
+/// Calls the hook with a copy of an array.
+fn call_hook(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
     let array = to_dense(&tensor.stored()?)?;
     (observer.hook)(name, op.def.name, array.to_context(array.context())?);
     Ok(())
 }
 
-/// Whether a plan for one array can run on the other.
+/// Whether a plan that is bound to one array can run on a copy of the other.
 fn is_compatible(a: &NDArray, b: &NDArray) -> bool {
     a.shape() == b.shape() && a.dtype() == b.dtype() && a.context() == b.context()
 }
@@ -348,7 +348,7 @@ fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
 }
 
 /// Copies results, which the next call overwrites, to `outputs` or to new tensors.
-fn deliver(results: &[NDArray], outputs: &[Arc<Tensor>]) -> Result<Tensors> {
+fn copy_results(results: &[NDArray], outputs: &[Arc<Tensor>]) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     for (k, result) in results.iter().enumerate() {
         tensors.push(match outputs.get(k) {

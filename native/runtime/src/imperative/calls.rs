@@ -28,13 +28,13 @@ pub struct PreparedCall {
 /// Maximum number of cached calls per thread; a full cache is cleared.
 const CAPACITY: usize = 4096;
 
-/// A cached call and its key: operator, parameters as written, and number of inputs.
+/// A cached call and its key: operator, parameters as text, and number of inputs.
 struct CachedCall {
     op: &'static str,
     attrs: Vec<(String, String)>,
-    inputs: usize,
+    num_inputs: usize,
     hash: u64,
-    /// The generation of registered user operators that the call is valid for; 0 if it does not depend on them.
+    /// The generation of the user operator registry that the call is valid for; 0 if the operator is built in.
     generation: u64,
     call: Rc<PreparedCall>,
 }
@@ -49,42 +49,42 @@ thread_local! {
     static CALLS: RefCell<Calls> = RefCell::default();
 }
 
-/// The call of `op` (a name from the registry) with these attributes, from the cache if it was parsed before. The lookup does not
-/// allocate. For a variadic operator, `inputs` is the number of inputs if the attributes omit it.
+/// The call of `op`, a name from the registry, with these attributes, from the cache if it was parsed before. A lookup does not allocate.
+/// `num_inputs` is the number of inputs of a variadic operator whose attributes omit it.
 ///
 /// # Errors
 /// Parameters that do not parse.
 pub fn prepare<'a>(
     op: &'static str,
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-    inputs: usize,
+    num_inputs: usize,
 ) -> Result<Rc<PreparedCall>> {
     let generation = user_op::generation();
-    let same = |cached: &CachedCall| {
-        let mut given = attrs.clone();
+    let is_match = |cached: &CachedCall| {
+        let mut remaining = attrs.clone();
         std::ptr::eq(cached.op, op)
-            && cached.inputs == inputs
+            && cached.num_inputs == num_inputs
             && (cached.generation == 0 || cached.generation == generation)
-            && cached.attrs.iter().all(|(k, v)| given.next().is_some_and(|(key, value)| key == k && value == v))
-            && given.next().is_none()
+            && cached.attrs.iter().all(|(k, v)| remaining.next().is_some_and(|(key, value)| key == k && value == v))
+            && remaining.next().is_none()
     };
-    let (hash, found) = CALLS.with_borrow(|calls| {
+    let (hash, cached_call) = CALLS.with_borrow(|calls| {
         let mut state = calls.hasher.build_hasher();
-        (op.as_ptr(), inputs).hash(&mut state);
+        (op.as_ptr(), num_inputs).hash(&mut state);
         attrs.clone().for_each(|pair| pair.hash(&mut state));
         let hash = state.finish();
-        (hash, calls.table.find(hash, same).map(|cached| cached.call.clone()))
+        (hash, calls.table.find(hash, is_match).map(|cached| cached.call.clone()))
     });
-    if let Some(call) = found {
+    if let Some(call) = cached_call {
         return Ok(call);
     }
-    let written: Vec<_> = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    let call = Rc::new(parse(op, &written, inputs)?);
+    let text_attrs: Vec<_> = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let call = Rc::new(parse(op, &text_attrs, num_inputs)?);
     if !call.op.def.reusable(&call.op.params) {
         return Ok(call);
     }
     let generation = if matches!(call.op.def.forward, Forward::Foreign(_)) { generation } else { 0 };
-    let cached = CachedCall { op, attrs: written, inputs, hash, generation, call: call.clone() };
+    let cached = CachedCall { op, attrs: text_attrs, num_inputs, hash, generation, call: call.clone() };
     CALLS.with_borrow_mut(|calls| {
         if calls.table.len() >= CAPACITY {
             calls.table.clear();
@@ -94,32 +94,32 @@ pub fn prepare<'a>(
     Ok(call)
 }
 
-fn parse(op: &'static str, written: &[(String, String)], inputs: usize) -> Result<PreparedCall> {
-    let count = ferromx_ops::registry::find(op)?.1.key_var_num_args();
-    let mut attrs: Attrs = written.iter().cloned().collect();
-    if !count.is_empty() {
-        attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
+fn parse(op: &'static str, text_attrs: &[(String, String)], num_inputs: usize) -> Result<PreparedCall> {
+    let num_args_key = ferromx_ops::registry::find(op)?.1.key_var_num_args();
+    let mut attrs: Attrs = text_attrs.iter().cloned().collect();
+    if !num_args_key.is_empty() {
+        attrs.entry(num_args_key.into()).or_insert_with(|| num_inputs.to_string());
     }
     let call = PreparedCall { op: op_call(op, &attrs)?, attrs };
-    check_count(&call, count, inputs)?;
+    check_num_args(&call, num_args_key, num_inputs)?;
     Ok(call)
 }
 
-/// Checks the number of inputs that the attributes of a variadic operator name. The number of inputs of control flow also depends on
-/// the graphs.
-fn check_count(call: &PreparedCall, count: &str, inputs: usize) -> Result<()> {
+/// Checks the attribute `num_args` of a variadic operator, under its own name for it, against the number of inputs. Control flow operators
+/// are exempt, since their number of inputs also depends on their subgraphs.
+fn check_num_args(call: &PreparedCall, num_args_key: &str, num_inputs: usize) -> Result<()> {
     let op = call.op.name;
-    if count.is_empty()
+    if num_args_key.is_empty()
         || call.op.def.num_inputs(&call.op.params).is_some()
         || ["_foreach", "_while_loop", "_cond"].contains(&op)
     {
         return Ok(());
     }
-    let named = call.attrs.get(count).and_then(|text| text.parse::<usize>().ok());
+    let num_args = call.attrs.get(num_args_key).and_then(|text| text.parse::<usize>().ok());
     ensure!(
-        named.is_none_or(|n| n == inputs),
-        "Operator {op} expects {} inputs, but got {inputs} instead.: {count} is the number of inputs",
-        named.unwrap_or(inputs)
+        num_args.is_none_or(|n| n == num_inputs),
+        "Operator {op} expects {} inputs, but got {num_inputs} instead.: {num_args_key} is the number of inputs",
+        num_args.unwrap_or(num_inputs)
     );
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Deferred errors. MXNet runs kernels asynchronously: a call succeeds once shapes and types are inferred, and an error of the kernel is
-//! reported by the first wait for an array that depends on it, or by `wait_all`. Programs rely on it. Here kernels run within the call, so
+//! reported by the first wait for an array that depends on it, or by `wait_all`. Programs rely on this. Here kernels run within the call, so
 //! an error is stored with the arrays that it left invalid.
 
 use std::cell::Cell;
@@ -66,15 +66,15 @@ impl Unreported {
 }
 
 /// The first failure that one of the arrays depends on.
-pub(super) fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> {
+pub(super) fn find<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> {
     if !HAS_UNREPORTED.load(Ordering::Acquire) {
         return None;
     }
     let unreported = UNREPORTED.lock();
     let failure = |array: &NDArray| {
-        let found =
+        let unreported_entry =
             unreported.arrays.iter().find(|(chunk, _)| std::ptr::eq(chunk.as_ptr(), Arc::as_ptr(array.chunk())));
-        found.map(|(_, failure)| failure).filter(|failure| failure.lock().is_some()).cloned()
+        unreported_entry.map(|(_, failure)| failure).filter(|failure| failure.lock().is_some()).cloned()
     };
     arrays.into_iter().find_map(failure)
 }
@@ -98,7 +98,7 @@ fn report(failure: &Failure) -> Result<()> {
 /// # Errors
 /// The error of the kernel.
 pub fn wait(array: &NDArray) -> Result<()> {
-    of([array]).map_or(Ok(()), |failure| report(&failure))
+    find([array]).map_or(Ok(()), |failure| report(&failure))
 }
 
 /// Waits for all arrays: reports the first unreported failure and discards the others.
@@ -120,7 +120,7 @@ pub fn wait_all() -> Result<()> {
     first.map_or(Ok(()), Err)
 }
 
-/// Runs a kernel that reads `ins`. If it fails, or an input depends on a failure, and errors are deferred, returns the failure.
+/// Runs a kernel that reads `ins`, unless an input depends on a failure. Returns its failure, or the input's, if errors are deferred.
 ///
 /// # Errors
 /// The error of the kernel, or of one that an input depends on, if errors are not deferred.
@@ -128,7 +128,7 @@ pub(super) fn run_or_defer<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<Option<Failure>> {
-    let failure = match of(ins) {
+    let failure = match find(ins) {
         Some(failure) => failure,
         None => match kernel() {
             Err(error) if DEFERRING.get() => return Ok(Some(Arc::new(Mutex::new(Some(error))))),

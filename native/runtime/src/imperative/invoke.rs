@@ -53,8 +53,8 @@ pub(super) fn invoke_with(
     if let Forward::Dynamic(f) = op.def.forward {
         // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;
-        let made = f(&OpCtx { cache: None, ..ctx }, inputs);
-        return made.and_then(|made| deliver_dynamic(made, outputs)).map_err(locate);
+        let results = f(&OpCtx { cache: None, ..ctx }, inputs);
+        return results.and_then(|results| store_dynamic_outputs(results, outputs)).map_err(locate);
     }
     if let Some((array, value)) = op.def.filled(&op.params).and_then(|(i, value)| Some((inputs.get(i)?, value))) {
         arrays::fill(array, value)?;
@@ -107,7 +107,7 @@ pub(super) fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs a foreign function, which takes no locks. Inputs that overlap an output are copied first.
+/// Runs a foreign function without locks. Inputs that alias an output are copied first.
 fn run_foreign(f: ForeignFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
     outs.iter().try_for_each(NDArray::check_writable)?;
     let mut inputs: Arrays = inputs.iter().cloned().collect();
@@ -117,9 +117,9 @@ fn run_foreign(f: ForeignFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArra
     unrecorded(ctx.is_train, || f(ctx, &inputs, outs, &vec![Req::Write; outs.len()]))
 }
 
-/// Delivers outputs with dynamic shapes: copies them to the given arrays, or appends them.
-fn deliver_dynamic(made: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
-    for (k, array) in made.into_iter().enumerate() {
+/// Copies outputs with dynamic shapes to the given arrays, or appends them.
+fn store_dynamic_outputs(results: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
+    for (k, array) in results.into_iter().enumerate() {
         let Some(target) = outs.get(k) else {
             outs.push(array);
             continue;
@@ -145,7 +145,7 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
     let mut shapes: SmallVec<[Shape; 4]> = SmallVec::new();
     shapes.extend((0..n).map(|k| outs.get(k).map_or(Shape::unknown(), |a| a.shape().clone())));
     if inputs.is_empty() && !outs.is_empty() {
-        // A given output completes the dimensions that the parameters leave unknown.
+        // An output array determines the dimensions that the parameters leave unknown.
         shapes_without_inputs(op, &mut shapes)?;
     } else {
         (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
@@ -162,8 +162,8 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
     Ok(())
 }
 
-/// Runs a kernel on arrays. An input that overlaps an output is copied first, unless the kernel supports that pair in place.
-/// `inplace` and `mutates` are those of the operator.
+/// Runs a kernel on arrays. An input that aliases an output is copied first, unless the kernel computes that pair in place. `inplace` and
+/// `mutates` are those of the operator.
 fn run(
     ctx: &OpCtx<'_>,
     kernel: KernelFn,
@@ -172,11 +172,11 @@ fn run(
     outputs: &[NDArray],
 ) -> Result<()> {
     let must_copy = |i: usize, input: &NDArray| {
-        let output = outputs.iter().enumerate().any(|(k, out)| {
-            let same = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
-            overlap(input, out) && !(same && inplace.contains(&(i, k)))
+        let overlaps_output = outputs.iter().enumerate().any(|(k, out)| {
+            let is_same_view = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
+            overlap(input, out) && !(is_same_view && inplace.contains(&(i, k)))
         });
-        output || mutates.iter().any(|m| inputs.get(*m).is_some_and(|state| overlap(input, state)))
+        overlaps_output || mutates.iter().any(|m| inputs.get(*m).is_some_and(|state| overlap(input, state)))
     };
     let mut copies: SmallVec<[(usize, NDArray); 1]> = SmallVec::new();
     for (i, input) in inputs.iter().enumerate() {

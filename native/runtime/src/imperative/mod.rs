@@ -1,4 +1,10 @@
 //! Imperative execution: operators run on arrays call by call, and are recorded on a tape for gradients.
+//!
+//! - `invoke` runs an operator on dense arrays, `stored` on arrays of any storage type;
+//! - `tape` records operators and computes gradients, and `views` records views;
+//! - `calls` caches parsed operator calls;
+//! - `cached_op` runs graphs that are called like operators;
+//! - `failures` defers errors of kernels until a program waits for the result.
 
 mod cached_op;
 mod calls;

@@ -1,4 +1,4 @@
-//! Operators on arrays of any storage type: by their sparse implementation if there is one, else through dense arrays.
+//! Runs operators on arrays of any storage type: by their sparse implementation if there is one, else by the dense fallback.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -32,7 +32,7 @@ pub(super) struct ArraySpec {
     pub context: Context,
 }
 
-/// Runs an operator on arrays of any storage type and returns all outputs. The first outputs are written to the arrays in `given`,
+/// Runs an operator on arrays of any storage type and returns all outputs. The first of them are written to the arrays in `outputs`,
 /// converted to their storage types.
 ///
 /// # Errors
@@ -41,27 +41,27 @@ pub fn invoke_stored(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[Array],
-    given: &[Array],
+    outputs: &[Array],
     is_train: bool,
 ) -> Result<Stored> {
-    dispatch_by_storage(op, context, inputs, given, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
+    dispatch_by_storage(op, context, inputs, outputs, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
 fn dispatch_by_storage(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[Array],
-    given: &[Array],
+    outputs: &[Array],
     is_train: bool,
 ) -> Result<Stored> {
     check_inputs(op, inputs.len())?;
     let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
     let form = op.def.sparse.and_then(|form| {
-        let storage_type = (form.rule)(&op.params, &types, given.first().map(Array::storage_type))?;
+        let storage_type = (form.rule)(&op.params, &types, outputs.first().map(Array::storage_type))?;
         Some((form, storage_type))
     });
-    let context = inputs.first().or(given.first()).map(Array::context).or(context).unwrap_or_default();
-    let Some((form, storage_type)) = form else { return through_dense(op, context, inputs, given, is_train) };
+    let context = inputs.first().or(outputs.first()).map(Array::context).or(context).unwrap_or_default();
+    let Some((form, storage_type)) = form else { return dense_fallback(op, context, inputs, outputs, is_train) };
     let visible = op.def.num_visible(&op.params);
     let dense = |arrays: &[NDArray]| {
         let mut outputs = Arrays::new();
@@ -69,8 +69,8 @@ fn dispatch_by_storage(
         outputs.truncate(visible);
         Ok(outputs.into_vec())
     };
-    let shapes = infer(op, inputs, given)?;
-    let made = (form.run)(&SparseCall {
+    let shapes = infer(op, inputs, outputs)?;
+    let results = (form.run)(&SparseCall {
         ctx: &OpCtx {
             op: op.name,
             params: &op.params,
@@ -80,23 +80,23 @@ fn dispatch_by_storage(
             context,
         },
         ins: inputs,
-        outs: given,
+        outs: outputs,
         shapes: &shapes,
         wanted: &vec![true; shapes.len()],
         dense: &dense,
         storage_type,
     })?;
-    deliver(made, given)
+    write_outputs(results, outputs)
 }
 
 /// Infers the output shapes and checks the inputs.
-fn infer(op: &OpCall, inputs: &[Array], given: &[Array]) -> Result<Vec<Shape>> {
+fn infer(op: &OpCall, inputs: &[Array], outputs: &[Array]) -> Result<Vec<Shape>> {
     let n = op.def.num_outputs(&op.params);
     let mut ins: Vec<Shape> = inputs.iter().map(|a| a.shape().clone()).collect();
     let mut outs = vec![Shape::unknown(); n];
     if inputs.is_empty() {
-        // A given output completes the dimensions that the parameters leave unknown.
-        outs.iter_mut().zip(given).for_each(|(shape, out)| *shape = out.shape().clone());
+        // An output array determines the dimensions that the parameters leave unknown.
+        outs.iter_mut().zip(outputs).for_each(|(shape, out)| *shape = out.shape().clone());
         shapes_without_inputs(op, &mut outs)?;
     } else {
         (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
@@ -106,29 +106,36 @@ fn infer(op: &OpCall, inputs: &[Array], given: &[Array]) -> Result<Vec<Shape>> {
     Ok(outs)
 }
 
-/// Converts all inputs to dense, runs the dense implementation, and converts outputs and modified inputs back to their storage types.
-fn through_dense(op: &OpCall, context: Context, inputs: &[Array], given: &[Array], is_train: bool) -> Result<Stored> {
+/// Converts all inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.
+fn dense_fallback(
+    op: &OpCall,
+    context: Context,
+    inputs: &[Array],
+    outputs: &[Array],
+    is_train: bool,
+) -> Result<Stored> {
     let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
-    let dense_form = |array: &Array| match array {
+    let dense_output = |array: &Array| match array {
         Array::Dense(a) => Ok(a.clone()),
         Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
     };
-    let mut outputs = given.iter().map(dense_form).collect::<Result<Arrays>>()?;
-    invoke(op, Some(context), &arrays, &mut outputs, is_train)?;
+    let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
+    invoke(op, Some(context), &arrays, &mut results, is_train)?;
     for i in op.def.mutates {
-        if let (Some(state @ Array::Sparse(_)), Some(changed)) = (inputs.get(*i), arrays.get(*i)) {
-            assign(state, changed.clone().into())?;
+        if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
+            assign(state, updated.clone().into())?;
         }
     }
-    deliver(outputs.into_iter().map(Array::Dense), given)
+    write_outputs(results.into_iter().map(Array::Dense), outputs)
 }
 
-/// Writes outputs to the arrays in `given`.
-fn deliver(made: impl IntoIterator<Item = Array>, given: &[Array]) -> Result<Stored> {
-    made.into_iter()
+/// Writes results to the arrays in `outputs`; results without an array there stay as they are.
+fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) -> Result<Stored> {
+    results
+        .into_iter()
         .enumerate()
-        .map(|(k, array)| match given.get(k) {
-            Some(target) if is_same(target, &array) => Ok(array),
+        .map(|(k, array)| match outputs.get(k) {
+            Some(target) if is_same_memory(target, &array) => Ok(array),
             Some(target) => {
                 assign(target, array)?;
                 Ok(target.clone())
@@ -138,7 +145,7 @@ fn deliver(made: impl IntoIterator<Item = Array>, given: &[Array]) -> Result<Sto
         .collect()
 }
 
-fn is_same(a: &Array, b: &Array) -> bool {
+fn is_same_memory(a: &Array, b: &Array) -> bool {
     match (a, b) {
         (Array::Dense(a), Array::Dense(b)) => {
             std::sync::Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
@@ -159,7 +166,7 @@ pub(crate) fn write(target: &Array, value: &Array) -> Result<()> {
     }
 }
 
-/// Runs the gradient kernel of an operator. `outputs` specifies the gradients to allocate.
+/// Runs the gradient kernel of an operator, sparse or dense. `outputs` specifies the gradients to allocate.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -190,7 +197,7 @@ pub(super) fn backward_stored(
         && let Some(storage_type) = (form.rule)(&op.params, &types, None)
     {
         let shapes: Vec<Shape> = outputs.iter().map(|o| o.shape.clone()).collect();
-        let made = (form.run)(&SparseCall {
+        let results = (form.run)(&SparseCall {
             ctx: &ctx,
             ins: inputs,
             outs: &[],
@@ -199,7 +206,7 @@ pub(super) fn backward_stored(
             dense: &dense,
             storage_type,
         })?;
-        return Ok(made.into_iter().collect());
+        return Ok(results.into_iter().collect());
     }
     let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
     Ok(dense(&arrays)?.into_iter().map(Array::Dense).collect())

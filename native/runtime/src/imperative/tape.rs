@@ -1,4 +1,4 @@
-//! The tape: records operators so that gradients can be computed.
+//! The tape of autograd: records the operators that run, and computes gradients of their results.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +52,7 @@ pub fn set_training(on: bool) -> bool {
     TRAINING.replace(on)
 }
 
-/// Runs user code, or another graph, within an operator: without recording, and in training mode if the operator is.
+/// Runs a foreign function or another graph within an operator: without recording, and in the training mode of the operator.
 pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
     in_mode(false, is_train, f)
 }
@@ -79,51 +79,52 @@ pub struct GradientRequest {
     pub req: Req,
 }
 
-/// Number of variables, and of operators, that this process has put on the tape. As in MXNet they number their names.
-static VARIABLES: AtomicU64 = AtomicU64::new(0);
-static OPERATORS: AtomicU64 = AtomicU64::new(0);
+/// Number of variables and operators that this process has put on the tape. As in MXNet, names on the tape end with these numbers.
+static NUM_VARIABLES: AtomicU64 = AtomicU64::new(0);
+static NUM_OPERATORS: AtomicU64 = AtomicU64::new(0);
 
 /// A recorded operator.
 struct TapeNode {
+    /// The number in its name.
     number: u64,
-    /// The number of its first input that is not on the tape; the others follow.
+    /// The number of the first input that is not on the tape; the other such inputs have the next numbers.
     first_constant: u64,
     op: OpCall,
     attrs: Attrs,
-    /// The arrays that the gradient needs. A backward pass that does not retain the graph frees them.
-    kept: Mutex<Option<Kept>>,
+    /// The arrays for the gradient; `None` after a backward pass that did not retain the graph.
+    saved: Mutex<Option<SavedArrays>>,
     /// State that a foreign operator keeps for its gradient.
     cache: Option<Arc<Cache>>,
 }
 
-/// Inputs and outputs of a recorded operator.
+/// The inputs and outputs of a recorded operator.
 #[derive(Clone)]
-struct Kept {
+struct SavedArrays {
     inputs: Vec<(Option<TapeEntry>, Array)>,
     outputs: Stored,
 }
 
 impl TapeNode {
-    fn new(op: OpCall, attrs: Attrs, kept: Kept, cache: Option<Arc<Cache>>) -> Arc<TapeNode> {
-        let number = OPERATORS.fetch_add(1, Ordering::Relaxed);
-        let num_constants = kept.inputs.iter().filter(|(tape, _)| tape.is_none()).count() as u64;
-        let first_constant = VARIABLES.fetch_add(num_constants, Ordering::Relaxed);
-        Arc::new(TapeNode { number, first_constant, op, attrs, kept: Mutex::new(Some(kept)), cache })
+    fn new(op: OpCall, attrs: Attrs, saved: SavedArrays, cache: Option<Arc<Cache>>) -> Arc<TapeNode> {
+        let number = NUM_OPERATORS.fetch_add(1, Ordering::Relaxed);
+        let num_constants = saved.inputs.iter().filter(|(tape, _)| tape.is_none()).count() as u64;
+        let first_constant = NUM_VARIABLES.fetch_add(num_constants, Ordering::Relaxed);
+        Arc::new(TapeNode { number, first_constant, op, attrs, saved: Mutex::new(Some(saved)), cache })
     }
 
     fn is_freed(&self) -> bool {
-        self.kept.lock().is_none()
+        self.saved.lock().is_none()
     }
 
     /// Frees the arrays and returns the tape entries of the inputs.
     fn free(&self) -> impl Iterator<Item = TapeEntry> + use<> {
-        let kept = self.kept.lock().take();
-        kept.into_iter().flat_map(|kept| kept.inputs).filter_map(|(tape, _)| tape)
+        let saved = self.saved.lock().take();
+        saved.into_iter().flat_map(|saved| saved.inputs).filter_map(|(tape, _)| tape)
     }
 }
 
 impl Drop for TapeNode {
-    /// Drops inputs iteratively: recursion would overflow the stack on long recordings.
+    /// Drops the nodes of the inputs iteratively, because recursion would overflow the stack on long tapes.
     fn drop(&mut self) {
         let mut pending: Vec<TapeEntry> = self.free().collect();
         while let Some(tape) = pending.pop() {
@@ -136,7 +137,7 @@ impl Drop for TapeNode {
     }
 }
 
-/// The origin of a tensor's value.
+/// The position of a tensor on the tape.
 #[derive(Clone)]
 enum TapeEntry {
     /// A variable with a gradient request.
@@ -146,17 +147,19 @@ enum TapeEntry {
 }
 
 impl TapeEntry {
-    /// Whether the arrays that its gradient needs were freed.
+    /// Whether the saved arrays of its operator were freed.
     fn is_freed(&self) -> bool {
         matches!(self, TapeEntry::Output(node, _) if node.is_freed())
     }
 }
 
+/// A variable with its gradient.
 struct Leaf {
+    /// The number in its name.
     number: u64,
     gradient: Mutex<GradientRequest>,
     value: Array,
-    /// Whether the gradient was computed since the flag was last cleared. Trainers detect stale gradients by it.
+    /// Whether the gradient was computed since the flag was last cleared. Trainers use it to detect stale gradients.
     is_fresh: AtomicBool,
 }
 
@@ -232,7 +235,7 @@ impl Tensor {
         }
     }
 
-    /// Whether gradients can flow to this tensor.
+    /// Whether the tensor is on the tape, with the arrays for its gradient.
     pub fn is_recorded(&self) -> bool {
         self.tape.lock().as_ref().is_some_and(|tape| !tape.is_freed())
     }
@@ -292,7 +295,7 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
             grad.shape(),
             value.shape()
         );
-        let number = VARIABLES.fetch_add(1, Ordering::Relaxed);
+        let number = NUM_VARIABLES.fetch_add(1, Ordering::Relaxed);
         let gradient = Mutex::new(gradient.clone());
         let leaf = Leaf { number, gradient, value, is_fresh: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
@@ -300,7 +303,7 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
     Ok(())
 }
 
-/// Collects the operands. Returns false if one is sparse, or the operator has sparse outputs for dense inputs.
+/// Collects the arrays of dense operands. Returns false if one is sparse, or the operator has sparse outputs for dense inputs.
 fn dense_operands(
     op: &OpCall,
     inputs: &[Arc<Tensor>],
@@ -328,7 +331,7 @@ fn dense_operands(
     Ok(true)
 }
 
-/// Checks that no output is on the tape while recording, since the tape needs the old value.
+/// Checks that a recorded operator would not overwrite a tensor on the tape, whose value the gradient needs.
 ///
 /// # Errors
 /// An output is on the tape.
@@ -373,7 +376,7 @@ pub fn record(
     };
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
-        TapeNode::new(op.clone(), attrs.clone(), Kept { inputs, outputs: results.clone() }, cache)
+        TapeNode::new(op.clone(), attrs.clone(), SavedArrays { inputs, outputs: results.clone() }, cache)
     });
     let tensors = tensors(results.drain(..visible), outputs);
     if let Some(node) = node {
@@ -384,7 +387,7 @@ pub fn record(
     Ok(tensors)
 }
 
-/// The results of an operator as tensors: the given tensors, which get their array if they are empty, then new ones.
+/// The results of an operator as tensors: those in `given`, which get the array if they are empty, then new ones.
 fn tensors(results: impl Iterator<Item = Array>, given: &[Arc<Tensor>]) -> Tensors {
     let tensor = |(k, array): (usize, Array)| match given.get(k) {
         Some(tensor) => {
@@ -398,7 +401,7 @@ fn tensors(results: impl Iterator<Item = Array>, given: &[Arc<Tensor>]) -> Tenso
     results.enumerate().map(tensor).collect()
 }
 
-/// Records a foreign function that was already computed, if an input is on the tape. `function` computes its gradient.
+/// Records a foreign function that has run already, if an input is on the tape. `function` computes its gradient.
 ///
 /// # Errors
 /// An input or output without an array.
@@ -416,7 +419,7 @@ pub fn record_function(
     }
     let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(values).collect();
     let op = OpCall { name, def, params };
-    let node = TapeNode::new(op, Attrs::new(), Kept { inputs, outputs: arrays }, None);
+    let node = TapeNode::new(op, Attrs::new(), SavedArrays { inputs, outputs: arrays }, None);
     for (k, tensor) in outputs.iter().enumerate() {
         *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
     }
@@ -425,7 +428,7 @@ pub fn record_function(
 
 /// The recorded operators as a graph, with the values of its entries.
 #[derive(Default)]
-struct Recorded {
+struct TapeGraph {
     graph: Graph,
     values: HashMap<Entry, Array>,
     nodes: HashMap<*const TapeNode, (u32, Arc<TapeNode>)>,
@@ -434,7 +437,7 @@ struct Recorded {
     constants: HashMap<u32, u64>,
 }
 
-impl Recorded {
+impl TapeGraph {
     fn leaf(&mut self, leaf: &Arc<Leaf>) -> Entry {
         if let Some((e, _)) = self.leaves.get(&Arc::as_ptr(leaf)) {
             return *e;
@@ -451,15 +454,15 @@ impl Recorded {
         e
     }
 
-    /// The graph entry of a tape entry, if its operator was added already.
-    fn known(&mut self, tape: &TapeEntry) -> Option<Entry> {
+    /// The graph entry of a tape entry, if its operator is in the graph.
+    fn entry_of(&mut self, tape: &TapeEntry) -> Option<Entry> {
         match tape {
             TapeEntry::Variable(leaf) => Some(self.leaf(leaf)),
             TapeEntry::Output(node, k) => Some(entry(self.nodes.get(&Arc::as_ptr(node))?.0 as usize, *k as usize)),
         }
     }
 
-    /// Adds the operator that computed `head` after its dependencies.
+    /// Adds the operators that `head` depends on, in topological order, and returns its entry.
     fn add(&mut self, head: &TapeEntry) -> Result<Entry> {
         let mut stack = vec![head.clone()];
         while let Some(top) = stack.last() {
@@ -471,44 +474,45 @@ impl Recorded {
                 stack.pop();
                 continue;
             }
-            let Some(kept) = node.kept.lock().clone() else {
+            let Some(saved) = node.saved.lock().clone() else {
                 stack.pop();
                 continue;
             };
-            let waiting = |tape: &TapeEntry| match tape {
+            let is_pending = |tape: &TapeEntry| match tape {
                 TapeEntry::Output(n, _) => !self.nodes.contains_key(&Arc::as_ptr(n)) && !n.is_freed(),
                 TapeEntry::Variable(_) => false,
             };
-            let missing: Vec<TapeEntry> = kept.inputs.iter().filter_map(|(t, _)| t.clone()).filter(waiting).collect();
-            if !missing.is_empty() {
-                stack.extend(missing);
+            let pending_inputs: Vec<TapeEntry> =
+                saved.inputs.iter().filter_map(|(t, _)| t.clone()).filter(is_pending).collect();
+            if !pending_inputs.is_empty() {
+                stack.extend(pending_inputs);
                 continue;
             }
-            let mut inputs = Vec::with_capacity(kept.inputs.len());
+            let mut inputs = Vec::with_capacity(saved.inputs.len());
             let mut numbers = node.first_constant..;
-            for (tape, value) in &kept.inputs {
+            for (tape, value) in &saved.inputs {
                 let number = if tape.is_none() { numbers.next() } else { None };
-                let known = tape.as_ref().and_then(|t| self.known(t));
-                inputs.push(known.unwrap_or_else(|| self.constant(value)));
+                let recorded = tape.as_ref().and_then(|t| self.entry_of(t));
+                inputs.push(recorded.unwrap_or_else(|| self.constant(value)));
                 self.constants.extend(number.zip(inputs.last()).map(|(number, e)| (e.node, number)));
             }
             let first = self.graph.push(node.op.title(), Action::Forward(node.op.clone()), inputs, node.attrs.clone());
             if let Some(cache) = &node.cache {
                 self.graph.nodes[first.node as usize].cache = cache.clone();
             }
-            for (k, value) in kept.outputs.iter().enumerate() {
+            for (k, value) in saved.outputs.iter().enumerate() {
                 self.values.insert(entry(first.node as usize, k), value.clone());
             }
             self.nodes.insert(Arc::as_ptr(&node), (first.node, node));
             stack.pop();
         }
-        self.known(head).ok_or_else(|| Error::Internal("a recorded operator is missing".into()))
+        self.entry_of(head).ok_or_else(|| Error::Internal("a recorded operator is missing".into()))
     }
 }
 
 /// The recorded computation of a tensor as a symbol. As in MXNet, variables are named `var0`, `var1`, ... in the order in which they were
-/// marked, operators `node_0`, `node_1`, ... in the order in which they were recorded, and other arrays `null` with a number after those of
-/// the variables before.
+/// marked, operators `node_0`, `node_1`, ... in the order in which they were recorded. Inputs that are not on the tape share the numbers of
+/// variables and are named `null0`, `null1`, ...
 ///
 /// # Errors
 /// The tensor was not recorded.
@@ -517,7 +521,7 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     let tape = tape.ok_or_else(|| {
         Error::value("NDArray is not part of a computation graph. Did you forget to turn on recording?")
     })?;
-    let mut recorded = Recorded::default();
+    let mut recorded = TapeGraph::default();
     let head = recorded.add(&tape)?;
     let variables = recorded.leaves.values().map(|(e, leaf)| (e.node, format!("var{}", leaf.number)));
     let operators = recorded.nodes.values().map(|(i, node)| (*i, format!("node_{}", node.number)));
@@ -538,10 +542,10 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }
 
-/// What a backward pass leaves on the tape.
+/// The part of the tape that a backward pass retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Nothing: the arrays that the recorded operators hold are freed, and a second pass is an error.
+    /// Nothing: the saved arrays are freed, and a second backward pass is an error.
     Nothing,
     /// The recorded operators.
     Graph,
@@ -562,7 +566,7 @@ pub fn backward(
     is_train: bool,
 ) -> Result<Vec<Arc<Tensor>>> {
     let create_graph = keep == Keep::Gradients;
-    let mut recorded = Recorded::default();
+    let mut recorded = TapeGraph::default();
     let mut head_entries = Vec::new();
     for (i, head) in heads.iter().enumerate() {
         let tape = head.tape.lock().clone().filter(|tape| !tape.is_freed()).ok_or_else(|| {
@@ -586,7 +590,7 @@ pub fn backward(
     }
     let targets: Vec<(Entry, Arc<Leaf>)> = match variables.is_empty() {
         true => recorded.leaves.values().filter(|(_, leaf)| leaf.gradient.lock().req != Req::Null).cloned().collect(),
-        false => variables.iter().map(|v| target_of(&recorded, v)).collect::<Result<_>>()?,
+        false => variables.iter().map(|v| find_target(&recorded, v)).collect::<Result<_>>()?,
     };
     let mut targets = targets;
     if variables.is_empty() {
@@ -594,7 +598,7 @@ pub fn backward(
     }
     let target_entries: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
-    let Recorded { mut graph, values, leaves, nodes, .. } = recorded;
+    let TapeGraph { mut graph, values, leaves, nodes, .. } = recorded;
     let request =
         Request { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
     let entries = gradient(&mut graph, &request)?;
@@ -603,13 +607,13 @@ pub fn backward(
     let mut results = Vec::new();
     for ((_, leaf), e) in targets.iter().zip(entries) {
         let value = match e {
-            Some(e) => tensors.take(e)?,
+            Some(e) => tensors.tensor(e)?,
             None => {
                 Arc::new(Tensor::new(NDArray::zeros(leaf.value.shape(), leaf.value.dtype(), leaf.value.context())?))
             }
         };
         if variables.is_empty() {
-            store(leaf, &value)?;
+            write_gradient(leaf, &value)?;
         } else {
             results.push(value);
         }
@@ -620,7 +624,7 @@ pub fn backward(
     Ok(results)
 }
 
-fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<Leaf>)> {
+fn find_target(recorded: &TapeGraph, variable: &Arc<Tensor>) -> Result<(Entry, Arc<Leaf>)> {
     match &*variable.tape.lock() {
         Some(TapeEntry::Variable(leaf)) => recorded.leaves.get(&Arc::as_ptr(leaf)).cloned().ok_or_else(|| {
             Error::Value("a variable does not influence the heads, so there is no gradient with respect to it".into())
@@ -629,12 +633,12 @@ fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<
     }
 }
 
-/// Writes or adds a gradient to the gradient array of its variable.
-fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
+/// Writes a gradient to the gradient array of its variable, or adds it, as requested.
+fn write_gradient(leaf: &Leaf, value: &Tensor) -> Result<()> {
     let gradient = leaf.gradient.lock();
     let (target, value) = (gradient.array.stored()?, value.stored()?);
     if let (Array::Dense(to), Array::Dense(from)) = (&target, &value)
-        && let Some(failure) = failures::of([to, from])
+        && let Some(failure) = failures::find([to, from])
         && gradient.req != Req::Null
     {
         leaf.is_fresh.store(true, Ordering::Relaxed);
@@ -662,12 +666,12 @@ fn run_deferring_errors(
     gradients: &[stored::ArraySpec],
     f: impl FnOnce() -> Result<Stored>,
 ) -> Result<Stored> {
-    let mut made = Stored::new();
-    let ran = failures::run_or_defer(inputs.iter().filter_map(|a| a.dense().ok()), || {
-        made = f()?;
+    let mut results = Stored::new();
+    let failure = failures::run_or_defer(inputs.iter().filter_map(|a| a.dense().ok()), || {
+        results = f()?;
         Ok(())
     })?;
-    let Some(failure) = ran else { return Ok(made) };
+    let Some(failure) = failure else { return Ok(results) };
     let placeholders =
         gradients.iter().map(|o| NDArray::zeros(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;
     failures::mark(&placeholders, &failure);
@@ -684,9 +688,10 @@ fn ones_like(array: &Array) -> Result<Array> {
 struct Evaluator<'g> {
     graph: &'g Graph,
     tensors: HashMap<Entry, Arc<Tensor>>,
-    /// Entries with readers.
-    wanted: HashSet<Entry>,
-    record: bool,
+    /// The entries that a node reads, and the targets.
+    live: HashSet<Entry>,
+    /// Whether the gradients are recorded.
+    is_recording: bool,
 }
 
 impl<'g> Evaluator<'g> {
@@ -694,41 +699,37 @@ impl<'g> Evaluator<'g> {
         graph: &'g Graph,
         values: HashMap<Entry, Array>,
         leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
-        record: bool,
+        is_recording: bool,
     ) -> Evaluator<'g> {
         let mut tensors: HashMap<Entry, Arc<Tensor>> =
             values.into_iter().map(|(e, v)| (e, Arc::new(Tensor::new(v)))).collect();
-        if record {
+        if is_recording {
             for (e, leaf) in leaves.into_values() {
                 if let Some(t) = tensors.get_mut(&e) {
                     *t.tape.lock() = Some(TapeEntry::Variable(leaf));
                 }
             }
         }
-        Evaluator { graph, tensors, wanted: HashSet::new(), record }
+        Evaluator { graph, tensors, live: HashSet::new(), is_recording }
     }
 
     fn run(&mut self, targets: impl Iterator<Item = Entry>, is_train: bool) -> Result<()> {
         let targets: Vec<Entry> = targets.collect();
         let needed = self.graph.needed_for(targets.iter().copied());
         let readers = self.graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
-        self.wanted = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
-        let previous = (set_recording(self.record), set_training(is_train));
-        let result = self.run_needed(&needed, is_train);
-        set_recording(previous.0);
-        set_training(previous.1);
-        result
+        self.live = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
+        in_mode(self.is_recording, is_train, || self.run_needed(&needed, is_train))
     }
 
     fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
         for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
-            // While recording, forward operators are replayed so that they are on the new tape, too.
+            // For gradients of gradients, the forward operators must be on the new tape, too.
             let is_computed = self.tensors.contains_key(&entry(i, 0));
-            let is_replayed = self.record && matches!(node.action, Action::Forward(_)) && is_computed;
+            let is_replayed = self.is_recording && matches!(node.action, Action::Forward(_)) && is_computed;
             if matches!(node.action, Action::Variable) || (is_computed && !is_replayed) {
                 continue;
             }
-            let inputs: Vec<Arc<Tensor>> = node.inputs.iter().map(|e| self.take(*e)).collect::<Result<_>>()?;
+            let inputs: Vec<Arc<Tensor>> = node.inputs.iter().map(|e| self.tensor(*e)).collect::<Result<_>>()?;
             let outputs = match &node.action {
                 // Only plans contain fused nodes.
                 Action::Variable | Action::Fused { .. } => continue,
@@ -737,18 +738,18 @@ impl<'g> Evaluator<'g> {
                 Action::Backward { of, op, backward } => {
                     let gradients = self.gradient_specs(*of, op)?;
                     let stored = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
-                    let made = run_deferring_errors(&stored, &gradients, || {
-                        let made = match backward.foreign {
+                    let results = run_deferring_errors(&stored, &gradients, || {
+                        let results = match backward.foreign {
                             Some(f) => self.run_foreign(f, *of, op, &inputs, &gradients, is_train),
                             None => {
                                 let wanted: SmallVec<[bool; 4]> =
-                                    (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
+                                    (0..gradients.len()).map(|k| self.live.contains(&entry(i, k))).collect();
                                 stored::backward_stored(op, backward, &stored, &gradients, &wanted, is_train)
                             }
                         };
-                        made.map_err(|e| e.in_operator(op.title(), &node.name))
+                        results.map_err(|e| e.in_operator(op.title(), &node.name))
                     })?;
-                    made.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
+                    results.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
                 }
             };
             for (k, t) in outputs.into_iter().enumerate() {
@@ -761,14 +762,14 @@ impl<'g> Evaluator<'g> {
         self.check_gradients()
     }
 
-    /// Checks shapes and types of gradients that user code composed, as far as they are computed.
+    /// Checks shapes and types of the gradients of user operators that are computed so far.
     fn check_gradients(&self) -> Result<()> {
         let array = |e: Entry| self.tensors.get(&e)?.stored().ok();
         self.graph.check_gradients("the shape", |e| array(e).map(|a| a.shape().clone()))?;
         self.graph.check_gradients("the type", |e| array(e).map(|a| a.dtype()))
     }
 
-    /// Runs the gradient of a foreign operator.
+    /// Runs the gradient function of a foreign operator.
     fn run_foreign(
         &self,
         f: ForeignFn,
@@ -788,10 +789,10 @@ impl<'g> Evaluator<'g> {
         Ok(outs.into_iter().map(Array::Dense).collect())
     }
 
-    /// Records an operator on the new tape with its known outputs, without computing it again.
+    /// Records a forward operator with the outputs that it had, without running it again.
     fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Tensors> {
         let n = op.def.num_outputs(&op.params);
-        let outputs = (0..n).map(|k| self.take(entry(i, k))?.stored()).collect::<Result<Stored>>()?;
+        let outputs = (0..n).map(|k| self.tensor(entry(i, k))?.stored()).collect::<Result<Stored>>()?;
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
         let inputs: Vec<_> = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
         if inputs.iter().all(|(tape, _)| tape.is_none()) {
@@ -799,7 +800,7 @@ impl<'g> Evaluator<'g> {
         }
         let cache = Some(self.graph.nodes[i].cache.clone());
         let (op, attrs) = (op.clone(), attrs.clone());
-        let node = TapeNode::new(op, attrs, Kept { inputs, outputs: outputs.clone() }, cache);
+        let node = TapeNode::new(op, attrs, SavedArrays { inputs, outputs: outputs.clone() }, cache);
         Ok(outputs
             .into_iter()
             .enumerate()
@@ -817,13 +818,13 @@ impl<'g> Evaluator<'g> {
         inputs
             .filter(|(k, _)| !op.mutated().contains(k))
             .map(|(_, e)| {
-                let a = self.take(*e)?.stored()?;
+                let a = self.tensor(*e)?.stored()?;
                 Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })
             })
             .collect()
     }
 
-    fn take(&self, e: Entry) -> Result<Arc<Tensor>> {
+    fn tensor(&self, e: Entry) -> Result<Arc<Tensor>> {
         self.tensors.get(&e).cloned().ok_or_else(|| {
             Error::Internal(format!("output {} of {} was not kept on the tape", e.index, self.graph.node(e).name))
         })

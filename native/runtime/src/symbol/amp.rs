@@ -30,8 +30,8 @@ impl Symbol {
         };
         for node in self.nodes() {
             let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone(), false)).collect();
-            let is_same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
-            if !is_same {
+            let is_unchanged = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
+            if !is_unchanged {
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
                 let attrs = node.attrs.clone();
                 copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));

@@ -33,23 +33,23 @@ pub struct AnnotatedGraph {
 }
 
 /// Whether a value has the type.
-fn has_type(kind: &str, value: &Value) -> bool {
-    let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(test));
-    match kind {
+fn has_type(type_name: &str, value: &Value) -> bool {
+    let all_elements = |test: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(test));
+    match type_name {
         "int" => value.is_i64(),
         "size_t" => value.is_u64(),
         "str" => value.is_string(),
-        "list_int" => all(Value::is_i64),
-        "list_str" => all(Value::is_string),
-        "list_shape" => all(|shape| has_type("list_int", shape)),
+        "list_int" => all_elements(Value::is_i64),
+        "list_str" => all_elements(Value::is_string),
+        "list_shape" => all_elements(|shape| has_type("list_int", shape)),
         _ => false,
     }
 }
 
 /// `["TYPE", VALUE]` with MXNet's white space: elements that are strings or lists are on separate lines.
-fn to_json(kind: &str, value: &Value) -> String {
+fn to_json(type_name: &str, value: &Value) -> String {
     let flat = |list: &[Value]| format!("[{}]", list.iter().map(Value::to_string).collect::<Vec<_>>().join(", "));
-    let value = match (kind, value) {
+    let value = match (type_name, value) {
         ("list_str" | "list_shape", Value::Array(list)) if !list.is_empty() => {
             let lines =
                 list.iter().map(|e| format!("\n    {}", e.as_array().map_or_else(|| e.to_string(), |l| flat(l))));
@@ -58,7 +58,7 @@ fn to_json(kind: &str, value: &Value) -> String {
         (_, Value::Array(list)) => flat(list),
         _ => value.to_string(),
     };
-    format!("[\"{kind}\", {value}]")
+    format!("[\"{type_name}\", {value}]")
 }
 
 impl AnnotatedGraph {
@@ -77,23 +77,27 @@ impl AnnotatedGraph {
     /// # Errors
     /// Malformed text, an unknown type, a value of another type.
     pub fn set_json(&self, key: &str, text: &str) -> Result<()> {
-        let form = || {
+        let malformed = || {
             Error::Value(format!(
                 "attribute '{key}' is {text}: JSON of the form [\"TYPE\", VALUE] was expected, Expect '['"
             ))
         };
-        let value: Value = serde_json::from_str(text).map_err(|_| form())?;
-        let Some([Value::String(kind), value]) = value.as_array().map(Vec::as_slice) else { return Err(form()) };
-        let known = TYPES.iter().find(|t| *t == kind).ok_or_else(|| {
+        let value: Value = serde_json::from_str(text).map_err(|_| malformed())?;
+        let Some([Value::String(type_name), value]) = value.as_array().map(Vec::as_slice) else {
+            return Err(malformed());
+        };
+        let registered = TYPES.iter().find(|t| *t == type_name).ok_or_else(|| {
             Error::Value(format!(
-                "Typename {kind} has not been registered via DMLC_JSON_ENABLE_ANY: use one of {}",
+                "Typename {type_name} has not been registered via DMLC_JSON_ENABLE_ANY: use one of {}",
                 TYPES.join(", ")
             ))
         })?;
-        if !has_type(known, value) {
-            return Err(Error::Value(format!("attribute '{key}' is {value}, which is not a value of type {kind}")));
+        if !has_type(registered, value) {
+            return Err(Error::Value(format!(
+                "attribute '{key}' is {value}, which is not a value of type {type_name}"
+            )));
         }
-        self.attributes.write().insert(key.into(), Attribute::Plain(known, value.clone()));
+        self.attributes.write().insert(key.into(), Attribute::Plain(registered, value.clone()));
         Ok(())
     }
 
@@ -104,7 +108,7 @@ impl AnnotatedGraph {
     pub fn json(&self, key: &str) -> Result<Option<String>> {
         match self.attributes.read().get(key) {
             None => Ok(None),
-            Some(Attribute::Plain(kind, value)) => Ok(Some(to_json(kind, value))),
+            Some(Attribute::Plain(type_name, value)) => Ok(Some(to_json(type_name, value))),
             Some(Attribute::Entries) => {
                 Err(Error::Value(format!("attribute '{key}' is a list of outputs, which has no JSON representation")))
             }

@@ -1,4 +1,4 @@
-//! Composition: applies operators to inputs, and substitutes variables of a graph.
+//! Composition of symbols: applies operators to inputs, and substitutes variables of a graph.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use ferromx_ops::registry;
 
 use super::subgraph_ops::{expand, subgraph_call};
 use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
-use crate::subgraph::Inner;
+use crate::subgraph::SymbolSubgraph;
 
-/// Attributes that users write without underscores and graphs store with underscores.
+/// Keys of attributes that users write as `ctx_group` and graphs store as `__ctx_group__`.
 pub(super) const HIDDEN_KEYS: &[&str] =
     &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
 
@@ -41,8 +41,8 @@ impl Symbol {
         let node = self.single_node()?;
         let op =
             node.op.as_ref().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
-        let hidden = |key: &str| key.starts_with("__") && key.ends_with("__");
-        let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| hidden(key));
+        let is_hidden = |key: &str| key.starts_with("__") && key.ends_with("__");
+        let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| is_hidden(key));
         Ok(AtomicSymbol { op: op.name, attrs, extra })
     }
 }
@@ -59,11 +59,11 @@ impl AtomicSymbol {
                 attrs.insert(format!("__{key}__"), value);
             }
         }
-        let mut check = attrs.clone();
+        let mut with_count = attrs.clone();
         if let Inputs::Variadic { count, .. } = def.inputs {
-            check.entry(count.into()).or_insert_with(|| (def.graph_args.len() + 1).to_string());
+            with_count.entry(count.into()).or_insert_with(|| (def.graph_args.len() + 1).to_string());
         }
-        def.parse(&check)?;
+        def.parse(&with_count)?;
         Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new() })
     }
 
@@ -89,33 +89,33 @@ impl AtomicSymbol {
     pub fn compose(&self, name: &str, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
         let (_, def) = registry::find(self.op)?;
         let name = if name.is_empty() { automatic_name(self.op) } else { name.to_string() };
-        let context = |e: Error| e.in_operator(self.op, &name);
+        let locate = |e: Error| e.in_operator(self.op, &name);
         let mut attrs = self.attrs.clone();
         let (graphs, args) = args.split_at(def.graph_args.len().min(args.len()));
         let inputs: Vec<NodeEntry> =
-            args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>().map_err(context)?;
+            args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>().map_err(locate)?;
         let is_variadic = matches!(def.inputs, Inputs::Variadic { .. });
         if def.expands {
-            expand(def, &name, &attrs, &inputs, graphs).map_err(context)?;
-            let op = subgraph_call(self.op, &attrs).map_err(context)?;
+            expand(def, &name, &attrs, &inputs, graphs).map_err(locate)?;
+            let op = subgraph_call(self.op, &attrs).map_err(locate)?;
             attrs.extend(self.extra.clone());
             let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) };
             return Ok(all_outputs(Arc::new(node)));
         }
         if is_variadic && keys.is_some() && !inputs.is_empty() {
             let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
-            return Err(context(Error::Value(text)));
+            return Err(locate(Error::Value(text)));
         }
         let mut count = graphs.len() + inputs.len();
         if let Inputs::Variadic { count: key, .. } = def.inputs {
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
             count = text.parse().unwrap_or(count);
-            check_count("inputs", count).map_err(context)?;
+            check_count("inputs", count).map_err(locate)?;
         }
-        let params = attach(def, def.parse(&attrs).map_err(context)?, graphs).map_err(context)?;
+        let params = attach(def, def.parse(&attrs).map_err(locate)?, graphs).map_err(locate)?;
         attrs.extend(self.extra.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
-        let matched = match_inputs(inputs, keys, &names).map_err(context)?;
+        let matched = match_inputs(inputs, keys, &names).map_err(locate)?;
         let inputs = matched
             .into_iter()
             .enumerate()
@@ -140,10 +140,10 @@ pub fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> 
     if graphs.is_empty() && def.graph_args.is_empty() {
         return Ok(params);
     }
-    def.attach(params, graphs.iter().map(|graph| Arc::new(Inner::new(graph)) as Arc<dyn Subgraph>).collect())
+    def.attach(params, graphs.iter().map(|graph| Arc::new(SymbolSubgraph::new(graph)) as Arc<dyn Subgraph>).collect())
 }
 
-/// `fullyconnected0`, `fullyconnected1`, ...
+/// The name of a node without a name: `fullyconnected0`, `fullyconnected1`, ...
 fn automatic_name(op: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("{}{}", op.to_lowercase(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -158,7 +158,7 @@ pub(super) fn automatic_variable(def: &OpDef, node: &str, i: usize, arg: &str, a
     NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs), index: 0 }
 }
 
-/// The only output of a symbol that is input `index` of an operator.
+/// The output of a symbol, which must be the only one because it is input `index` of an operator.
 fn single_output(symbol: &Symbol, index: usize) -> Result<NodeEntry> {
     match symbol.outputs.as_slice() {
         [entry] => Ok(entry.clone()),
@@ -169,7 +169,7 @@ fn single_output(symbol: &Symbol, index: usize) -> Result<NodeEntry> {
     }
 }
 
-/// Matches inputs, positional or by name, with the operator's inputs.
+/// Assigns inputs, positional or by name, to the operator's inputs `names`.
 fn match_inputs(inputs: Vec<NodeEntry>, keys: Option<&[String]>, names: &[String]) -> Result<Vec<Option<NodeEntry>>> {
     let list = names.join(", ");
     let mut matched: Vec<Option<NodeEntry>> = vec![None; names.len()];

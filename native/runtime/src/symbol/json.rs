@@ -1,4 +1,4 @@
-//! The JSON form of graphs: `prefix-symbol.json`.
+//! Symbol files, `prefix-symbol.json`: writes MXNet 1.9.1's JSON and reads that of all versions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// An object or array, with one item per line if it is `multi_line`.
-fn group(open: char, items: &[String], indent: usize, multi_line: bool) -> String {
+/// An object or array, with one item per line if it is `is_multi_line`.
+fn group(open: char, items: &[String], indent: usize, is_multi_line: bool) -> String {
     let close = if open == '{' { '}' } else { ']' };
-    if !multi_line {
+    if !is_multi_line {
         return format!("{open}{}{close}", items.join(", "));
     }
     let item_indent = " ".repeat(indent + 2);
@@ -79,26 +79,26 @@ impl Symbol {
         if semantics::is_numpy_shape() {
             attrs.insert(0, "\"is_np_shape\": [\"int\", 1]".to_string());
         }
-        let several = attrs.len() > 1;
-        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, several))))
+        let is_multi_line = attrs.len() > 1;
+        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, is_multi_line))))
     }
 
-    /// The JSON with `attrs` as its last field: subgraphs have no version.
+    /// The JSON with `attrs` as its last field. Subgraphs have none, since the version is that of the file.
     fn json_of_graph(&self, indent: usize, attrs: Option<String>) -> String {
         let nodes = self.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
-        let mut rows = vec![0];
-        let mut listed = Vec::with_capacity(nodes.len());
+        let mut row_ptr = vec![0];
+        let mut node_texts = Vec::with_capacity(nodes.len());
         for (i, node) in nodes.iter().enumerate() {
-            listed.push(json_of_node(node, &id, indent + 4));
-            rows.push(rows[i] + node.num_outputs());
+            node_texts.push(json_of_node(node, &id, indent + 4));
+            row_ptr.push(row_ptr[i] + node.num_outputs());
         }
         let arg_nodes = (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string());
         let heads = self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index));
         let mut fields = vec![
-            format!("\"nodes\": {}", group('[', &listed, indent + 2, true)),
+            format!("\"nodes\": {}", group('[', &node_texts, indent + 2, true)),
             format!("\"arg_nodes\": {}", list(arg_nodes, indent + 2)),
-            format!("\"node_row_ptr\": {}", list(rows.iter().map(usize::to_string), indent + 2)),
+            format!("\"node_row_ptr\": {}", list(row_ptr.iter().map(usize::to_string), indent + 2)),
             format!("\"heads\": {}", list(heads, indent + 2)),
         ];
         fields.extend(attrs);
@@ -142,16 +142,16 @@ impl Symbol {
     /// Reads a graph that is nested `depth` levels deep.
     fn from_value(root: &Value, version: i64, depth: usize) -> Result<Symbol> {
         if depth > MAX_DEPTH {
-            return Err(bad(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
+            return Err(invalid(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
         }
-        let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
-        // Each node with its number of outputs, which takes time to determine if it has subgraphs.
+        let list = root["nodes"].as_array().ok_or_else(|| invalid("the field 'nodes' is missing"))?;
+        // Each node with its number of outputs, since counting those of a node with subgraphs takes time.
         let mut nodes: Vec<(Arc<Node>, usize)> = memory::with_capacity(list.len());
-        let outputs = outputs_of_nodes(root, list.len());
+        let outputs = num_outputs_of_nodes(root, list.len());
         let mut num_outputs = 0;
         for (i, raw) in list.iter().enumerate() {
             memory::check()?;
-            let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
+            let name = raw["name"].as_str().ok_or_else(|| invalid(format!("node {i} has no name")))?;
             let node = read_node(raw, name, version, &nodes, depth, outputs[i]).map_err(|e| {
                 let message = format!("node {i} '{name}' of the symbol file: {e}");
                 match e.cause() {
@@ -162,35 +162,36 @@ impl Symbol {
             let count = node.num_outputs();
             num_outputs += count;
             if num_outputs > MAX_GRAPH_OUTPUTS {
-                return Err(bad(format!("its nodes have more than {MAX_GRAPH_OUTPUTS} outputs")));
+                return Err(invalid(format!("its nodes have more than {MAX_GRAPH_OUTPUTS} outputs")));
             }
             nodes.push((node, count));
         }
-        let heads = root["heads"].as_array().ok_or_else(|| bad("the field 'heads' is missing"))?;
+        let heads = root["heads"].as_array().ok_or_else(|| invalid("the field 'heads' is missing"))?;
         let outputs = heads.iter().map(|h| read_entry(h, &nodes)).collect::<Result<Vec<_>>>()?;
         Ok(Symbol { outputs })
     }
 }
 
-fn bad(what: impl std::fmt::Display) -> Error {
-    Error::Format(format!("the symbol file is not a graph: {what}"))
+fn invalid(reason: impl std::fmt::Display) -> Error {
+    Error::Format(format!("the symbol file is not a graph: {reason}"))
 }
 
 /// Reads `[node, output, version]`; old files omit the version.
 fn read_entry(value: &Value, nodes: &[(Arc<Node>, usize)]) -> Result<NodeEntry> {
-    let number = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
-    let (Some(id), Some(index)) = (number(0), number(1)) else {
-        return Err(bad(format!("{value} is not a reference to a node; [node, output, version] was expected")));
+    let index_at = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
+    let (Some(id), Some(index)) = (index_at(0), index_at(1)) else {
+        return Err(invalid(format!("{value} is not a reference to a node; [node, output, version] was expected")));
     };
-    let (node, count) = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
+    let (node, count) =
+        nodes.get(id).ok_or_else(|| invalid(format!("node {id} is referred to before it is defined")))?;
     if index >= *count {
-        return Err(bad(format!("output {index} of node '{}' is referred to, but it has {count}", node.name)));
+        return Err(invalid(format!("output {index} of node '{}' is referred to, but it has {count}", node.name)));
     }
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }
 
 /// Number of outputs of each node: from `node_row_ptr`, else one more than the largest index that is referred to.
-fn outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
+fn num_outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
     let mut counts = vec![1u64; num_nodes];
     let inputs = root["nodes"].as_array().into_iter().flatten().filter_map(|node| node["inputs"].as_array()).flatten();
     for entry in inputs.chain(root["heads"].as_array().into_iter().flatten()) {
@@ -219,7 +220,7 @@ fn read_node(
     depth: usize,
     outputs: usize,
 ) -> Result<Arc<Node>> {
-    let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
+    let op = raw["op"].as_str().ok_or_else(|| invalid("the field 'op' is missing"))?;
     let mut attrs = Attrs::new();
     for field in ["param", "attr", "attrs"] {
         for (key, value) in raw[field].as_object().into_iter().flatten() {
@@ -228,12 +229,12 @@ fn read_node(
         }
     }
     legacy_json::upgrade_attrs(op, &mut attrs, version);
-    let list = raw["inputs"].as_array().ok_or_else(|| bad("the field 'inputs' is missing"))?;
+    let list = raw["inputs"].as_array().ok_or_else(|| invalid("the field 'inputs' is missing"))?;
     let mut inputs = list.iter().map(|v| read_entry(v, nodes)).collect::<Result<Vec<_>>>()?;
     if op == "null" {
         return match inputs.is_empty() {
             true => Ok(Node::variable(name, attrs)),
-            false => Err(bad("a variable has inputs")),
+            false => Err(invalid("a variable has inputs")),
         };
     }
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -248,7 +249,7 @@ fn read_node(
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
-    // Auxiliary states are the last inputs. They are recognized by the version in their reference, which counts modifications.
+    // Auxiliary states are the last inputs, whose reference has a version above 0.
     let states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|changes| changes > 0)).count();
     let stored = StoredNode { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
     let params = attach(def, def.parse_in_file(&attrs, &stored)?, &graphs)?;
@@ -256,7 +257,7 @@ fn read_node(
     let call = OpCall { name: op, def, params };
     legacy_json::add_missing_states(name, &call, &attrs, expected, &mut inputs, version);
     if inputs.len() != expected {
-        return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
+        return Err(invalid(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
     Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: NodeAttrs::new(attrs) }))
 }
@@ -335,15 +336,15 @@ mod tests {
 
     #[test]
     fn outputs_are_counted_by_rows_or_by_references() {
-        let root = |rows: &str| -> Value {
+        let root = |row_ptr: &str| -> Value {
             serde_json::from_str(&format!(
-                r#"{{"nodes": [{{"inputs": []}}, {{"inputs": [[0, 0]]}}, {{"inputs": [[1, 2], [9, 1]]}}], "heads": [[2, 1]]{rows}}}"#
+                r#"{{"nodes": [{{"inputs": []}}, {{"inputs": [[0, 0]]}}, {{"inputs": [[1, 2], [9, 1]]}}], "heads": [[2, 1]]{row_ptr}}}"#
             ))
             .unwrap()
         };
-        assert_eq!(outputs_of_nodes(&root(""), 3), [1, 3, 2]);
-        assert_eq!(outputs_of_nodes(&root(r#", "node_row_ptr": [0, 1, 5, 6]"#), 3), [1, 4, 1]);
-        assert_eq!(outputs_of_nodes(&root(r#", "node_row_ptr": [5, 1, 99999999]"#), 3), [1, 3, 2]);
+        assert_eq!(num_outputs_of_nodes(&root(""), 3), [1, 3, 2]);
+        assert_eq!(num_outputs_of_nodes(&root(r#", "node_row_ptr": [0, 1, 5, 6]"#), 3), [1, 4, 1]);
+        assert_eq!(num_outputs_of_nodes(&root(r#", "node_row_ptr": [5, 1, 99999999]"#), 3), [1, 3, 2]);
     }
 
     #[test]

@@ -1,4 +1,11 @@
-//! Symbolic graphs: building, naming, listing, attributes.
+//! Symbols: graphs as users build them.
+//!
+//! - `node` has the nodes, `compose` applies operators and substitutes variables;
+//! - `json` reads and writes symbol files, and `legacy_json` upgrades those of older versions;
+//! - `subgraph_ops` expands nodes that hold a subgraph, and `cut` cuts out the subgraph of a loop body;
+//! - `precision` inserts the casts of automatic mixed precision, and `amp` removes them;
+//! - `quantize` replaces operators by their quantized versions;
+//! - `annotated` is the graph with attributes of NNVM's C functions.
 
 mod amp;
 mod annotated;
@@ -57,15 +64,15 @@ impl Symbol {
         Symbol { outputs: vec![entry] }
     }
 
-    /// The symbol with other node inputs: `inputs` maps the index of a node to its new inputs. Nodes without readers are dropped.
+    /// The symbol after `inputs` replaced the inputs of each node, by indices in topological order. Nodes without readers are dropped.
     pub(crate) fn with_inputs(&self, inputs: impl Fn(usize) -> Vec<(usize, u32)>) -> Symbol {
         let nodes = self.nodes();
-        let mut made: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+        let mut new_nodes: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
         for (i, node) in nodes.iter().enumerate() {
-            let entry = |(k, index): (usize, u32)| NodeEntry { node: made[k].clone(), index };
+            let entry = |(k, index): (usize, u32)| NodeEntry { node: new_nodes[k].clone(), index };
             let inputs: Vec<NodeEntry> = inputs(i).into_iter().map(entry).collect();
             let is_same = |(a, b): (&NodeEntry, &NodeEntry)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index;
-            made.push(match inputs.iter().zip(&node.inputs).all(is_same) {
+            new_nodes.push(match inputs.iter().zip(&node.inputs).all(is_same) {
                 true => node.clone(),
                 false => Arc::new(Node {
                     name: node.name.clone(),
@@ -76,7 +83,7 @@ impl Symbol {
                 }),
             });
         }
-        let by_old: HashMap<*const Node, &Arc<Node>> = nodes.iter().map(Arc::as_ptr).zip(&made).collect();
+        let by_old: HashMap<*const Node, &Arc<Node>> = nodes.iter().map(Arc::as_ptr).zip(&new_nodes).collect();
         let entry = |e: &NodeEntry| {
             let node = by_old.get(&Arc::as_ptr(&e.node)).map_or(&e.node, |node| *node);
             NodeEntry { node: node.clone(), index: e.index }
@@ -203,7 +210,7 @@ impl Symbol {
         let node = self.single_node().ok()?;
         match key {
             "name" => return Some(node.name.clone()),
-            // The output indices: front ends name loop variables after them.
+            // Front ends name loop variables after the output indices.
             "_value_index" => {
                 return Some(self.outputs.iter().map(|e| e.index.to_string()).collect::<Vec<_>>().join(", "));
             }
@@ -221,7 +228,7 @@ impl Symbol {
         self.set_node_attr(&compose::stored_key(key), value)
     }
 
-    /// Sets an attribute of the symbol's node under the very key, as nnvm's functions do.
+    /// Sets an attribute of the symbol's node without adding underscores to the key, as nnvm's functions do.
     ///
     /// # Errors
     /// The symbol is a group.

@@ -24,7 +24,7 @@ pub struct OpCall {
 }
 
 impl OpCall {
-    /// Indices of the inputs that the operator modifies.
+    /// Indices of the inputs that the operator mutates.
     pub fn mutated(&self) -> &[usize] {
         self.def.mutated(&self.params)
     }
@@ -34,7 +34,7 @@ impl OpCall {
         matches!(self.def.forward, Forward::Dynamic(_))
     }
 
-    /// The name for users: the name of a user operator, or [`OpCall::name`].
+    /// The name in messages: the registered name of a user operator, or else [`OpCall::name`].
     pub fn title(&self) -> &str {
         self.def.title(&self.params).unwrap_or(self.name)
     }
@@ -45,7 +45,7 @@ impl OpCall {
     }
 }
 
-/// The attributes of a node. Copies share their memory until one of them changes.
+/// The attributes of a node, copied on write.
 pub struct NodeAttrs(RwLock<Arc<Attrs>>);
 
 impl NodeAttrs {
@@ -64,7 +64,7 @@ impl NodeAttrs {
         RwLockWriteGuard::map(self.0.write(), Arc::make_mut)
     }
 
-    /// The attributes as they are now.
+    /// A snapshot of the attributes.
     pub fn shared(&self) -> Arc<Attrs> {
         self.0.read().clone()
     }
@@ -121,7 +121,7 @@ impl Node {
         self.op.as_ref().filter(|op| is_subgraph_op(op.def)).and_then(|_| self.graphs.first())
     }
 
-    /// Indices of the inputs that the node modifies.
+    /// Indices of the inputs that the node mutates.
     pub fn mutated(&self) -> Cow<'_, [usize]> {
         match (self.subgraph(), &self.op) {
             (Some(subgraph), _) => {

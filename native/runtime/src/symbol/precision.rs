@@ -24,7 +24,7 @@ pub struct Conditional {
     pub values: Vec<String>,
 }
 
-/// Which operators compute in which precision.
+/// The rules of automatic mixed precision.
 pub struct Precision {
     /// The 16-bit type: float16 or bfloat16.
     pub target: DType,
@@ -46,24 +46,25 @@ pub struct Precision {
     pub cast_params: bool,
 }
 
-/// An output of the original graph in the new graph.
-struct Mapped {
+/// The entry of the new graph for an entry of the original graph.
+struct MappedEntry {
     entry: NodeEntry,
-    /// The type in the new graph; `None` if it depends on types of parameters that are not known yet.
+    /// The type in the new graph; `None` if it depends on parameters of unknown type.
     dtype: Option<DType>,
     /// The type in the original graph.
-    original: Option<DType>,
-    /// The casts of this output.
+    original_dtype: Option<DType>,
+    /// The casts of the entry.
     casts: Vec<(DType, NodeEntry)>,
 }
 
+/// Rebuilds the graph with casts.
 struct Pass<'p> {
     rules: &'p Precision,
-    mapped: HashMap<(*const Node, u32), Mapped>,
+    mapped: HashMap<(*const Node, u32), MappedEntry>,
     /// Known types of outputs of the new graph.
     types: HashMap<(*const Node, u32), DType>,
     /// Parameters that are stored in the 16-bit type.
-    narrowed: HashSet<String>,
+    stored_in_target: HashSet<String>,
 }
 
 impl Symbol {
@@ -83,7 +84,7 @@ impl Symbol {
         }
         let nodes = self.nodes();
         let types = original_dtypes(self, rules)?;
-        let mut pass = Pass { rules, mapped: HashMap::new(), types: HashMap::new(), narrowed: HashSet::new() };
+        let mut pass = Pass { rules, mapped: HashMap::new(), types: HashMap::new(), stored_in_target: HashSet::new() };
         for (i, node) in nodes.iter().enumerate() {
             pass.node(node, types.of_node(i))?;
         }
@@ -104,15 +105,15 @@ fn data_types(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
 /// The types of all entries before the pass.
 fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<DType>>> {
     let (graph, _) = Graph::from_symbol(symbol);
-    let mut known = Entries::new(&graph, None);
+    let mut dtypes = Entries::new(&graph, None);
     for (i, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.op().is_none()) {
-        known[entry(i, 0)] = rules.data.iter().find(|(name, _)| *name == node.name).map(|(_, dtype)| *dtype);
+        dtypes[entry(i, 0)] = rules.data.iter().find(|(name, _)| *name == node.name).map(|(_, dtype)| *dtype);
     }
-    infer::dtypes(&graph, known)
+    infer::dtypes(&graph, dtypes)
 }
 
-/// The output's part of a cast's name, between the node's name and `_amp_cast`.
-fn suffix(e: &NodeEntry) -> String {
+/// The part of a cast's name that identifies the output, between the node's name and `_amp_cast`.
+fn output_suffix(e: &NodeEntry) -> String {
     let Some(op) = &e.node.op else { return String::new() };
     let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
     match name.filter(|_| op.def.names_outputs) {
@@ -122,26 +123,26 @@ fn suffix(e: &NodeEntry) -> String {
 }
 
 /// Creates a node of an operator with one attribute.
-fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
+fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
     let call = op_call(op, &attrs)?;
     Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
 impl Pass<'_> {
-    fn find(&mut self, e: &NodeEntry) -> Result<&mut Mapped> {
+    fn find(&mut self, e: &NodeEntry) -> Result<&mut MappedEntry> {
         let key = (Arc::as_ptr(&e.node), e.index);
         self.mapped
             .get_mut(&key)
             .ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", e.node.name)))
     }
 
-    /// An output without a cast.
-    fn raw(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+    /// The entry of the new graph, without a cast.
+    fn uncast(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         Ok(self.find(e)?.entry.clone())
     }
 
-    /// An output cast to a type; integers are not cast.
+    /// The entry, cast to a type unless it is an integer.
     fn cast(&mut self, e: &NodeEntry, dtype: DType) -> Result<NodeEntry> {
         let mapped = self.find(e)?;
         if mapped.dtype == Some(dtype) || mapped.dtype.is_some_and(|d| !d.is_float()) {
@@ -150,25 +151,25 @@ impl Pass<'_> {
         if let Some((_, cast)) = mapped.casts.iter().find(|(to, _)| *to == dtype) {
             return Ok(cast.clone());
         }
-        let name = format!("{}{}_amp_cast_{dtype}", e.node.name, suffix(e));
-        let node = make("amp_cast", name, vec![mapped.entry.clone()], ("dtype", dtype.name().into()))?;
+        let name = format!("{}{}_amp_cast_{dtype}", e.node.name, output_suffix(e));
+        let node = op_node("amp_cast", name, vec![mapped.entry.clone()], ("dtype", dtype.name().into()))?;
         let cast = NodeEntry { node, index: 0 };
         mapped.casts.push((dtype, cast.clone()));
         self.types.insert((Arc::as_ptr(&cast.node), 0), dtype);
         Ok(cast)
     }
 
-    /// An output for an operator that runs in float32. Variables need no cast.
-    fn wide(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
-        if e.node.is_variable() { self.raw(e) } else { self.cast(e, DType::F32) }
+    /// The entry as the input of an operator that runs in float32. Variables need no cast.
+    fn cast_to_fp32(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        if e.node.is_variable() { self.uncast(e) } else { self.cast(e, DType::F32) }
     }
 
-    /// An output for an operator that runs in the 16-bit type.
-    fn narrow(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
-        let (is_param, is_float) = (self.rules.model_params.contains(&e.node.name), self.find(e)?.original);
-        if e.node.is_variable() && self.rules.cast_params && is_param && is_float.is_none_or(DType::is_float) {
-            self.narrowed.insert(e.node.name.clone());
-            return self.raw(e);
+    /// The entry as the input of an operator that runs in the 16-bit type.
+    fn cast_to_target(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        let (is_param, dtype) = (self.rules.model_params.contains(&e.node.name), self.find(e)?.original_dtype);
+        if e.node.is_variable() && self.rules.cast_params && is_param && dtype.is_none_or(DType::is_float) {
+            self.stored_in_target.insert(e.node.name.clone());
+            return self.uncast(e);
         }
         self.cast(e, self.rules.target)
     }
@@ -179,77 +180,84 @@ impl Pass<'_> {
         self.rules.fp32_ops.contains(op) || self.rules.conditional.iter().any(|c| applies(&c))
     }
 
-    /// The inputs of a node, cast to the widest type among them, and whether that type is known.
+    /// The inputs of a node, cast to the widest type among them, and whether that type is known. If not, `amp_multicast` finds it at run
+    /// time.
     fn widest(&mut self, node: &Node) -> Result<(Vec<NodeEntry>, bool)> {
-        let mut all_known = true;
+        let mut are_known = true;
         let mut has_fp32 = false;
         for e in &node.inputs {
             let mapped = self.find(e)?;
             let is_known = matches!(mapped.dtype, Some(DType::F32 | DType::F16 | DType::BF16));
-            all_known &= is_known;
+            are_known &= is_known;
             has_fp32 |= mapped.dtype == Some(DType::F32) || mapped.casts.iter().any(|(to, _)| *to == DType::F32);
         }
-        if all_known {
-            let inputs = node.inputs.iter().map(|e| if has_fp32 { self.cast(e, DType::F32) } else { self.raw(e) });
+        if are_known {
+            let inputs = node.inputs.iter().map(|e| if has_fp32 { self.cast(e, DType::F32) } else { self.uncast(e) });
             return Ok((inputs.collect::<Result<_>>()?, true));
         }
         let first = &node.inputs[0];
-        let name = format!("{}{}_amp_multicast", first.node.name, suffix(first));
-        let inputs = node.inputs.iter().map(|e| self.raw(e)).collect::<Result<Vec<_>>>()?;
-        let multicast = make("amp_multicast", name, inputs, ("num_outputs", node.inputs.len().to_string()))?;
+        let name = format!("{}{}_amp_multicast", first.node.name, output_suffix(first));
+        let inputs = node.inputs.iter().map(|e| self.uncast(e)).collect::<Result<Vec<_>>>()?;
+        let multicast = op_node("amp_multicast", name, inputs, ("num_outputs", node.inputs.len().to_string()))?;
         let outputs = (0..node.inputs.len() as u32).map(|index| NodeEntry { node: multicast.clone(), index });
         Ok((outputs.collect(), false))
     }
 
     /// Copies a node with casts of its inputs, and records the types of its outputs.
-    fn node(&mut self, node: &Arc<Node>, original: &[Option<DType>]) -> Result<()> {
-        let float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
+    fn node(&mut self, node: &Arc<Node>, original_dtype: &[Option<DType>]) -> Result<()> {
+        let is_float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
         let (inputs, types) = match &node.op {
             None => (Vec::new(), vec![None]),
             Some(op) if self.rules.excluded.contains(&node.name) || self.needs_fp32(node, op.def.name) => {
-                let inputs = node.inputs.iter().map(|e| self.wide(e)).collect::<Result<_>>()?;
-                (inputs, original.iter().map(|d| d.or(Some(DType::F32))).collect())
+                let inputs = node.inputs.iter().map(|e| self.cast_to_fp32(e)).collect::<Result<_>>()?;
+                (inputs, original_dtype.iter().map(|d| d.or(Some(DType::F32))).collect())
             }
             Some(op) if self.rules.target_ops.contains(op.def.name) => {
-                let inputs = node.inputs.iter().map(|e| self.narrow(e)).collect::<Result<_>>()?;
-                (inputs, original.iter().map(|d| if float(d) { Some(self.rules.target) } else { *d }).collect())
+                let inputs = node.inputs.iter().map(|e| self.cast_to_target(e)).collect::<Result<_>>()?;
+                (
+                    inputs,
+                    original_dtype.iter().map(|d| if is_float(d) { Some(self.rules.target) } else { *d }).collect(),
+                )
             }
             Some(op) if self.rules.widest_ops.contains(op.def.name) && !node.inputs.is_empty() => {
                 let (inputs, is_known) = self.widest(node)?;
-                let types =
-                    if is_known { self.inferred(node, &inputs, original.len())? } else { vec![None; original.len()] };
+                let types = if is_known {
+                    self.infer_outputs(node, &inputs, original_dtype.len())?
+                } else {
+                    vec![None; original_dtype.len()]
+                };
                 (inputs, types)
             }
             Some(_) => {
-                let inputs = node.inputs.iter().map(|e| self.raw(e)).collect::<Result<Vec<_>>>()?;
-                let types = self.inferred(node, &inputs, original.len())?;
+                let inputs = node.inputs.iter().map(|e| self.uncast(e)).collect::<Result<Vec<_>>>()?;
+                let types = self.infer_outputs(node, &inputs, original_dtype.len())?;
                 (inputs, types)
             }
         };
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
         let attrs = node.attrs.clone();
         let copy = Arc::new(Node { name, op, inputs, graphs, attrs });
-        for (index, (dtype, original)) in types.into_iter().zip(original).enumerate() {
+        for (index, (dtype, original_dtype)) in types.into_iter().zip(original_dtype).enumerate() {
             let entry = NodeEntry { node: copy.clone(), index: index as u32 };
             if let Some(dtype) = dtype {
                 self.types.insert((Arc::as_ptr(&copy), index as u32), dtype);
             }
-            let mapped = Mapped { entry, dtype, original: *original, casts: Vec::new() };
+            let mapped = MappedEntry { entry, dtype, original_dtype: *original_dtype, casts: Vec::new() };
             self.mapped.insert((Arc::as_ptr(node), index as u32), mapped);
         }
         Ok(())
     }
 
     /// The output types of a node, inferred from its inputs; unknown unless all are known.
-    fn inferred(&self, node: &Node, inputs: &[NodeEntry], outputs: usize) -> Result<Vec<Option<DType>>> {
+    fn infer_outputs(&self, node: &Node, inputs: &[NodeEntry], outputs: usize) -> Result<Vec<Option<DType>>> {
         let unknown = vec![None; outputs];
         let (Some(op), false) = (&node.op, inputs.is_empty()) else { return Ok(unknown) };
         let mut ins: Vec<Option<DType>> =
             inputs.iter().map(|e| self.types.get(&(Arc::as_ptr(&e.node), e.index)).copied()).collect();
         let mut outs = unknown.clone();
-        let fits = (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs }).is_ok();
-        let all_known = fits && ins.iter().chain(&outs).all(Option::is_some);
-        Ok(if all_known { outs } else { unknown })
+        let is_valid = (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs }).is_ok();
+        let are_known = is_valid && ins.iter().chain(&outs).all(Option::is_some);
+        Ok(if are_known { outs } else { unknown })
     }
 
     /// An output of the graph, cast to float32 unless it is an integer.
@@ -262,9 +270,9 @@ impl Pass<'_> {
         let rules = self.rules;
         for node in nodes.iter().filter(|n| n.is_variable() && rules.model_params.contains(&n.name)) {
             let target = rules.target;
-            let is_narrowed = self.narrowed.contains(&node.name);
+            let is_stored_in_target = self.stored_in_target.contains(&node.name);
             let mapped = self.find(&NodeEntry { node: node.clone(), index: 0 })?;
-            let dtype = if is_narrowed { Some(target) } else { mapped.original };
+            let dtype = if is_stored_in_target { Some(target) } else { mapped.original_dtype };
             let code = dtype.map_or(-1, |d| d.code());
             mapped.entry.node.attrs.write().insert(DTYPE_ATTR.into(), code.to_string());
         }
@@ -309,14 +317,15 @@ mod tests {
     }
 
     #[test]
-    fn casts_are_where_mxnet_inserts_them() {
+    fn casts_are_inserted_as_in_mxnet() {
         let fc = layer();
         let softmax = Symbol::op("softmax", "sm", std::slice::from_ref(&fc), &[]).unwrap();
         let relu = Symbol::op("relu", "re", std::slice::from_ref(&fc), &[]).unwrap();
         let sum = Symbol::op("elemwise_add", "y", &[fc.clone(), relu], &[]).unwrap();
-        let narrow = ["d_amp_cast_float16(d)", "w_amp_cast_float16(w)", "fc(d_amp_cast_float16 w_amp_cast_float16)"];
+        let cast_to_target =
+            ["d_amp_cast_float16(d)", "w_amp_cast_float16(w)", "fc(d_amp_cast_float16 w_amp_cast_float16)"];
         let expect = |symbol: Symbol, rest: &[&str]| {
-            let all: Vec<&str> = narrow.iter().chain(rest).copied().collect();
+            let all: Vec<&str> = cast_to_target.iter().chain(rest).copied().collect();
             assert_eq!(structure(&symbol.reduced_precision(&rules()).unwrap()), all);
         };
         expect(softmax.clone(), &["fc_output_amp_cast_float32(fc)", "sm(fc_output_amp_cast_float32)"]);
@@ -347,15 +356,15 @@ mod tests {
     }
 
     #[test]
-    fn parameters_get_types() {
+    fn parameters_get_their_type_as_an_attribute() {
         let mut rules = rules();
         rules.model_params.insert("w".into());
         let kept = layer().reduced_precision(&rules).unwrap();
         assert_eq!(type_of(&kept).as_deref(), Some("0"));
         rules.cast_params = true;
-        let narrowed = layer().reduced_precision(&rules).unwrap();
-        assert_eq!(type_of(&narrowed).as_deref(), Some("2"));
-        assert_eq!(structure(&narrowed)[1], "fc(d_amp_cast_float16 w)");
+        let stored_in_target = layer().reduced_precision(&rules).unwrap();
+        assert_eq!(type_of(&stored_in_target).as_deref(), Some("2"));
+        assert_eq!(structure(&stored_in_target)[1], "fc(d_amp_cast_float16 w)");
         rules.excluded.insert("fc".into());
         assert_eq!(structure(&layer().reduced_precision(&rules).unwrap()), ["fc(d w)"]);
         rules.target = DType::I8;

@@ -1,4 +1,4 @@
-//! Quantization: replaces operators by their 8-bit versions and inserts conversions at the boundaries.
+//! Quantization: replaces operators by their quantized versions, and inserts quantization and dequantization between them and the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::graph::op_call;
 /// Which operators to quantize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All that have an 8-bit version.
+    /// All that have a quantized version.
     Full,
     /// Layers with weights, and operators between two of them.
     Smart,
@@ -46,83 +46,100 @@ pub struct Quantization {
     pub is_channel_wise: bool,
 }
 
-/// The 8-bit version of an operator.
-struct Form {
+/// An operator and its quantized version.
+struct QuantizedOp {
     op: &'static str,
     quantized: &'static str,
     /// Whether this is a layer with weights, around which [`Mode::Smart`] quantizes.
     is_layer: bool,
-    /// Whether its output is 32-bit, which needs requantization.
-    has_wide_result: bool,
+    /// Whether its output is 32-bit and must be requantized.
+    needs_requantization: bool,
     /// Whether input `i` of a node stays floating-point.
-    keeps: fn(&Node, usize) -> bool,
-    /// Whether the 8-bit version supports these parameters.
-    supports: fn(&Attrs) -> bool,
+    is_float_input: fn(&Node, usize) -> bool,
+    /// Whether the quantized version supports these parameters.
+    is_supported: fn(&Attrs) -> bool,
     /// Whether the range of its output is calibrated.
     is_calibrated: bool,
     /// Whether it reads integers with scale and shift instead of a range, and has floating-point outputs.
     is_asymmetric: bool,
-    /// Additional parameters of the 8-bit version.
-    added: &'static [(&'static str, &'static str)],
+    /// Additional parameters of the quantized version.
+    extra_attrs: &'static [(&'static str, &'static str)],
 }
 
-const fn form(op: &'static str, quantized: &'static str) -> Form {
-    Form {
+const fn quantized_op(op: &'static str, quantized: &'static str) -> QuantizedOp {
+    QuantizedOp {
         op,
         quantized,
         is_layer: false,
-        has_wide_result: false,
-        keeps: |_, _| false,
-        supports: |_| true,
+        needs_requantization: false,
+        is_float_input: |_, _| false,
+        is_supported: |_| true,
         is_calibrated: false,
         is_asymmetric: false,
-        added: &[],
+        extra_attrs: &[],
     }
 }
 
 /// Whether the attribute `key` has one of the values.
-fn is(attrs: &Attrs, key: &str, values: &[&str]) -> bool {
+fn attr_is(attrs: &Attrs, key: &str, values: &[&str]) -> bool {
     attrs.get(key).is_some_and(|v| values.contains(&v.as_str()))
 }
 
 const TRUE: &[&str] = &["true", "True", "1"];
 
-/// The operators with an 8-bit version.
-static FORMS: [Form; 13] = [
-    Form {
+/// The operators that have a quantized version.
+static QUANTIZED_OPS: [QuantizedOp; 13] = [
+    QuantizedOp {
         is_layer: true,
-        has_wide_result: true,
-        keeps: |node, i| i > 0 && !(is(&node.attrs.read(), "with_sum", TRUE) && i + 1 == node.inputs.len()),
-        added: &[("quantized", "true")],
-        ..form("_sg_mkldnn_conv", "_sg_mkldnn_conv")
+        needs_requantization: true,
+        is_float_input: |node, i| {
+            i > 0 && !(attr_is(&node.attrs.read(), "with_sum", TRUE) && i + 1 == node.inputs.len())
+        },
+        extra_attrs: &[("quantized", "true")],
+        ..quantized_op("_sg_mkldnn_conv", "_sg_mkldnn_conv")
     },
-    Form {
+    QuantizedOp {
         is_layer: true,
-        has_wide_result: true,
-        added: &[("quantized", "True")],
-        ..form("_sg_mkldnn_fully_connected", "_sg_mkldnn_fully_connected")
+        needs_requantization: true,
+        extra_attrs: &[("quantized", "True")],
+        ..quantized_op("_sg_mkldnn_fully_connected", "_sg_mkldnn_fully_connected")
     },
-    Form { is_layer: true, has_wide_result: true, ..form("Convolution", "_contrib_quantized_conv") },
-    Form { is_layer: true, has_wide_result: true, ..form("FullyConnected", "_contrib_quantized_fully_connected") },
-    Form { supports: |attrs| is(attrs, "act_type", &["relu"]), ..form("Activation", "_contrib_quantized_act") },
-    Form {
-        supports: |attrs| !attrs.contains_key("pool_type") || is(attrs, "pool_type", &["max", "avg"]),
-        ..form("Pooling", "_contrib_quantized_pooling")
-    },
-    Form { keeps: |_, i| i > 0, is_calibrated: true, ..form("BatchNorm", "_contrib_quantized_batch_norm") },
-    Form { keeps: |_, i| i == 0, ..form("Embedding", "_contrib_quantized_embedding") },
-    Form { has_wide_result: true, ..form("elemwise_add", "_contrib_quantized_elemwise_add") },
-    Form { has_wide_result: true, ..form("elemwise_mul", "_contrib_quantized_elemwise_mul") },
-    Form {
+    QuantizedOp {
         is_layer: true,
-        keeps: |_, i| i > 0,
-        supports: |attrs| is(attrs, "mode", &["lstm"]),
+        needs_requantization: true,
+        ..quantized_op("Convolution", "_contrib_quantized_conv")
+    },
+    QuantizedOp {
+        is_layer: true,
+        needs_requantization: true,
+        ..quantized_op("FullyConnected", "_contrib_quantized_fully_connected")
+    },
+    QuantizedOp {
+        is_supported: |attrs| attr_is(attrs, "act_type", &["relu"]),
+        ..quantized_op("Activation", "_contrib_quantized_act")
+    },
+    QuantizedOp {
+        is_supported: |attrs| !attrs.contains_key("pool_type") || attr_is(attrs, "pool_type", &["max", "avg"]),
+        ..quantized_op("Pooling", "_contrib_quantized_pooling")
+    },
+    QuantizedOp {
+        is_float_input: |_, i| i > 0,
+        is_calibrated: true,
+        ..quantized_op("BatchNorm", "_contrib_quantized_batch_norm")
+    },
+    QuantizedOp { is_float_input: |_, i| i == 0, ..quantized_op("Embedding", "_contrib_quantized_embedding") },
+    QuantizedOp { needs_requantization: true, ..quantized_op("elemwise_add", "_contrib_quantized_elemwise_add") },
+    QuantizedOp { needs_requantization: true, ..quantized_op("elemwise_mul", "_contrib_quantized_elemwise_mul") },
+    QuantizedOp {
+        is_layer: true,
+        is_float_input: |_, i| i > 0,
+        is_supported: |attrs| attr_is(attrs, "mode", &["lstm"]),
         is_asymmetric: true,
-        added: &[("quantized", "true")],
-        ..form("RNN", "_contrib_quantized_rnn")
+        extra_attrs: &[("quantized", "true")],
+        ..quantized_op("RNN", "_contrib_quantized_rnn")
     },
-    form("Concat", "_contrib_quantized_concat"),
-    form("Flatten", "_contrib_quantized_flatten"),
+    quantized_op("Concat", "_contrib_quantized_concat"),
+    quantized_op("Flatten", "_contrib_quantized_flatten"),
 ];
 
 const QUANTIZE: &str = "_contrib_quantize_v2";
@@ -132,47 +149,50 @@ const DEQUANTIZE: &str = "_contrib_dequantize";
 const PREFIX: &str = "quantized_";
 
 impl Quantization {
-    /// The 8-bit version of a node, if it is to be quantized.
-    fn form_of(&self, node: &Node) -> Option<&'static Form> {
+    /// The quantized version of a node, unless the rules exclude it.
+    fn quantized_op_of(&self, node: &Node) -> Option<&'static QuantizedOp> {
         let op = node.op.as_ref()?.def.name;
         let is_listed = |name: &String| self.excluded_nodes.contains(name);
         let is_inside =
             node.subgraph().is_some_and(|graph| graph.nodes().iter().any(|n| !n.is_variable() && is_listed(&n.name)));
         let is_excluded = is_listed(&node.name) || is_inside || self.excluded_ops.contains(op);
-        let form = FORMS.iter().find(|f| f.op == op)?;
-        (!is_excluded && (form.supports)(&node.attrs.read())).then_some(form)
+        let quantized_op = QUANTIZED_OPS.iter().find(|f| f.op == op)?;
+        (!is_excluded && (quantized_op.is_supported)(&node.attrs.read())).then_some(quantized_op)
     }
 
-    /// The nodes to quantize, with their 8-bit versions.
-    fn selected(&self, nodes: &[Arc<Node>]) -> HashMap<*const Node, &'static Form> {
-        let mut forms: HashMap<*const Node, &'static Form> =
-            nodes.iter().filter_map(|n| Some((Arc::as_ptr(n), self.form_of(n)?))).collect();
+    /// Selects the nodes to quantize.
+    fn select(&self, nodes: &[Arc<Node>]) -> HashMap<*const Node, &'static QuantizedOp> {
+        let mut quantized_ops: HashMap<*const Node, &'static QuantizedOp> =
+            nodes.iter().filter_map(|n| Some((Arc::as_ptr(n), self.quantized_op_of(n)?))).collect();
         if self.mode == Mode::Full {
-            return forms;
+            return quantized_ops;
         }
-        // A node other than a layer is quantized if paths of quantizable nodes connect it to layers both before and after it.
-        let is_layer = |n: &Arc<Node>| forms.get(&Arc::as_ptr(n)).is_some_and(|f| f.is_layer);
-        let is_form = |n: &Arc<Node>| forms.contains_key(&Arc::as_ptr(n));
-        let (mut feeds, mut follows) = (HashSet::new(), HashSet::new());
+        // Quantize other nodes between layers: those on a path of quantizable nodes from one layer to another.
+        let is_layer = |n: &Arc<Node>| quantized_ops.get(&Arc::as_ptr(n)).is_some_and(|f| f.is_layer);
+        let is_quantizable = |n: &Arc<Node>| quantized_ops.contains_key(&Arc::as_ptr(n));
+        let (mut before_layer, mut after_layer) = (HashSet::new(), HashSet::new());
         for node in nodes.iter().rev() {
-            if is_layer(node) || (is_form(node) && feeds.contains(&Arc::as_ptr(node))) {
-                feeds.extend(node.inputs.iter().map(|e| Arc::as_ptr(&e.node)));
+            if is_layer(node) || (is_quantizable(node) && before_layer.contains(&Arc::as_ptr(node))) {
+                before_layer.extend(node.inputs.iter().map(|e| Arc::as_ptr(&e.node)));
             }
         }
         for node in nodes {
-            let reads =
-                |e: &NodeEntry| is_layer(&e.node) || (is_form(&e.node) && follows.contains(&Arc::as_ptr(&e.node)));
+            let reads = |e: &NodeEntry| {
+                is_layer(&e.node) || (is_quantizable(&e.node) && after_layer.contains(&Arc::as_ptr(&e.node)))
+            };
             if node.inputs.iter().any(reads) {
-                follows.insert(Arc::as_ptr(node));
+                after_layer.insert(Arc::as_ptr(node));
             }
         }
-        forms.retain(|node, form| form.is_layer || (feeds.contains(node) && follows.contains(node)));
-        forms
+        quantized_ops.retain(|node, quantized_op| {
+            quantized_op.is_layer || (before_layer.contains(node) && after_layer.contains(node))
+        });
+        quantized_ops
     }
 }
 
 /// Creates a node.
-fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
+fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
     let call = op_call(op, &attrs)?;
     Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
@@ -191,17 +211,18 @@ fn key(e: &NodeEntry) -> Key {
     (Arc::as_ptr(&e.node), e.index)
 }
 
+/// Rebuilds the graph with quantized operators.
 struct Pass<'q> {
     rules: &'q Quantization,
-    forms: HashMap<*const Node, &'static Form>,
+    quantized_ops: HashMap<*const Node, &'static QuantizedOp>,
     /// The new nodes by their originals.
     copies: HashMap<*const Node, Arc<Node>>,
-    /// Quantization nodes by the entry they read and whether they are asymmetric.
+    /// Quantization nodes, by the entry that they read and whether they are asymmetric.
     quantized: HashMap<(Key, bool), Arc<Node>>,
-    /// Dequantization nodes by the entry they read.
+    /// Dequantization nodes, by the entry that they read.
     dequantized: HashMap<Key, Arc<Node>>,
     /// The original nodes by the new nodes.
-    sources: HashMap<*const Node, Arc<Node>>,
+    originals: HashMap<*const Node, Arc<Node>>,
 }
 
 impl Pass<'_> {
@@ -210,12 +231,12 @@ impl Pass<'_> {
         copy.ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", node.name)))
     }
 
-    /// Whether the new node has quantized outputs with a range.
+    /// Whether the new node for a node has quantized outputs with a range.
     fn has_quantized_outputs(&self, node: &Arc<Node>) -> bool {
-        self.forms.get(&Arc::as_ptr(node)).is_some_and(|form| !form.is_asymmetric)
+        self.quantized_ops.get(&Arc::as_ptr(node)).is_some_and(|quantized_op| !quantized_op.is_asymmetric)
     }
 
-    /// An output as 8-bit integers with minimum and maximum, or with scale and shift.
+    /// An entry as 8-bit integers, with minimum and maximum or with scale and shift.
     fn as_integers(&mut self, e: &NodeEntry, is_asymmetric: bool) -> Result<[NodeEntry; 3]> {
         let copy = self.copy_of(&e.node)?;
         if self.has_quantized_outputs(&e.node) && !is_asymmetric {
@@ -227,8 +248,8 @@ impl Pass<'_> {
             let name = format!("{}_quantize", e.node.output_name(e.index as usize));
             let inputs = vec![self.as_floats(e)?];
             let node = match is_asymmetric {
-                true => make(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
-                false => make(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
+                true => op_node(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
+                false => op_node(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
             };
             self.quantized.insert(key, node);
         }
@@ -236,7 +257,7 @@ impl Pass<'_> {
         Ok([output(node, 0), output(node, 1), output(node, 2)])
     }
 
-    /// An output as floating-point.
+    /// An entry in floating point.
     fn as_floats(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         if !self.has_quantized_outputs(&e.node) {
             return Ok(NodeEntry { node: self.copy_of(&e.node)?, index: e.index });
@@ -244,38 +265,38 @@ impl Pass<'_> {
         if !self.dequantized.contains_key(&key(e)) {
             let inputs = self.as_integers(e, false)?.to_vec();
             let name = format!("{}_dequantize", e.node.name);
-            self.dequantized.insert(key(e), make(DEQUANTIZE, name, inputs, Attrs::new())?);
+            self.dequantized.insert(key(e), op_node(DEQUANTIZE, name, inputs, Attrs::new())?);
         }
         Ok(output(&self.dequantized[&key(e)], 0))
     }
 
-    fn quantize(&mut self, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
+    fn quantize(&mut self, node: &Arc<Node>, quantized_op: &QuantizedOp) -> Result<Arc<Node>> {
         let (mut inputs, mut ranges) = (Vec::new(), Vec::new());
         for (i, e) in node.inputs.iter().enumerate() {
-            let is_weight = self.rules.is_channel_wise && form.op == "_sg_mkldnn_fully_connected" && i > 0;
-            if is_weight || (form.keeps)(node, i) {
+            let is_weight = self.rules.is_channel_wise && quantized_op.op == "_sg_mkldnn_fully_connected" && i > 0;
+            if is_weight || (quantized_op.is_float_input)(node, i) {
                 inputs.push(self.as_floats(e)?);
             } else {
-                let [data, min, max] = self.as_integers(e, form.is_asymmetric)?;
+                let [data, min, max] = self.as_integers(e, quantized_op.is_asymmetric)?;
                 inputs.push(data);
                 ranges.extend([min, max]);
             }
         }
         inputs.extend(ranges);
         let mut attrs = node.attrs.read().clone();
-        attrs.extend(form.added.iter().map(|(key, value)| (key.to_string(), value.to_string())));
-        if self.rules.is_channel_wise && form.op == "_sg_mkldnn_fully_connected" {
+        attrs.extend(quantized_op.extra_attrs.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+        if self.rules.is_channel_wise && quantized_op.op == "_sg_mkldnn_fully_connected" {
             attrs.insert("channel_wise_quantize".into(), "True".into());
         }
-        let (name, op) = (format!("{PREFIX}{}", node.name), op_call(form.quantized, &attrs)?);
+        let (name, op) = (format!("{PREFIX}{}", node.name), op_call(quantized_op.quantized, &attrs)?);
         let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
         let quantized = Arc::new(Node { name, op: Some(op), inputs, graphs, attrs });
-        self.sources.insert(Arc::as_ptr(&quantized), node.clone());
-        if !form.has_wide_result {
+        self.originals.insert(Arc::as_ptr(&quantized), node.clone());
+        if !quantized_op.needs_requantization {
             return Ok(quantized);
         }
         let inputs = (0..3).map(|i| output(&quantized, i)).collect();
-        make(REQUANTIZE, format!("requantize_{}", node.name), inputs, out_type(&self.rules.dtype))
+        op_node(REQUANTIZE, format!("requantize_{}", node.name), inputs, out_type(&self.rules.dtype))
     }
 
     fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {
@@ -290,24 +311,24 @@ impl Symbol {
     /// Quantizes the graph. Also returns the outputs of the original graph whose ranges are to be calibrated.
     ///
     /// # Errors
-    /// Parameters that the 8-bit version of an operator does not accept.
+    /// Parameters that the quantized version of an operator does not accept.
     pub fn quantized(&self, rules: &Quantization) -> Result<(Symbol, Vec<String>)> {
         let nodes = self.nodes();
         let mut pass = Pass {
             rules,
-            forms: rules.selected(&nodes),
+            quantized_ops: rules.select(&nodes),
             copies: HashMap::new(),
             quantized: HashMap::new(),
             dequantized: HashMap::new(),
-            sources: HashMap::new(),
+            originals: HashMap::new(),
         };
         for node in &nodes {
-            let new = match pass.forms.get(&Arc::as_ptr(node)).copied() {
-                Some(form) => pass.quantize(node, form)?,
+            let new_node = match pass.quantized_ops.get(&Arc::as_ptr(node)).copied() {
+                Some(quantized_op) => pass.quantize(node, quantized_op)?,
                 None => pass.copy(node)?,
             };
-            pass.sources.entry(Arc::as_ptr(&new)).or_insert_with(|| node.clone());
-            pass.copies.insert(Arc::as_ptr(node), new);
+            pass.originals.entry(Arc::as_ptr(&new_node)).or_insert_with(|| node.clone());
+            pass.copies.insert(Arc::as_ptr(node), new_node);
         }
         let outputs = self.outputs.iter().map(|e| pass.as_floats(e)).collect::<Result<_>>()?;
         let online = Symbol { outputs };
@@ -332,7 +353,7 @@ impl Symbol {
         })
     }
 
-    /// A copy of the graph whose inputs `replace` may substitute.
+    /// A copy of the graph in which `replace` may substitute the inputs of nodes.
     fn replacing_inputs(&self, mut replace: impl FnMut(&NodeEntry) -> Option<NodeEntry>) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         let copied = |copies: &HashMap<*const Node, Arc<Node>>, e: &NodeEntry| {
@@ -357,8 +378,8 @@ impl Symbol {
         for node in self.nodes() {
             let mut attrs = node.attrs.read().clone();
             let mut op = node.op.clone();
-            let observed = observed(&node).map(|e| e.node.output_name(e.index as usize));
-            let range = observed.and_then(|name| table.get(name.strip_prefix(PREFIX).unwrap_or(&name)));
+            let calibrated_output = calibrated_output(&node).map(|e| e.node.output_name(e.index as usize));
+            let range = calibrated_output.and_then(|name| table.get(name.strip_prefix(PREFIX).unwrap_or(&name)));
             if let (Some((min, max)), Some(call)) = (range, &mut op) {
                 attrs.insert("min_calib_range".into(), format!("{min:.6}"));
                 attrs.insert("max_calib_range".into(), format!("{max:.6}"));
@@ -376,10 +397,10 @@ impl Symbol {
 }
 
 /// The output whose calibrated range is a parameter of the node: its own, or that of its first input.
-fn observed(node: &Arc<Node>) -> Option<NodeEntry> {
+fn calibrated_output(node: &Arc<Node>) -> Option<NodeEntry> {
     match node.op.as_ref()?.def.name {
         QUANTIZE | QUANTIZE_ASYMMETRIC | REQUANTIZE => node.inputs.first().cloned(),
-        name => FORMS.iter().any(|f| f.is_calibrated && f.quantized == name).then(|| output(node, 0)),
+        name => QUANTIZED_OPS.iter().any(|f| f.is_calibrated && f.quantized == name).then(|| output(node, 0)),
     }
 }
 
@@ -387,7 +408,7 @@ impl Pass<'_> {
     /// The outputs of the original graph whose calibrated ranges the new graph uses.
     fn calibrated(&self, graph: &Symbol) -> Vec<String> {
         let name = |e: NodeEntry| {
-            let source = self.sources.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node);
+            let source = self.originals.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node);
             source.output_name(e.index as usize)
         };
         let is_offline = |node: &Node| {
@@ -397,7 +418,7 @@ impl Pass<'_> {
         let is_quantize = |node: &Node| node.op.as_ref().is_some_and(|op| op.def.name == QUANTIZE);
         let nodes = graph.nodes();
         let online = nodes.iter().filter(|n| !(is_quantize(n) && is_offline(n)));
-        online.filter_map(observed).map(name).collect()
+        online.filter_map(calibrated_output).map(name).collect()
     }
 }
 

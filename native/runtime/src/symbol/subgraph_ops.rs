@@ -1,4 +1,4 @@
-//! Nodes that hold a subgraph, as MXNet's backends create them. Compiling a graph replaces such a node by its subgraph.
+//! Nodes that hold a subgraph, as partitioning by a backend of MXNet creates them. Compiling a graph replaces such a node by its subgraph.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::passes::infer::DTYPE_ATTR;
 
 /// The 8-bit quantization of a subgraph.
-struct Quantized {
-    /// Indices of the subgraph's quantized inputs. Their minima and maxima follow all inputs of the subgraph.
-    integers: Vec<usize>,
+struct QuantizedSubgraph {
+    /// Indices of the subgraph's quantized inputs. Their ranges follow the inputs of the subgraph.
+    quantized_inputs: Vec<usize>,
     /// Whether the output is floating-point instead of quantized.
-    float_output: bool,
+    has_float_output: bool,
     /// The calibrated range of a quantized output.
     range: (Option<f32>, Option<f32>),
 }
 
-/// Whether an operator's outputs are the outputs of its graph.
-fn is_cached(def: &OpDef) -> bool {
+/// Whether the operator is a cached operator, whose outputs are those of its graph.
+fn is_cached_op(def: &OpDef) -> bool {
     matches!(def.name, "_CachedOp" | "_CachedOpThreadSafe")
 }
 
 /// Whether nodes of the operator hold a subgraph.
 pub(super) fn is_subgraph_op(def: &OpDef) -> bool {
-    def.expands || is_cached(def)
+    def.expands || is_cached_op(def)
 }
 
 /// The call of a subgraph operator.
@@ -41,14 +41,15 @@ pub(super) fn is_subgraph_op(def: &OpDef) -> bool {
 pub(crate) fn subgraph_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
     let (name, def) = registry::find(name)?;
     // A cached operator has no parameters; its own parser rejects it without a graph.
-    let params = if is_cached(def) { Params::new(NoParams {}) } else { def.parse(attrs)? };
+    let params = if is_cached_op(def) { Params::new(NoParams {}) } else { def.parse(attrs)? };
     Ok(OpCall { name, def, params })
 }
 
-/// Output names of a node with a subgraph: those of the subgraph, or `output`, with the ends of its range if it is quantized.
+/// Output names of a node that holds a subgraph: those of a cached operator's graph, or `output`, and the ends of its range if it is
+/// quantized.
 pub(super) fn subgraph_outputs(node: &Node) -> Option<Vec<String>> {
     let (subgraph, op) = (node.subgraph()?, node.op.as_ref()?);
-    if is_cached(op.def) {
+    if is_cached_op(op.def) {
         return Some(subgraph.list_outputs());
     }
     let convolution = op.params.downcast::<FusedConvolutionParam>().map(|p| p.quantized && !p.enable_float_output);
@@ -58,19 +59,23 @@ pub(super) fn subgraph_outputs(node: &Node) -> Option<Vec<String>> {
     Some(names[..if is_quantized { 3 } else { 1 }].iter().map(|name| name.to_string()).collect())
 }
 
-/// The quantization that the attributes ask for, for a subgraph with `inputs` inputs.
-fn quantized(def: &OpDef, attrs: &Attrs, inputs: usize) -> Result<Option<Quantized>> {
+/// The quantization of a subgraph with `inputs` inputs, from the attributes of its node.
+fn quantized(def: &OpDef, attrs: &Attrs, inputs: usize) -> Result<Option<QuantizedSubgraph>> {
     let params = def.parse(attrs)?;
     if let Some(p) = params.downcast::<FusedConvolutionParam>() {
         let sum = p.with_sum.then(|| inputs.saturating_sub(1));
-        let integers = std::iter::once(0).chain(sum).collect();
+        let quantized_inputs = std::iter::once(0).chain(sum).collect();
         let range = (p.min_calib_range, p.max_calib_range);
-        return Ok(p.quantized.then_some(Quantized { integers, float_output: p.enable_float_output, range }));
+        return Ok(p.quantized.then_some(QuantizedSubgraph {
+            quantized_inputs,
+            has_float_output: p.enable_float_output,
+            range,
+        }));
     }
     let p = params.get::<FusedFullyConnectedParam>();
-    let integers = if p.channel_wise_quantize == Some(true) { vec![0] } else { (0..inputs).collect() };
+    let quantized_inputs = if p.channel_wise_quantize == Some(true) { vec![0] } else { (0..inputs).collect() };
     let range = (p.min_calib_range, p.max_calib_range);
-    Ok(p.quantized.then_some(Quantized { integers, float_output: p.enable_float_output, range }))
+    Ok(p.quantized.then_some(QuantizedSubgraph { quantized_inputs, has_float_output: p.enable_float_output, range }))
 }
 
 /// Expands a node of a subgraph operator to its subgraph, with the node's name and inputs.
@@ -92,36 +97,37 @@ pub(super) fn expand(
             graphs.len()
         )));
     };
-    let count = graph.list_inputs().len();
+    let num_graph_inputs = graph.list_inputs().len();
     let graph = &graph.expanded().unwrap_or_else(|| graph.clone());
-    let quantized = if is_cached(def) { None } else { quantized(def, attrs, count)? };
-    let expected = count + quantized.as_ref().map_or(0, |q| 2 * q.integers.len());
+    let quantized = if is_cached_op(def) { None } else { quantized(def, attrs, num_graph_inputs)? };
+    let expected = num_graph_inputs + quantized.as_ref().map_or(0, |q| 2 * q.quantized_inputs.len());
     ensure!(
         inputs.len() == expected,
-        "{} '{name}' has {} inputs, but its graph of {count} and the ranges of integers need {expected}",
+        "{} '{name}' has {} inputs, but its graph of {num_graph_inputs} and the ranges of integers need {expected}",
         def.name,
         inputs.len()
     );
     let mut inputs: Vec<Symbol> = inputs.iter().map(|e| Symbol::of_entry(e.clone())).collect();
-    let ranges = inputs.split_off(count);
+    let ranges = inputs.split_off(num_graph_inputs);
     let Some(quantized) = quantized else {
         let subgraph = graph.substitute(&inputs, None)?;
-        return if is_cached(def) { Ok(subgraph) } else { subgraph.renamed(name) };
+        return if is_cached_op(def) { Ok(subgraph) } else { subgraph.renamed(name) };
     };
-    for (i, range) in quantized.integers.iter().zip(ranges.chunks_exact(2)) {
+    for (i, range) in quantized.quantized_inputs.iter().zip(ranges.chunks_exact(2)) {
         let integers = [inputs[*i].clone(), range[0].clone(), range[1].clone()];
         let floats = Symbol::op("_contrib_dequantize", &format!("{name}_dequantize{i}"), &integers, &[])?;
-        inputs[*i] = if inputs[*i].entries()[0].node.is_variable() { weights(&inputs[*i], &floats)? } else { floats };
+        inputs[*i] =
+            if inputs[*i].entries()[0].node.is_variable() { rescale_weights(&inputs[*i], &floats)? } else { floats };
     }
-    if !quantized.integers.contains(&1) && inputs.len() > 1 {
+    if !quantized.quantized_inputs.contains(&1) && inputs.len() > 1 {
         inputs[1] = Symbol::op("_contrib_fake_quantize", &format!("{name}_weights"), &inputs[1..2], &[])?;
     }
     let result = graph.substitute(&inputs, None)?;
-    if quantized.float_output { result.renamed(name) } else { quantize(&result, name, quantized.range) }
+    if quantized.has_float_output { result.renamed(name) } else { quantize(&result, name, quantized.range) }
 }
 
 /// The replacement of a node: itself or a copy, or the outputs of its subgraph.
-enum Expanded {
+enum Replacement {
     Node(Arc<Node>),
     Outputs(Vec<NodeEntry>),
 }
@@ -133,37 +139,39 @@ impl Symbol {
         if !nodes.iter().any(|node| node.subgraph().is_some()) {
             return None;
         }
-        let mut made: HashMap<*const Node, Expanded> = HashMap::new();
-        let entry = |made: &HashMap<*const Node, Expanded>, e: &NodeEntry| match made.get(&Arc::as_ptr(&e.node)) {
-            Some(Expanded::Outputs(outputs)) => outputs.get(e.index as usize).unwrap_or(e).clone(),
-            Some(Expanded::Node(node)) => NodeEntry { node: node.clone(), index: e.index },
+        let mut replacements: HashMap<*const Node, Replacement> = HashMap::new();
+        let entry = |replacements: &HashMap<*const Node, Replacement>, e: &NodeEntry| match replacements
+            .get(&Arc::as_ptr(&e.node))
+        {
+            Some(Replacement::Outputs(outputs)) => outputs.get(e.index as usize).unwrap_or(e).clone(),
+            Some(Replacement::Node(node)) => NodeEntry { node: node.clone(), index: e.index },
             None => e.clone(),
         };
         for node in &nodes {
-            let inputs: Vec<NodeEntry> = node.inputs.iter().map(|e| entry(&made, e)).collect();
+            let inputs: Vec<NodeEntry> = node.inputs.iter().map(|e| entry(&replacements, e)).collect();
             let attrs = node.attrs.read().clone();
             let subgraph = node.op.as_ref().filter(|_| node.subgraph().is_some());
             // Creating the node already checked that it expands.
             let subgraph = subgraph.and_then(|op| expand(op.def, &node.name, &attrs, &inputs, &node.graphs).ok());
-            let is_same =
+            let is_unchanged =
                 inputs.iter().zip(&node.inputs).all(|(a, b)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index);
             let expanded = match subgraph {
-                Some(subgraph) => Expanded::Outputs(subgraph.outputs),
-                None if is_same => Expanded::Node(node.clone()),
+                Some(subgraph) => Replacement::Outputs(subgraph.outputs),
+                None if is_unchanged => Replacement::Node(node.clone()),
                 None => {
                     let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                    Expanded::Node(Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }))
+                    Replacement::Node(Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }))
                 }
             };
-            made.insert(Arc::as_ptr(node), expanded);
+            replacements.insert(Arc::as_ptr(node), expanded);
         }
-        Some(Symbol { outputs: self.outputs.iter().map(|e| entry(&made, e)).collect() })
+        Some(Symbol { outputs: self.outputs.iter().map(|e| entry(&replacements, e)).collect() })
     }
 }
 
 /// Corrects the scale of dequantized weights: `_contrib_quantize` maps their range to 127 levels, but `_contrib_dequantize` assumes 127.5,
 /// as `_contrib_quantize_v2` uses.
-fn weights(integers: &Symbol, floats: &Symbol) -> Result<Symbol> {
+fn rescale_weights(integers: &Symbol, floats: &Symbol) -> Result<Symbol> {
     if integers.attr(DTYPE_ATTR).is_none() {
         integers.set_attr(DTYPE_ATTR, &DType::I8.code().to_string())?;
     }
@@ -187,11 +195,11 @@ fn quantize_to_32_bits(floats: &Symbol, name: &str) -> Result<Symbol> {
     let op = |op: &str, suffix: &str, inputs: &[Symbol], attrs: &[(&str, &str)]| {
         Symbol::op(op, &format!("{name}_{suffix}"), inputs, attrs)
     };
-    let sizes = op("abs", "sizes", std::slice::from_ref(floats), &[])?;
-    let max = op("max", "max", &[sizes], &[])?;
+    let magnitudes = op("abs", "sizes", std::slice::from_ref(floats), &[])?;
+    let max = op("max", "max", &[magnitudes], &[])?;
     let min = op("negative", "min", std::slice::from_ref(&max), &[])?;
-    let shares = op("broadcast_div", "shares", &[floats.clone(), max.clone()], &[])?;
-    let scaled = op("_mul_scalar", "scaled", &[shares], &[("scalar", &MAX_I32.to_string())])?;
+    let normalized = op("broadcast_div", "shares", &[floats.clone(), max.clone()], &[])?;
+    let scaled = op("_mul_scalar", "scaled", &[normalized], &[("scalar", &MAX_I32.to_string())])?;
     let integers = Symbol::op("Cast", name, &[scaled], &[("dtype", "int32")])?;
     Ok(Symbol::group(&[integers, min, max]))
 }
