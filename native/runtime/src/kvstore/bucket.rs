@@ -7,19 +7,19 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::memory;
 
-use super::job::{Job, Payload, Work};
+use super::job::{Collective, Job, Payload};
 use super::tree;
 use super::wire::MAX_BODY;
 
-/// Buckets of at most this many bytes are sent whole to all ranks, which takes one message instead of two in a row.
-const SMALL: usize = 32 << 10;
+/// Buckets of at most this many bytes are all-gathered and summed by every rank, which takes one message delay instead of two.
+const MAX_WHOLE_BYTES: usize = 32 << 10;
 /// Slices begin at multiples of this many bytes, so that elements are not split.
 const ALIGNMENT: usize = 64;
 
-/// The encoding of the sums of nodes in messages.
+/// The encoding of gradients in messages.
 #[derive(Clone, Copy, PartialEq)]
 enum Encoding {
-    /// As in memory.
+    /// The bytes in memory.
     Raw,
     /// Two bits for each `float32`: 0, threshold or -threshold.
     TwoBit(f32),
@@ -73,14 +73,14 @@ pub(super) struct Layout {
     pub(super) threshold: Option<f32>,
     size: usize,
     encoding: Encoding,
-    /// The nodes of the tree whose sums each rank sends.
+    /// The nodes of the summation tree whose sums each rank sends.
     nodes: Arc<Vec<Vec<Range<usize>>>>,
 }
 
 impl Layout {
     pub(super) fn new(dtype: DType, shards_per_rank: usize, threshold: Option<f32>, size: usize) -> Layout {
         let max_nodes = tree::max_nodes(shards_per_rank, size);
-        // The smaller of two bits per shard and 32 bits per node.
+        // Choose the smaller encoding: two bits for each shard, or 32 bits for each node.
         let encoding = match threshold {
             Some(threshold) if dtype == DType::F32 && shards_per_rank <= 16 * max_nodes => Encoding::TwoBit(threshold),
             _ => Encoding::Raw,
@@ -94,15 +94,15 @@ impl Layout {
 
     /// Maximum number of gradient bytes in a bucket, so that no message exceeds its limit.
     fn capacity(&self) -> usize {
-        let most = self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(ALIGNMENT)).max().unwrap_or(1);
-        (MAX_BODY * ALIGNMENT / most.max(ALIGNMENT)) / ALIGNMENT * ALIGNMENT
+        let max_bytes = self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(ALIGNMENT)).max().unwrap_or(1);
+        (MAX_BODY * ALIGNMENT / max_bytes.max(ALIGNMENT)) / ALIGNMENT * ALIGNMENT
     }
 
     /// The slice of each rank.
     fn slices(&self, len: usize) -> Vec<Range<usize>> {
-        let blocks = len.div_ceil(ALIGNMENT);
-        let at = |rank: usize| (blocks * rank / self.size * ALIGNMENT).min(len);
-        (0..self.size).map(|rank| at(rank)..at(rank + 1)).collect()
+        let num_units = len.div_ceil(ALIGNMENT);
+        let slice_start = |rank: usize| (num_units * rank / self.size * ALIGNMENT).min(len);
+        (0..self.size).map(|rank| slice_start(rank)..slice_start(rank + 1)).collect()
     }
 
     /// Bytes that each rank sends for `len` bytes of gradient.
@@ -110,19 +110,19 @@ impl Layout {
         self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(len)).collect()
     }
 
-    /// The sum over all shards, from what each rank sent for `len` bytes.
+    /// The sum over all shards, from the messages of all ranks for `len` bytes of gradient.
     fn sum(&self, len: usize, sent: &[Payload]) -> Result<Vec<u8>> {
-        let item = self.encoding.len(len);
+        let node_bytes = self.encoding.len(len);
         tree::sum(self.dtype, 0..self.shards_per_rank * self.size, &mut |node| {
             let rank = node.start / self.shards_per_rank;
             let index = self.nodes.get(rank)?.iter().position(|n| n == node)?;
-            let bytes = sent.get(rank)?.get(index * item..(index + 1) * item)?;
+            let bytes = sent.get(rank)?.get(index * node_bytes..(index + 1) * node_bytes)?;
             Some(self.encoding.decode(bytes, len))
         })
     }
 }
 
-/// A bucket with its gradients; its sum is available when the job has computed it.
+/// A reference to a bucket, which gives its sum once the job has computed it.
 pub(super) struct Handle {
     layout: Layout,
     /// Length and operation number, once the bucket is sent.
@@ -134,7 +134,7 @@ pub(super) struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Some(Ok((_, sequence))) = self.sent.get() {
-            self.job.forget(*sequence);
+            self.job.discard(*sequence);
         }
     }
 }
@@ -159,17 +159,17 @@ impl Handle {
             payloads.iter().for_each(|slice| sum.extend_from_slice(slice));
             sum
         };
-        self.job.forget(sequence);
+        self.job.discard(sequence);
         Ok(self.sum.get_or_init(|| sum))
     }
 }
 
-/// Whether a bucket is sent whole to all ranks.
+/// Whether a bucket is sent whole to all ranks, instead of one slice to each.
 fn is_whole(len: usize, size: usize) -> bool {
-    len <= SMALL || size == 1
+    len <= MAX_WHOLE_BYTES || size == 1
 }
 
-/// A bucket under construction.
+/// A bucket that still takes gradients.
 pub(super) struct Bucket {
     pub(super) handle: Arc<Handle>,
     /// The sum of each node of this rank.
@@ -194,10 +194,11 @@ impl Bucket {
         self.layout().capacity() - self.len
     }
 
-    /// Adds the gradients of this rank's shards, of equal length, and returns their range in the sum. `about` must be equal on all ranks.
-    pub(super) fn add(&mut self, about: u64, shards: &[&[u8]]) -> Result<Range<usize>> {
+    /// Adds the gradients of this rank's shards, of equal length, and returns their range in the sum. `call_digest` must be equal on all
+    /// ranks.
+    pub(super) fn add(&mut self, call_digest: u64, shards: &[&[u8]]) -> Result<Range<usize>> {
         let len = shards.first().map_or(0, |bytes| bytes.len());
-        self.digest = self.digest.number(about).number(len as u64);
+        self.digest = self.digest.with_number(call_digest).with_number(len as u64);
         let layout = self.layout().clone();
         let rank = self.handle.job.rank();
         let first = rank * layout.shards_per_rank;
@@ -221,39 +222,39 @@ impl Bucket {
             sums.iter().for_each(|sum| layout.encoding.encode(&sum[range.clone()], &mut out));
             out
         };
-        let work = if is_whole(len, layout.size) {
-            Work::Gather { own: encoded(0..len), lens: layout.lens(len) }
+        let collective = if is_whole(len, layout.size) {
+            Collective::Gather { own: encoded(0..len), lens: layout.lens(len) }
         } else {
             let slices = layout.slices(len);
             let own: Vec<_> = slices.iter().map(|slice| encoded(slice.clone())).collect();
             let lens = layout.lens(slices[handle.job.rank()].len());
             let layout = layout.clone();
-            Work::Reduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
+            Collective::Reduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
         };
-        let digest = digest.number(layout.shards_per_rank as u64).number(layout.dtype.code() as u64).value();
-        let started = handle.job.start(digest, work).map(|sequence| (len, sequence));
+        let digest = digest.with_number(layout.shards_per_rank as u64).with_number(layout.dtype.code() as u64).value();
+        let started = handle.job.start(digest, collective).map(|sequence| (len, sequence));
         let result = started.clone().map(|_| ());
         handle.sent.get_or_init(|| started);
         result
     }
 }
 
-/// An FNV-1a hash of the properties that must be equal on all ranks.
+/// An FNV-1a hash of the properties of a call, which must be equal on all ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Digest(u64);
 
 impl Digest {
-    pub(super) fn new(what: &str) -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325).text(what)
+    pub(super) fn new(purpose: &str) -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325).with_text(purpose)
     }
 
-    pub(super) fn text(self, text: &str) -> Digest {
+    pub(super) fn with_text(self, text: &str) -> Digest {
         let bytes = text.bytes().chain([0xff]);
         Digest(bytes.fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
-    pub(super) fn number(self, number: u64) -> Digest {
-        self.text(&number.to_string())
+    pub(super) fn with_number(self, number: u64) -> Digest {
+        self.with_text(&number.to_string())
     }
 
     pub(super) fn value(self) -> u64 {

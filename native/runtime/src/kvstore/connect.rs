@@ -1,5 +1,5 @@
-//! Connects ranks. Both sides of a connection authenticate by the job's secret, which is never sent: each computes a keyed hash of random
-//! numbers of both sides.
+//! Connects ranks. Both sides authenticate by challenge and response: each proves that it has the job's secret by an HMAC over the nonces
+//! of both, so that the secret is never sent.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -16,14 +16,14 @@ use sha2::Sha256;
 use super::wire::{self, POLL};
 
 const MAGIC: &[u8; 8] = b"FerroMX\x01";
-const NONCE: usize = 32;
-const HELLO: usize = 8 + 1 + 4 + 4 + NONCE;
-const PROOF: usize = 32;
-const CHALLENGE: usize = NONCE + PROOF;
-/// Timeout of the handshake of an unauthenticated peer.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+const NONCE_LEN: usize = 32;
+const HELLO_LEN: usize = 8 + 1 + 4 + 4 + NONCE_LEN;
+const PROOF_LEN: usize = 32;
+const CHALLENGE_LEN: usize = NONCE_LEN + PROOF_LEN;
+/// Maximum duration of a handshake, which bounds the resources that an unauthenticated peer can hold.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent handshakes.
-const MAX_STRANGERS: usize = 256;
+const MAX_HANDSHAKES: usize = 256;
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum Purpose {
     Rendezvous = 1,
 }
 
-/// The parameters that all ranks of a job share.
+/// The rank of this process, and the parameters that all ranks of the job share.
 #[derive(Clone)]
 pub(super) struct Membership {
     pub(super) rank: usize,
@@ -43,77 +43,77 @@ pub(super) struct Membership {
     pub(super) timeout: Duration,
 }
 
-fn hash(secret: &[u8], parts: &[&[u8]]) -> io::Result<Hmac<Sha256>> {
+fn hash(secret: &[u8], texts: &[&[u8]]) -> io::Result<Hmac<Sha256>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).map_err(io::Error::other)?;
-    parts.iter().for_each(|part| mac.update(part));
+    texts.iter().for_each(|text| mac.update(text));
     Ok(mac)
 }
 
-fn nonce() -> io::Result<[u8; NONCE]> {
-    let mut bytes = [0; NONCE];
+fn nonce() -> io::Result<[u8; NONCE_LEN]> {
+    let mut bytes = [0; NONCE_LEN];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
 }
 
-fn refused(text: &str) -> io::Error {
+fn rejected(text: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
-/// Configures a stream for short reads, and for writes with the job's timeout.
-pub(super) fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
+/// Configures a stream: reads return after [`POLL`] to check whether the job has ended, and writes after the job's timeout.
+pub(super) fn configure(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(POLL.min(timeout)))?;
     stream.set_write_timeout(Some(timeout))
 }
 
-/// The handshake of a connecting rank: sends its rank and verifies the secret.
-fn introduce(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<()> {
-    prepare(stream, us.timeout)?;
-    let mut hello = Vec::with_capacity(HELLO);
+/// The handshake of the connecting rank: sends its rank and verifies the listener's proof.
+fn handshake_as_caller(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<()> {
+    configure(stream, us.timeout)?;
+    let mut hello = Vec::with_capacity(HELLO_LEN);
     hello.extend(MAGIC);
     hello.push(purpose as u8);
     hello.extend((us.rank as u32).to_le_bytes());
     hello.extend((us.size as u32).to_le_bytes());
     hello.extend(nonce()?);
     stream.write_all(&hello)?;
-    let mut challenge = [0; CHALLENGE];
+    let mut challenge = [0; CHALLENGE_LEN];
     wire::fill(stream, &mut challenge, us.timeout, None)?;
-    let (nonce, proof) = challenge.split_at(NONCE);
+    let (nonce, proof) = challenge.split_at(NONCE_LEN);
     hash(&us.secret, &[b"listener", &hello, nonce])?
         .verify_slice(proof)
-        .map_err(|_| refused("it does not have this job's secret"))?;
+        .map_err(|_| rejected("it does not have this job's secret"))?;
     stream.write_all(&hash(&us.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
-    // The listener confirms, so that a rejection is an error here.
+    // Wait for the confirmation, so that a rejection is an error of this call.
     let mut confirmation = [0];
     wire::fill(stream, &mut confirmation, us.timeout, None)
 }
 
-/// The handshake of a listener: verifies the secret and returns the rank of the peer.
-fn hear(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<usize> {
-    let timeout = INTRODUCTION.min(us.timeout);
-    prepare(stream, timeout)?;
-    let mut hello = [0; HELLO];
+/// The handshake of the listener: verifies the caller's proof and returns its rank.
+fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<usize> {
+    let timeout = HANDSHAKE_TIMEOUT.min(us.timeout);
+    configure(stream, timeout)?;
+    let mut hello = [0; HELLO_LEN];
     wire::fill(stream, &mut hello, timeout, None)?;
     if hello[..8] != *MAGIC || hello[8] != purpose as u8 {
-        return Err(refused("it uses another protocol"));
+        return Err(rejected("it uses another protocol"));
     }
     let mut challenge = nonce()?.to_vec();
     let proof = hash(&us.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
     challenge.extend(proof);
     stream.write_all(&challenge)?;
-    let mut proof = [0; PROOF];
+    let mut proof = [0; PROOF_LEN];
     wire::fill(stream, &mut proof, timeout, None)?;
     hash(&us.secret, &[b"caller", &hello, &challenge])?
         .verify_slice(&proof)
-        .map_err(|_| refused("it does not have this job's secret"))?;
-    let number = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
-    if number(13) != us.size {
-        return Err(refused(&format!("it belongs to a job of {} ranks", number(13))));
+        .map_err(|_| rejected("it does not have this job's secret"))?;
+    let u32_at = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
+    if u32_at(13) != us.size {
+        return Err(rejected(&format!("it belongs to a job of {} ranks", u32_at(13))));
     }
     stream.write_all(&[1])?;
-    prepare(stream, us.timeout)?;
-    Ok(number(9))
+    configure(stream, us.timeout)?;
+    Ok(u32_at(9))
 }
 
 fn is_broken(error: &io::Error) -> bool {
@@ -121,85 +121,96 @@ fn is_broken(error: &io::Error) -> bool {
 }
 
 /// Connects to a listener, which may not be open yet, and performs the handshake.
-pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
+pub(super) fn connect(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let tried = address.to_socket_addrs().and_then(|addresses| {
+        let remaining = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let stream = address.to_socket_addrs().and_then(|addresses| {
             let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
             for address in addresses {
-                match TcpStream::connect_timeout(&address, left) {
+                match TcpStream::connect_timeout(&address, remaining) {
                     Ok(stream) => return Ok(stream),
                     Err(e) => last = e,
                 }
             }
             Err(last)
         });
-        let left = deadline.saturating_duration_since(Instant::now());
-        match tried {
-            Ok(stream) => match introduce(&stream, purpose, &Membership { timeout: left.max(POLL), ..us.clone() }) {
-                Ok(()) => {
-                    prepare(&stream, us.timeout)?;
-                    return Ok(stream);
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match stream {
+            Ok(stream) => {
+                match handshake_as_caller(&stream, purpose, &Membership { timeout: remaining.max(POLL), ..us.clone() })
+                {
+                    Ok(()) => {
+                        configure(&stream, us.timeout)?;
+                        return Ok(stream);
+                    }
+                    // The listener may belong to a job that has ended.
+                    Err(e) if is_broken(&e) && !remaining.is_zero() => {
+                        thread::sleep(Duration::from_millis(50).min(remaining))
+                    }
+                    Err(e) => return Err(e),
                 }
-                // The listener may belong to a job that has ended.
-                Err(e) if is_broken(&e) && !left.is_zero() => thread::sleep(Duration::from_millis(50).min(left)),
-                Err(e) => return Err(e),
-            },
-            Err(e) if left.is_zero() => return Err(e),
-            Err(_) => thread::sleep(Duration::from_millis(50).min(left)),
+            }
+            Err(e) if remaining.is_zero() => return Err(e),
+            Err(_) => thread::sleep(Duration::from_millis(50).min(remaining)),
         }
     }
 }
 
-/// Accepts connections on a listener until stopped. Each handshake has its own thread, so that a silent peer does not delay others.
-pub(super) struct Reception {
+/// Accepts connections on a listener until it is dropped. Each handshake has its own thread, so that a silent peer does not delay others.
+pub(super) struct Acceptor {
     is_open: Arc<AtomicBool>,
-    /// Authenticated peers, and the errors of rejected ones.
-    pub(super) callers: Receiver<Result<(usize, TcpStream), String>>,
+    /// Authenticated peers with their ranks, and the errors of rejected ones.
+    pub(super) incoming: Receiver<Result<(usize, TcpStream), String>>,
 }
 
-impl Drop for Reception {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         self.is_open.store(false, Ordering::Relaxed);
     }
 }
 
-fn welcome(stream: TcpStream, purpose: Purpose, us: &Membership, heard: &Sender<Result<(usize, TcpStream), String>>) {
+fn authenticate(
+    stream: TcpStream,
+    purpose: Purpose,
+    us: &Membership,
+    results: &Sender<Result<(usize, TcpStream), String>>,
+) {
     let from = stream.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-    let result = hear(&stream, purpose, us).map_err(|e| format!("a connection from {from} was refused: {e}"));
+    let result =
+        handshake_as_listener(&stream, purpose, us).map_err(|e| format!("a connection from {from} was refused: {e}"));
     if result.is_err() {
         // The peer may have disconnected.
         let _ = stream.shutdown(Shutdown::Both);
     }
-    let _ = heard.send(result.map(|rank| (rank, stream)));
+    let _ = results.send(result.map(|rank| (rank, stream)));
 }
 
-impl Reception {
-    pub(super) fn open(listener: TcpListener, purpose: Purpose, us: Membership) -> io::Result<Reception> {
+impl Acceptor {
+    pub(super) fn open(listener: TcpListener, purpose: Purpose, us: Membership) -> io::Result<Acceptor> {
         listener.set_nonblocking(true)?;
-        let (heard, callers) = channel();
+        let (results, incoming) = channel();
         let is_open = Arc::new(AtomicBool::new(true));
         let open = is_open.clone();
         spawn("ferromx-accept", move || {
-            let strangers = Arc::new(AtomicUsize::new(0));
+            let num_handshakes = Arc::new(AtomicUsize::new(0));
             while open.load(Ordering::Relaxed) {
                 let Ok((stream, _)) = listener.accept() else {
                     thread::sleep(Duration::from_millis(5));
                     continue;
                 };
-                if strangers.fetch_add(1, Ordering::Relaxed) >= MAX_STRANGERS {
-                    strangers.fetch_sub(1, Ordering::Relaxed);
+                if num_handshakes.fetch_add(1, Ordering::Relaxed) >= MAX_HANDSHAKES {
+                    num_handshakes.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
-                let (us, heard, strangers) = (us.clone(), heard.clone(), strangers.clone());
-                // Without a thread, the stream is dropped, which the peer detects.
+                let (us, results, num_handshakes) = (us.clone(), results.clone(), num_handshakes.clone());
+                // If the thread cannot start, the stream is dropped, and the peer gets an error.
                 let _ = spawn("ferromx-hear", move || {
-                    welcome(stream, purpose, &us, &heard);
-                    strangers.fetch_sub(1, Ordering::Relaxed);
+                    authenticate(stream, purpose, &us, &results);
+                    num_handshakes.fetch_sub(1, Ordering::Relaxed);
                 });
             }
         })?;
-        Ok(Reception { is_open, callers })
+        Ok(Acceptor { is_open, incoming })
     }
 }
 
@@ -220,27 +231,27 @@ pub(super) fn connect_all(
 ) -> Result<Vec<Option<TcpStream>>> {
     let deadline = Instant::now() + us.timeout;
     let failed = |e: io::Error| Error::Value(format!("rank {} could not open its connections: {e}", us.rank));
-    let reception = Reception::open(listener, Purpose::Peer, us.clone()).map_err(failed)?;
-    let (called, answers) = channel();
+    let acceptor = Acceptor::open(listener, Purpose::Peer, us.clone()).map_err(failed)?;
+    let (results, outgoing) = channel();
     for (rank, address) in peers.iter().enumerate().take(us.rank) {
-        let (us, address, called) = (us.clone(), address.clone(), called.clone());
+        let (us, address, results) = (us.clone(), address.clone(), results.clone());
         spawn("ferromx-call", move || {
-            let _ = called.send((rank, call(&address, Purpose::Peer, &us, deadline)));
+            let _ = results.send((rank, connect(&address, Purpose::Peer, &us, deadline)));
         })
         .map_err(failed)?;
     }
     let mut streams: Vec<Option<TcpStream>> = peers.iter().map(|_| None).collect();
     let mut refusals = Vec::new();
     loop {
-        for (rank, answer) in answers.try_iter() {
-            let stream = answer.map_err(|e| {
+        for (rank, result) in outgoing.try_iter() {
+            let stream = result.map_err(|e| {
                 let address = &peers[rank];
                 Error::Value(format!("rank {rank} ({address}) could not be joined by rank {}: {e}", us.rank))
             })?;
             streams[rank] = Some(stream);
         }
-        for caller in reception.callers.try_iter() {
-            match caller {
+        for connection in acceptor.incoming.try_iter() {
+            match connection {
                 Ok((rank, stream)) if rank > us.rank && rank < us.size && streams[rank].is_none() => {
                     streams[rank] = Some(stream);
                 }

@@ -1,4 +1,4 @@
-//! The state of a distributed store: initial values are equal on all ranks, and pushes are summed over all ranks.
+//! The distributed part of a store: broadcasts initial values, and sums pushed gradients over all ranks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::wire::MAX_BODY;
 use super::{Key, STORE_CONTEXT};
 use crate::imperative::{Tensor, call, unrecorded};
 
-/// A sum that was pushed and not yet applied to its key.
+/// A pushed sum that was not yet applied to its key.
 pub(super) struct Pending {
     pub(super) key: Key,
     shape: Shape,
@@ -29,16 +29,17 @@ pub(super) struct Pending {
 }
 
 enum Sum {
-    /// Ranges of buckets.
+    /// Ranges of buckets, whose sums the job computes in the background.
     Buckets(Vec<(Arc<Handle>, Range<usize>)>),
-    /// Computed at the push.
+    /// An array that was summed at the push.
     Ready(Array),
 }
 
 #[derive(Default)]
 struct Queue {
+    /// The bucket that takes gradients.
     open: Option<Bucket>,
-    /// In order of pushes.
+    /// The sums that were not applied yet, in the order of pushes.
     pending: VecDeque<Arc<Pending>>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Distributed {
     pub(super) job: Arc<Job>,
     id: u64,
     queue: Mutex<Queue>,
-    /// Locked by the thread that applies sums. An updater may use the store.
+    /// Held by the thread that applies sums; reentrant because an updater may use the store.
     applying: ReentrantMutex<()>,
 }
 
@@ -57,9 +58,9 @@ impl Distributed {
         Distributed { job, id, queue: Mutex::default(), applying: ReentrantMutex::new(()) }
     }
 
-    fn digest(&self, what: &str, key: &Key, array: &Array) -> Digest {
-        let described = format!("{key}|{:?}|{}|{}", array.storage_type(), array.shape(), array.dtype());
-        Digest::new(what).number(self.id).text(&described)
+    fn digest(&self, purpose: &str, key: &Key, array: &Array) -> Digest {
+        let description = format!("{key}|{:?}|{}|{}", array.storage_type(), array.shape(), array.dtype());
+        Digest::new(purpose).with_number(self.id).with_text(&description)
     }
 
     /// Broadcasts the content of an array from rank 0.
@@ -68,25 +69,25 @@ impl Distributed {
         match &array {
             Array::Dense(dense) => {
                 let total = dense.byte_range().len();
-                let own = if self.sender(0) { read_bytes(dense, memory::copied) } else { Vec::new() };
-                let mut sent = self.exchange(digest, &own, |rank| if rank == 0 { total } else { 0 })?;
+                let own = if self.is_rank(0) { read_bytes(dense, memory::copied) } else { Vec::new() };
+                let mut sent = self.all_gather(digest, &own, |rank| if rank == 0 { total } else { 0 })?;
                 write_bytes(dense, |bytes| bytes.copy_from_slice(&sent.swap_remove(0)));
                 Ok(array)
             }
             Array::Sparse(sparse) => {
-                let rows = self.sender(0).then(|| Rows::of(sparse)).transpose()?;
-                let mut all = self.exchange_rows(digest, sparse, rows.as_slice(), |rank| usize::from(rank == 0))?;
+                let rows = self.is_rank(0).then(|| Rows::of(sparse)).transpose()?;
+                let mut all = self.all_gather_rows(digest, sparse, rows.as_slice(), |rank| usize::from(rank == 0))?;
                 Ok(all.swap_remove(0).swap_remove(0).into())
             }
         }
     }
 
-    fn sender(&self, rank: usize) -> bool {
+    fn is_rank(&self, rank: usize) -> bool {
         self.job.rank() == rank
     }
 
     /// Gathers bytes of known lengths from all ranks.
-    fn exchange(&self, digest: u64, own: &[u8], len_of: impl Fn(usize) -> usize) -> Result<Vec<Vec<u8>>> {
+    fn all_gather(&self, digest: u64, own: &[u8], len_of: impl Fn(usize) -> usize) -> Result<Vec<Vec<u8>>> {
         let lens: Vec<usize> = (0..self.job.size()).map(len_of).collect();
         let mut gathered = vec![Vec::new(); lens.len()];
         for start in (0..lens.iter().copied().max().unwrap_or(0)).step_by(MAX_BODY) {
@@ -101,36 +102,39 @@ impl Distributed {
         Ok(gathered)
     }
 
-    /// Gathers row_sparse arrays of the type and shape of `like`; `count_of` is the number of arrays of a rank.
-    fn exchange_rows(
+    /// Gathers row_sparse arrays of the type and shape of `like`; `num_arrays` is the number of arrays of a rank.
+    fn all_gather_rows(
         &self,
         digest: u64,
         like: &SparseArray,
         own: &[Rows],
-        count_of: impl Fn(usize) -> usize,
+        num_arrays: impl Fn(usize) -> usize,
     ) -> Result<Vec<Vec<SparseArray>>> {
         ensure!(
             like.storage_type() == StorageType::RowSparse,
             "a distributed key-value store holds dense and row_sparse arrays: convert the csr array by tostype first"
         );
         let num_rows: Vec<u8> = own.iter().flat_map(|rows| rows.num_rows.to_le_bytes()).collect();
-        let num_rows = self.exchange(digest, &num_rows, |rank| 8 * count_of(rank))?;
+        let num_rows = self.all_gather(digest, &num_rows, |rank| 8 * num_arrays(rank))?;
         let num_rows: Vec<Vec<u64>> =
-            num_rows.iter().map(|bytes| bytes.chunks_exact(8).map(number).collect()).collect();
+            num_rows.iter().map(|bytes| bytes.chunks_exact(8).map(read_u64).collect()).collect();
         let dims = like.shape().dims();
-        let most = dims.first().copied().unwrap_or(0).max(0) as u64;
+        let max_rows = dims.first().copied().unwrap_or(0).max(0) as u64;
         for (rank, counts) in num_rows.iter().enumerate() {
-            ensure!(counts.iter().all(|n| *n <= most), "rank {rank} sent {counts:?} rows of an array of {most}");
+            ensure!(
+                counts.iter().all(|n| *n <= max_rows),
+                "rank {rank} sent {counts:?} rows of an array of {max_rows}"
+            );
         }
         let row_bytes = 8 + dims.iter().skip(1).product::<i64>() as usize * like.dtype().size();
         let bytes: Vec<u8> = own.iter().flat_map(|rows| rows.bytes.iter().copied()).collect();
         let total = |rank: usize| num_rows[rank].iter().map(|n| *n as usize * row_bytes).sum::<usize>();
-        let gathered = self.exchange(digest, &bytes, total)?;
+        let gathered = self.all_gather(digest, &bytes, total)?;
         let read = |(rank, (bytes, counts)): (usize, (&Vec<u8>, &Vec<u64>))| {
-            let mut rest = bytes.as_slice();
+            let mut remaining = bytes.as_slice();
             let arrays = counts.iter().map(|n| {
-                let (first, others) = rest.split_at(*n as usize * row_bytes);
-                rest = others;
+                let (first, others) = remaining.split_at(*n as usize * row_bytes);
+                remaining = others;
                 Rows { num_rows: *n, bytes: first.to_vec() }.array(like)
             });
             let arrays: Result<Vec<_>> = arrays.collect();
@@ -139,11 +143,11 @@ impl Distributed {
         gathered.iter().zip(&num_rows).enumerate().map(read).collect()
     }
 
-    /// Adds the gradients of this rank's shards to the sum over all ranks. All are dense, or all row_sparse, of one shape and type.
+    /// Starts the sum of gradients over all ranks, from those of this rank's shards. All are dense or all row_sparse, of one shape and type.
     pub(super) fn push(&self, key: &Key, shards: &[Array], threshold: Option<f32>) -> Result<()> {
         let Some(first) = shards.first() else { return Ok(()) };
         let (shape, dtype) = (first.shape().clone(), first.dtype());
-        let about = self.digest("push", key, first);
+        let call_digest = self.digest("push", key, first);
         let sum = match first {
             Array::Dense(_) => {
                 ensure!(
@@ -151,16 +155,16 @@ impl Distributed {
                     "arrays of bool cannot be summed by a distributed key-value store: convert with Cast first"
                 );
                 let layout = Layout::new(dtype, shards.len(), threshold, self.job.size());
-                Sum::Buckets(self.fill(&layout, about.value(), shards)?)
+                Sum::Buckets(self.fill(&layout, call_digest.value(), shards)?)
             }
-            Array::Sparse(like) => Sum::Ready(self.sum_rows(about, like, shards)?),
+            Array::Sparse(like) => Sum::Ready(self.sum_rows(call_digest, like, shards)?),
         };
         self.queue.lock().pending.push_back(Arc::new(Pending { key: key.clone(), shape, dtype, sum }));
         Ok(())
     }
 
     /// Copies gradients into buckets and sends those that are full.
-    fn fill(&self, layout: &Layout, about: u64, shards: &[Array]) -> Result<Vec<(Arc<Handle>, Range<usize>)>> {
+    fn fill(&self, layout: &Layout, call_digest: u64, shards: &[Array]) -> Result<Vec<(Arc<Handle>, Range<usize>)>> {
         let arrays = shards.iter().map(Array::dense).collect::<Result<Vec<_>>>()?;
         let total = arrays.first().map_or(0, |a| a.byte_range().len());
         let mut ranges = Vec::new();
@@ -170,14 +174,14 @@ impl Distributed {
             if queue.open.as_ref().is_some_and(|b| b.layout() != layout || b.space() < layout.dtype.size()) {
                 send(&mut queue)?;
             }
-            let digest = Digest::new("bucket").number(self.id);
+            let digest = Digest::new("bucket").with_number(self.id);
             let bucket = queue.open.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
             let space = bucket.space() / layout.dtype.size() * layout.dtype.size();
             let end = total.min(start + space);
             let copies: Vec<Vec<u8>> =
                 arrays.iter().map(|a| read_bytes(a, |bytes| memory::copied(&bytes[start..end]))).collect();
             let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
-            ranges.push((bucket.handle.clone(), bucket.add(about, &copies)?));
+            ranges.push((bucket.handle.clone(), bucket.add(call_digest, &copies)?));
             if bucket.space() < layout.dtype.size() {
                 send(&mut queue)?;
             }
@@ -187,25 +191,25 @@ impl Distributed {
     }
 
     /// The sum of row_sparse arrays over all ranks. Each rank gets all of them, since their rows differ.
-    fn sum_rows(&self, about: Digest, like: &SparseArray, shards: &[Array]) -> Result<Array> {
+    fn sum_rows(&self, call_digest: Digest, like: &SparseArray, shards: &[Array]) -> Result<Array> {
         let own = shards.iter().map(|a| Rows::of(a.sparse()?)).collect::<Result<Vec<_>>>()?;
-        let digest = about.number(shards.len() as u64).value();
-        let gathered = self.exchange_rows(digest, like, &own, |_| shards.len())?;
+        let digest = call_digest.with_number(shards.len() as u64).value();
+        let gathered = self.all_gather_rows(digest, like, &own, |_| shards.len())?;
         let terms = gathered.into_iter().flatten().map(|a| Arc::new(Tensor::new(a))).collect::<Vec<_>>();
         sum_tensors(&terms)?.stored()
     }
 
-    /// Sends the bucket under construction.
+    /// Sends the bucket that takes gradients, even if it is not full.
     pub(super) fn send_open(&self) -> Result<()> {
         send(&mut self.queue.lock())
     }
 
-    /// Locks the application of sums for this thread.
-    pub(super) fn apply(&self) -> ReentrantMutexGuard<'_, ()> {
+    /// Excludes other threads from applying sums.
+    pub(super) fn lock_application(&self) -> ReentrantMutexGuard<'_, ()> {
         self.applying.lock()
     }
 
-    /// The first sum to apply before the value of `key` is complete.
+    /// The next sum to apply, if one for `key` is pending. Sums are applied in the order of pushes.
     pub(super) fn first_pending(&self, key: &Key) -> Option<Arc<Pending>> {
         let queue = self.queue.lock();
         queue.pending.iter().any(|p| p.key == *key).then(|| queue.pending.front().cloned()).flatten()
@@ -240,7 +244,7 @@ fn send(queue: &mut Queue) -> Result<()> {
     queue.open.take().map_or(Ok(()), Bucket::send)
 }
 
-/// The sum of arrays in the fixed tree.
+/// The sum of arrays, in the order of the summation tree.
 fn sum_tensors(terms: &[Arc<Tensor>]) -> Result<Arc<Tensor>> {
     if let [term] = terms {
         return Ok(term.clone());
@@ -250,7 +254,7 @@ fn sum_tensors(terms: &[Arc<Tensor>]) -> Result<Arc<Tensor>> {
     Ok(unrecorded(false, || call("add_n", std::iter::empty(), &pair, &[]))?.remove(0))
 }
 
-fn number(bytes: &[u8]) -> u64 {
+fn read_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
@@ -282,7 +286,7 @@ impl Rows {
             return SparseArray::zeros(like.storage_type(), like.shape(), like.dtype(), STORE_CONTEXT);
         }
         let (indices, values) = self.bytes.split_at(8 * self.num_rows as usize);
-        let indices: Vec<i64> = indices.chunks_exact(8).map(|bytes| number(bytes) as i64).collect();
+        let indices: Vec<i64> = indices.chunks_exact(8).map(|bytes| read_u64(bytes) as i64).collect();
         let indices = NDArray::from_slice(&indices, &[indices.len() as i64])?.to_context(STORE_CONTEXT)?;
         let mut dims = like.shape().dims().to_vec();
         dims[0] = self.num_rows as i64;

@@ -12,13 +12,13 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
 use parking_lot::Mutex;
 
-use super::connect::{self, Membership, Purpose, Reception};
+use super::connect::{self, Acceptor, Membership, Purpose};
 use super::job::{DEFAULT_TIMEOUT, Job, Joining, Listener, MAX_SIZE};
 use super::wire;
 
 const SECRET: &str = "FERROMX_JOB_SECRET";
 const TIMEOUT: &str = "FERROMX_JOB_TIMEOUT";
-/// Maximum length of a registration, and of a peer in a table.
+/// Maximum length of an address or error message.
 const MAX_TEXT: usize = 300;
 /// The default secret of jobs on one machine.
 const LOOPBACK_SECRET: &str = "FerroMX on one machine";
@@ -28,14 +28,14 @@ const LOOPBACK_SECRET: &str = "FerroMX on one machine";
 pub enum Role {
     /// Trains.
     Worker,
-    /// Stores values in MXNet; not needed here.
+    /// Has no function here; in MXNet it stores the values.
     Server,
     /// Sends the workers each other's addresses.
     Scheduler,
 }
 
-/// Values that take precedence over the variables of the process.
-static GIVEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+/// Variables that the program set, which take precedence over those of the process.
+static OVERRIDES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 /// The job of the environment, shared by all its stores.
 static JOB: Mutex<Weak<Job>> = Mutex::new(Weak::new());
 
@@ -44,13 +44,13 @@ static JOB: Mutex<Weak<Job>> = Mutex::new(Weak::new());
 /// # Errors
 /// An unknown role.
 pub fn set_environment(variables: &Attrs) -> Result<()> {
-    GIVEN.lock().extend(variables.iter().map(|(name, value)| (name.clone(), value.clone())));
+    OVERRIDES.lock().extend(variables.iter().map(|(name, value)| (name.clone(), value.clone())));
     role().map(|_| ())
 }
 
 fn variable(name: &str) -> Option<String> {
-    let given = GIVEN.lock().get(name).cloned();
-    given.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+    let overridden = OVERRIDES.lock().get(name).cloned();
+    overridden.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
 }
 
 fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
@@ -60,7 +60,7 @@ fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
     variable(name).map(parse).transpose()
 }
 
-fn needed<T>(value: Option<T>, name: &str) -> Result<T> {
+fn require<T>(value: Option<T>, name: &str) -> Result<T> {
     value.ok_or_else(|| {
         Error::Value(format!(
             "{name} is not set: a distributed key-value store of several processes needs DMLC_NUM_WORKER, DMLC_PS_ROOT_URI and \
@@ -101,7 +101,7 @@ struct Settings {
 /// # Errors
 /// `DMLC_NUM_WORKER` is missing or invalid.
 pub(super) fn num_workers() -> Result<usize> {
-    let size: usize = needed(number("DMLC_NUM_WORKER")?, "DMLC_NUM_WORKER")?;
+    let size: usize = require(number("DMLC_NUM_WORKER")?, "DMLC_NUM_WORKER")?;
     ensure!((1..=MAX_SIZE).contains(&size), "DMLC_NUM_WORKER is {size}: a job has 1 to {MAX_SIZE} workers");
     Ok(size)
 }
@@ -127,8 +127,8 @@ fn settings() -> Result<Settings> {
     if size == 1 {
         return Ok(Settings { size, rank, root: ("127.0.0.1".into(), 0), secret: Vec::new(), timeout });
     }
-    let host = needed(variable("DMLC_PS_ROOT_URI"), "DMLC_PS_ROOT_URI")?;
-    let port = needed(number("DMLC_PS_ROOT_PORT")?, "DMLC_PS_ROOT_PORT")?;
+    let host = require(variable("DMLC_PS_ROOT_URI"), "DMLC_PS_ROOT_URI")?;
+    let port = require(number("DMLC_PS_ROOT_PORT")?, "DMLC_PS_ROOT_PORT")?;
     let is_local = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let secret = match variable(SECRET) {
         Some(secret) => secret,
@@ -169,11 +169,11 @@ fn join(settings: &Settings) -> Result<Job> {
     }
     let failed = |e: io::Error| Error::Value(format!("the workers of the distributed job could not meet: {e}"));
     let root = root_listener(settings)?;
-    let kept = root.as_ref().map(TcpListener::try_clone).transpose().map_err(failed)?;
+    let root_copy = root.as_ref().map(TcpListener::try_clone).transpose().map_err(failed)?;
     if let Some(root) = root {
         let (us, size) = (membership(settings), *size);
         let serve = move || {
-            if let Err(e) = introduce_workers(root, &us, size) {
+            if let Err(e) = run_rendezvous(root, &us, size) {
                 log::warn!("the workers of a distributed job did not find each other: {e}");
             }
         };
@@ -181,7 +181,7 @@ fn join(settings: &Settings) -> Result<Job> {
     }
     let (rank, peers) = register(settings, listener.port())?;
     let job = Job::join(listener, joining(rank, peers), &|| false)?;
-    kept.into_iter().for_each(|root| job.hold(root));
+    root_copy.into_iter().for_each(|root| job.hold_root(root));
     Ok(job)
 }
 
@@ -226,8 +226,8 @@ fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
     let (host, root_port) = &settings.root;
     let root = format!("{host}:{root_port}");
     let us = membership(settings);
-    let ask = || -> io::Result<Vec<String>> {
-        let stream = connect::call(&root, Purpose::Rendezvous, &us, Instant::now() + settings.timeout)?;
+    let exchange_addresses = || -> io::Result<Vec<String>> {
+        let stream = connect::connect(&root, Purpose::Rendezvous, &us, Instant::now() + settings.timeout)?;
         let own = match variable("DMLC_NODE_HOST") {
             Some(host) => host,
             None => stream.local_addr()?.ip().to_string(),
@@ -247,35 +247,35 @@ fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
     let failed = |e: String| {
         Error::Value(format!("the workers of the distributed job could not find each other at the root {root}: {e}"))
     };
-    let mut answer = ask().map_err(|e| failed(e.to_string()))?;
+    let mut answer = exchange_addresses().map_err(|e| failed(e.to_string()))?;
     let first = answer.remove(0);
     let rank = first.parse().ok().filter(|rank| *rank < settings.size).ok_or_else(|| failed(first))?;
     Ok((rank, answer))
 }
 
 /// A registered worker.
-struct Registered {
+struct RegisteredWorker {
     rank: Option<usize>,
     address: String,
     stream: TcpStream,
 }
 
-/// Waits for all workers, assigns missing ranks, and sends the addresses to all.
-fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Result<()> {
+/// The rendezvous: waits for all workers to register, assigns ranks to those without one, and sends the addresses to all.
+fn run_rendezvous(listener: TcpListener, us: &Membership, size: usize) -> Result<()> {
     let failed = |e: io::Error| Error::Value(format!("the root could not listen: {e}"));
-    let reception = Reception::open(listener, Purpose::Rendezvous, us.clone()).map_err(failed)?;
+    let acceptor = Acceptor::open(listener, Purpose::Rendezvous, us.clone()).map_err(failed)?;
     let deadline = Instant::now() + us.timeout;
-    let mut workers: Vec<Registered> = Vec::new();
-    let mut problem = None;
-    while workers.len() < size && problem.is_none() {
-        match reception.callers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    let mut workers: Vec<RegisteredWorker> = Vec::new();
+    let mut failure = None;
+    while workers.len() < size && failure.is_none() {
+        match acceptor.incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok((rank, stream))) => {
                 let Ok(address) = read_text(&stream, us.timeout.min(Duration::from_secs(10))) else { continue };
                 let rank = (rank < size).then_some(rank);
                 if rank.is_some() && workers.iter().any(|w| w.rank == rank) {
-                    problem = Some(format!("two workers have DMLC_WORKER_ID {}", rank.unwrap_or(0)));
+                    failure = Some(format!("two workers have DMLC_WORKER_ID {}", rank.unwrap_or(0)));
                 }
-                workers.push(Registered { rank, address, stream });
+                workers.push(RegisteredWorker { rank, address, stream });
             }
             Ok(Err(refusal)) => log::warn!("{refusal}"),
             Err(_) if workers.is_empty() => {
@@ -284,24 +284,24 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
             }
             Err(_) => {
                 let seconds = us.timeout.as_secs_f64();
-                let came = workers.len();
+                let num_registered = workers.len();
                 let missing: Vec<_> = (0..size).filter(|rank| workers.iter().all(|w| w.rank != Some(*rank))).collect();
-                problem = Some(if workers.iter().all(|w| w.rank.is_some()) {
+                failure = Some(if workers.iter().all(|w| w.rank.is_some()) {
                     let missing: Vec<_> = missing.iter().map(|rank| format!("rank {rank}")).collect();
                     format!("{} did not come within {seconds:.1} s", missing.join(", "))
                 } else {
-                    format!("{came} of {size} workers came within {seconds:.1} s")
+                    format!("{num_registered} of {size} workers came within {seconds:.1} s")
                 });
             }
         }
     }
-    if let Some(problem) = problem {
-        // A disconnected worker needs no answer.
-        workers.iter().for_each(|w| drop(write_text(&w.stream, &problem)));
-        return Err(Error::Value(problem));
+    if let Some(failure) = failure {
+        // Ignore errors: a worker that disconnected needs no answer.
+        workers.iter().for_each(|w| drop(write_text(&w.stream, &failure)));
+        return Err(Error::Value(failure));
     }
-    let taken: Vec<_> = workers.iter().filter_map(|w| w.rank).collect();
-    let mut free = (0..size).filter(|rank| !taken.contains(rank));
+    let assigned: Vec<_> = workers.iter().filter_map(|w| w.rank).collect();
+    let mut free = (0..size).filter(|rank| !assigned.contains(rank));
     workers.iter_mut().for_each(|w| w.rank = w.rank.or_else(|| free.next()));
     workers.sort_by_key(|w| w.rank);
     for worker in &workers {
@@ -326,7 +326,7 @@ pub(super) fn serve(role: Role) -> Result<()> {
     }
     let settings = settings()?;
     match root_listener(&settings)? {
-        Some(listener) if settings.size > 1 => introduce_workers(listener, &membership(&settings), settings.size),
+        Some(listener) if settings.size > 1 => run_rendezvous(listener, &membership(&settings), settings.size),
         _ => Ok(()),
     }
 }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     /// Starts workers that request these ranks; returns their ranks or errors.
-    fn ranks(wanted: &[Option<usize>], size: usize, has_scheduler: bool) -> Vec<Result<usize>> {
+    fn ranks(requested: &[Option<usize>], size: usize, has_scheduler: bool) -> Vec<Result<usize>> {
         let port = free_port();
         let settings = |rank| Settings {
             size,
@@ -352,14 +352,14 @@ mod tests {
         std::thread::scope(|scope| {
             if has_scheduler {
                 let listener = root_listener(&settings(None)).unwrap().unwrap();
-                scope.spawn(move || introduce_workers(listener, &membership(&settings(None)), size));
+                scope.spawn(move || run_rendezvous(listener, &membership(&settings(None)), size));
             }
             let work = |rank| {
                 let job = join(&settings(rank))?;
                 job.barrier()?;
                 Ok(job.rank())
             };
-            let threads: Vec<_> = wanted.iter().map(|rank| scope.spawn(move || work(*rank))).collect();
+            let threads: Vec<_> = requested.iter().map(|rank| scope.spawn(move || work(*rank))).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         })
     }
@@ -368,10 +368,10 @@ mod tests {
     fn workers_find_each_other_without_a_scheduler() {
         for has_scheduler in [false, true] {
             assert_eq!(ranks(&[Some(2), Some(0), Some(1)], 3, has_scheduler), [Ok(2), Ok(0), Ok(1)]);
-            let mut given: Vec<_> =
+            let mut assigned: Vec<_> =
                 ranks(&[None, Some(1), None], 3, has_scheduler).into_iter().map(Result::unwrap).collect();
-            given.sort_unstable();
-            assert_eq!(given, [0, 1, 2]);
+            assigned.sort_unstable();
+            assert_eq!(assigned, [0, 1, 2]);
         }
     }
 

@@ -1,9 +1,8 @@
 //! Jobs: the ranks that train one model, and their collective operations.
 //!
 //! Operations are numbered in the order of calls, which must be the same on all ranks; each message carries a digest of its call. An
-//! operation of kind *reduce* splits its bytes into one slice per rank. Every rank sends its contribution to each slice to the slice's
-//! rank, which computes the sum and sends it to all (reduce-scatter, then all-gather). In an operation of kind *gather*, every rank sends
-//! its contribution to all.
+//! all-reduce is a reduce-scatter followed by an all-gather: its bytes are split into one slice per rank, every rank sends its contribution
+//! to each slice to that slice's rank, and this rank sends the sum to all. In an all-gather, every rank sends its contribution to all.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,16 +38,16 @@ pub(super) const MAX_SIZE: usize = 1024;
 pub(super) type Reduction = dyn Fn(Range<usize>, &[Payload]) -> Result<Vec<u8>> + Send + Sync;
 pub(super) type Payload = Arc<Vec<u8>>;
 
-/// The kind of an operation.
-pub(super) enum Work {
-    /// Every rank gets the contributions of all.
+/// A collective operation.
+pub(super) enum Collective {
+    /// An all-gather: every rank gets the contributions of all.
     Gather {
         /// The contribution of this rank.
         own: Vec<u8>,
         /// Bytes that each rank contributes.
         lens: Vec<usize>,
     },
-    /// Every rank gets the sum of slices.
+    /// An all-reduce: every rank gets the sums of all slices.
     Reduce {
         /// The contributions of this rank to each slice.
         own: Vec<Vec<u8>>,
@@ -70,39 +69,39 @@ struct Operation {
     slices: Vec<Range<usize>>,
     sums: Vec<Option<Payload>>,
     sum: Option<Box<Reduction>>,
-    /// Messages that were not passed to the operating system yet.
+    /// Number of messages that were not passed to the operating system yet.
     unsent: usize,
     is_done: bool,
-    /// The result is not needed.
-    is_forgotten: bool,
+    /// Whether the result is no longer needed.
+    is_discarded: bool,
 }
 
 impl Operation {
     /// The ranks whose messages are missing: first contributions, then sums.
     fn missing(&self) -> Vec<usize> {
-        let none = |items: &[Option<Payload>]| {
+        let absent = |items: &[Option<Payload>]| {
             items.iter().enumerate().filter(|(_, i)| i.is_none()).map(|(rank, _)| rank).collect::<Vec<_>>()
         };
-        match (self.sum.is_none() && !self.slices.is_empty(), none(&self.contributions)) {
+        match (self.sum.is_none() && !self.slices.is_empty(), absent(&self.contributions)) {
             (false, missing) if !missing.is_empty() => missing,
-            _ => none(&self.sums),
+            _ => absent(&self.sums),
         }
     }
 }
 
-/// A message that arrived before this rank started the operation.
+/// Messages that arrived before this rank started their operation: digest and body, by operation, rank and whether the body is a sum.
 type Early = BTreeMap<(u64, usize, bool), (u64, Payload)>;
 
 #[derive(Default)]
 struct State {
     /// Number of the next operation.
-    next: u64,
+    next_sequence: u64,
     operations: BTreeMap<u64, Operation>,
-    /// Operations that were started and are not complete.
-    under_way: u64,
+    /// Number of operations that were started and are not complete.
+    num_running: u64,
     early: Early,
     /// Ranks that have closed their jobs.
-    left: Vec<usize>,
+    departed: Vec<usize>,
     /// Ranks whose connections broke.
     lost: Vec<usize>,
     failure: Option<String>,
@@ -211,7 +210,7 @@ impl Job {
     }
 
     /// Keeps the root's listener open until the job ends.
-    pub(super) fn hold(&self, root: TcpListener) {
+    pub(super) fn hold_root(&self, root: TcpListener) {
         *self.root.lock() = Some(root);
     }
 
@@ -228,7 +227,7 @@ impl Job {
     /// Number of ranks whose connections broke or that have closed the job.
     pub fn num_lost(&self) -> usize {
         let state = self.shared.state.lock();
-        (0..self.size()).filter(|rank| state.lost.contains(rank) || state.left.contains(rank)).count()
+        (0..self.size()).filter(|rank| state.lost.contains(rank) || state.departed.contains(rank)).count()
     }
 
     /// The number of a new store. Stores with equal numbers correspond, so all ranks must create them in the same order.
@@ -237,8 +236,8 @@ impl Job {
     }
 
     /// Starts an operation and returns its number. Waits if too many are running.
-    pub(super) fn start(&self, digest: u64, work: Work) -> Result<u64> {
-        self.shared.start(digest, work)
+    pub(super) fn start(&self, digest: u64, collective: Collective) -> Result<u64> {
+        self.shared.start(digest, collective)
     }
 
     /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. The job stores it until
@@ -248,11 +247,11 @@ impl Job {
     }
 
     /// Drops the result of an operation.
-    pub(super) fn forget(&self, sequence: u64) {
+    pub(super) fn discard(&self, sequence: u64) {
         let mut state = self.shared.state.lock();
         if let Some(operation) = state.operations.get_mut(&sequence) {
             // Messages of a running operation can still arrive.
-            operation.is_forgotten = true;
+            operation.is_discarded = true;
             if operation.is_done {
                 state.operations.remove(&sequence);
             }
@@ -261,9 +260,9 @@ impl Job {
 
     /// Gathers contributions of known lengths.
     pub(super) fn gather(&self, digest: u64, own: Vec<u8>, lens: Vec<usize>) -> Result<Vec<Payload>> {
-        let sequence = self.start(digest, Work::Gather { own, lens })?;
+        let sequence = self.start(digest, Collective::Gather { own, lens })?;
         let result = self.wait(sequence);
-        self.forget(sequence);
+        self.discard(sequence);
         result
     }
 
@@ -286,8 +285,8 @@ impl Job {
         }
         shared.changed.notify_all();
         *self.root.lock() = None;
-        shared.tell_all(Kind::Goodbye, "");
-        // Without senders, the writers end after the last message.
+        shared.broadcast(Kind::Goodbye, "");
+        // The writers end after the last message, because their channels have no senders left.
         shared.outboxes.lock().iter_mut().for_each(|outbox| *outbox = None);
         let deadline = Instant::now() + LINGER.min(shared.us.timeout);
         for thread in self.threads.lock().drain(..) {
@@ -296,10 +295,10 @@ impl Job {
             }
         }
         let has_failed = shared.state.lock().failure.is_some();
-        let how = if has_failed { Shutdown::Both } else { Shutdown::Write };
+        let direction = if has_failed { Shutdown::Both } else { Shutdown::Write };
         for stream in shared.streams.iter().flatten() {
             // The peer may have closed the connection already.
-            let _ = stream.shutdown(how);
+            let _ = stream.shutdown(direction);
         }
     }
 }
@@ -331,7 +330,7 @@ impl Shared {
         (0..self.us.size).filter(move |other| *other != rank)
     }
 
-    fn tell_all(&self, kind: Kind, text: &str) {
+    fn broadcast(&self, kind: Kind, text: &str) {
         let body = Arc::new(wire::truncated(text, MAX_REASON).as_bytes().to_vec());
         let header = Header { kind, sequence: 0, digest: 0, len: body.len() };
         for peer in self.others() {
@@ -351,7 +350,7 @@ impl Shared {
             state.failure = Some(reason.clone());
         }
         self.changed.notify_all();
-        self.tell_all(Kind::Failure, &reason);
+        self.broadcast(Kind::Failure, &reason);
     }
 
     fn check(&self, state: &State) -> Result<()> {
@@ -364,23 +363,23 @@ impl Shared {
         }
     }
 
-    fn start(&self, digest: u64, work: Work) -> Result<u64> {
+    fn start(&self, digest: u64, collective: Collective) -> Result<u64> {
         let mut state = self.state.lock();
-        self.wait_until(&mut state, |state| (state.under_way < WINDOW).then_some(()))?;
-        let sequence = state.next;
-        state.next += 1;
-        state.under_way += 1;
+        self.wait_until(&mut state, |state| (state.num_running < WINDOW).then_some(()))?;
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
+        state.num_running += 1;
         let (rank, size) = (self.us.rank, self.us.size);
         let mut contributions: Vec<Option<Payload>> = vec![None; size];
         let mut outgoing = Vec::new();
-        let (lens, slices, sum) = match work {
-            Work::Gather { own, lens } => {
+        let (lens, slices, sum) = match collective {
+            Collective::Gather { own, lens } => {
                 let own = Arc::new(own);
                 outgoing.extend(self.others().map(|peer| (peer, own.clone())));
                 contributions[rank] = Some(own);
                 (lens, Vec::new(), None)
             }
-            Work::Reduce { own, lens, slices, sum } => {
+            Collective::Reduce { own, lens, slices, sum } => {
                 for (peer, bytes) in own.into_iter().enumerate() {
                     if peer == rank {
                         contributions[rank] = Some(Arc::new(bytes));
@@ -394,36 +393,36 @@ impl Shared {
         let sums = vec![None; slices.len()];
         let unsent = outgoing.len();
         let operation =
-            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_forgotten: false };
+            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_discarded: false };
         state.operations.insert(sequence, operation);
         for (peer, body) in outgoing {
-            self.post_part(peer, Kind::Contribution, sequence, digest, body);
+            self.post_to_operation(peer, Kind::Contribution, sequence, digest, body);
         }
         let future = state.early.split_off(&(sequence + 1, 0, false));
         for ((_, peer, is_sum), (digest, body)) in std::mem::replace(&mut state.early, future) {
-            if let Err(reason) = self.deposit(&mut state, peer, is_sum, (sequence, digest), body) {
-                return Err(self.blame(&mut state, peer, reason));
+            if let Err(reason) = self.store_message(&mut state, peer, is_sum, (sequence, digest), body) {
+                return Err(self.fail_because_of(&mut state, peer, reason));
             }
         }
         self.advance(state, sequence)?;
         Ok(sequence)
     }
 
-    /// Records a violation of the protocol by a peer.
-    fn blame(&self, state: &mut MutexGuard<'_, State>, peer: usize, reason: String) -> Error {
+    /// Fails the job because a peer violated the protocol, and returns the error.
+    fn fail_because_of(&self, state: &mut MutexGuard<'_, State>, peer: usize, reason: String) -> Error {
         let reason = format!("{} {reason}", self.name(peer));
         MutexGuard::unlocked(state, || self.fail(reason));
         self.check(state).err().unwrap_or_else(|| Error::Internal("a failure without a reason".into()))
     }
 
-    fn post_part(&self, peer: usize, kind: Kind, sequence: u64, digest: u64, body: Payload) {
+    fn post_to_operation(&self, peer: usize, kind: Kind, sequence: u64, digest: u64, body: Payload) {
         let header = Header { kind, sequence, digest, len: body.len() };
         let range = 0..body.len();
         self.post(peer, Message { header: header.bytes(), body, range, sequence: Some(sequence) });
     }
 
     /// Adds a message to its operation, which this rank has started.
-    fn deposit(
+    fn store_message(
         &self,
         state: &mut State,
         peer: usize,
@@ -460,7 +459,7 @@ impl Shared {
         let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
         if operation.contributions.iter().all(Option::is_some) && operation.sum.is_some() {
             let terms: Vec<Payload> = operation.contributions.iter_mut().filter_map(|c| c.take()).collect();
-            // They count as received, but their memory is freed.
+            // Free their memory; an empty payload counts as received.
             operation.contributions.fill(Some(Payload::default()));
             let slice = operation.slices[rank].clone();
             let (sum, digest) = (operation.sum.take(), operation.digest);
@@ -478,7 +477,7 @@ impl Shared {
             if let Some(operation) = state.operations.get_mut(&sequence) {
                 operation.sums[rank] = Some(total.clone());
                 operation.unsent += self.us.size - 1;
-                self.others().for_each(|peer| self.post_part(peer, Kind::Sum, sequence, digest, total.clone()));
+                self.others().for_each(|peer| self.post_to_operation(peer, Kind::Sum, sequence, digest, total.clone()));
             }
         }
         self.finish(&mut state, sequence);
@@ -493,10 +492,10 @@ impl Shared {
             && operation.sums.iter().all(Option::is_some);
         if is_complete && !operation.is_done {
             operation.is_done = true;
-            if operation.is_forgotten {
+            if operation.is_discarded {
                 state.operations.remove(&sequence);
             }
-            state.under_way -= 1;
+            state.num_running -= 1;
             state.num_done += 1;
             self.changed.notify_all();
         }
@@ -512,9 +511,9 @@ impl Shared {
                 return Ok(value);
             }
             let missing = state.operations.values().find(|o| !o.is_done).map(Operation::missing).unwrap_or_default();
-            let left: Vec<_> = missing.iter().copied().filter(|rank| state.left.contains(rank)).collect();
-            if !left.is_empty() {
-                let reason = format!("{} left the job while rank {} needs it", self.names(&left), self.us.rank);
+            let departed: Vec<_> = missing.iter().copied().filter(|rank| state.departed.contains(rank)).collect();
+            if !departed.is_empty() {
+                let reason = format!("{} left the job while rank {} needs it", self.names(&departed), self.us.rank);
                 MutexGuard::unlocked(state, || self.fail(reason));
                 continue;
             }
@@ -541,7 +540,7 @@ impl Shared {
         let mut state = self.state.lock();
         let is_known = |state: &State| state.operations.contains_key(&sequence);
         ensure!(is_known(&state), "the result of call {sequence} of the distributed job was forgotten");
-        // An existing result can be read even after a failure.
+        // A result that is complete stays available after a failure.
         if !state.operations.get(&sequence).is_some_and(|o| o.is_done) {
             self.wait_until(&mut state, |state| {
                 state.operations.get(&sequence).is_none_or(|o| o.is_done).then_some(())
@@ -581,11 +580,11 @@ impl Shared {
         }
     }
 
-    /// Processes a message; false if it was the last one.
+    /// Processes a message; returns false if it was the last.
     fn accept(&self, peer: usize, header: Header, body: Vec<u8>) -> Result<bool, String> {
         match header.kind {
             Kind::Goodbye => {
-                self.state.lock().left.push(peer);
+                self.state.lock().departed.push(peer);
                 self.changed.notify_all();
                 return Ok(false);
             }
@@ -606,16 +605,16 @@ impl Shared {
         if state.is_closed || state.failure.is_some() {
             return Ok(false);
         }
-        if sequence >= state.next {
-            // Other ranks wait for this one, so they are ahead by less than a window.
-            if sequence - state.next >= WINDOW {
-                return Err(format!("is {} calls ahead, which is not possible", sequence - state.next));
+        if sequence >= state.next_sequence {
+            // A rank waits for this one before it starts an operation after its window, so it cannot be further ahead.
+            if sequence - state.next_sequence >= WINDOW {
+                return Err(format!("is {} calls ahead, which is not possible", sequence - state.next_sequence));
             }
             let early = state.early.insert((sequence, peer, is_sum), (header.digest, body));
             return if early.is_some() { Err("sent a message twice".into()) } else { Ok(true) };
         }
-        self.deposit(&mut state, peer, is_sum, (sequence, header.digest), body)?;
-        // An error of the sum was reported to all ranks.
+        self.store_message(&mut state, peer, is_sum, (sequence, header.digest), body)?;
+        // `advance` has reported its error to all ranks.
         Ok(self.advance(state, sequence).is_ok())
     }
 
@@ -633,12 +632,12 @@ impl Shared {
                     true => format!("takes no messages for {:.1} s", self.us.timeout.as_secs_f64()),
                     false => format!("was lost: {e}"),
                 };
-                let is_gone = {
+                let has_left = {
                     let mut state = self.state.lock();
                     state.lost.push(peer);
-                    state.left.contains(&peer)
+                    state.departed.contains(&peer)
                 };
-                if !is_gone {
+                if !has_left {
                     self.fail(format!("{} {reason}", self.name(peer)));
                 }
                 return;

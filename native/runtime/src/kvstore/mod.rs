@@ -1,5 +1,10 @@
-//! Key-value stores: they sum the arrays that devices push, update the stored arrays, and return them by pull. Stores of kind `dist_sync`
-//! sum over all ranks of a [job](Job), each of which stores all values and applies the same updates.
+//! Key-value stores: they sum the arrays that devices push, update the stored arrays, and copy them to the arrays that devices pull. Stores
+//! of kind `dist_sync` sum over all ranks of a [job](Job), each of which stores all values and applies the same updates.
+//!
+//! - `distributed` is the part of a store that exchanges arrays with other ranks, in the `bucket`s of which gradients are sent together;
+//! - `tree` has the order of additions, which does not depend on the number of ranks;
+//! - `job` runs collective operations over connections that `connect` makes, with the messages of `wire`;
+//! - `environment` joins the job that MXNet's environment variables describe, `member` one that a program sets up.
 
 mod bucket;
 mod connect;
@@ -138,7 +143,7 @@ impl Drop for KvStore {
 }
 
 /// Groups arrays by key, in order of the keys' first occurrence.
-fn grouped<'t, T>(keys: &[Key], items: &'t [T]) -> Vec<(Key, Vec<&'t T>)> {
+fn group_by_key<'t, T>(keys: &[Key], items: &'t [T]) -> Vec<(Key, Vec<&'t T>)> {
     let mut groups: Vec<(Key, Vec<&T>)> = Vec::new();
     let mut indices = HashMap::new();
     for (key, item) in keys.iter().zip(items) {
@@ -281,7 +286,7 @@ impl KvStore {
             self.check_new(key)?;
             match &self.scope {
                 Scope::Local => (),
-                Scope::Job(job) => copy = job.broadcast(key, copy).map_err(|e| located(e, "init", key))?,
+                Scope::Job(job) => copy = job.broadcast(key, copy).map_err(|e| in_function(e, "init", key))?,
                 Scope::Service(role) => return Err(no_values(*role)),
             }
             let mut state = self.state.lock();
@@ -337,12 +342,12 @@ impl KvStore {
                 StorageType::Csr as i32
             );
         }
-        for (key, group) in grouped(keys, arrays) {
+        for (key, group) in group_by_key(keys, arrays) {
             let value = self.value(&key)?;
             if let Some(distributed) = self.distributed() {
-                self.push_shards(distributed, &key, &value, &group).map_err(|e| located(e, "push", &key))?;
+                self.push_shards(distributed, &key, &value, &group).map_err(|e| in_function(e, "push", &key))?;
             } else {
-                let sum = self.sum(&key, &value, &group).map_err(|e| located(e, "push", &key))?;
+                let sum = self.sum(&key, &value, &group).map_err(|e| in_function(e, "push", &key))?;
                 self.apply(&key, &value, sum)?;
             }
         }
@@ -366,14 +371,15 @@ impl KvStore {
     }
 
     fn push_shards(&self, job: &Distributed, key: &Key, value: &Value, arrays: &[&Arc<Tensor>]) -> Result<()> {
-        // The sum of an earlier push comes first.
-        self.settle(key)?;
+        // Apply the sum of an earlier push first.
+        self.apply_pending(key)?;
         let mut terms = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
         let kind = terms.first().map_or(StorageType::Default, Array::storage_type);
         let threshold = self.state.lock().threshold;
         for (shard, term) in terms.iter_mut().enumerate() {
-            let is_same = term.storage_type() == kind && *term.shape() == value.shape && term.dtype() == value.dtype;
-            if !is_same || threshold.is_some() {
+            let has_value_type =
+                term.storage_type() == kind && *term.shape() == value.shape && term.dtype() == value.dtype;
+            if !has_value_type || threshold.is_some() {
                 let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
                 arrays::copy(term, &converted)?;
                 *term = converted;
@@ -386,12 +392,12 @@ impl KvStore {
     }
 
     /// Applies the sums of earlier pushes up to that of a key, in order.
-    fn settle(&self, key: &Key) -> Result<()> {
+    fn apply_pending(&self, key: &Key) -> Result<()> {
         let Some(distributed) = self.distributed() else { return Ok(()) };
-        let _alone = distributed.apply();
+        let _guard = distributed.lock_application();
         while let Some(pending) = distributed.first_pending(key) {
             let value = self.value(&pending.key)?;
-            let sum = distributed.sum(&pending).map_err(|e| located(e, "pull", key))?;
+            let sum = distributed.sum(&pending).map_err(|e| in_function(e, "pull", key))?;
             distributed.remove(&pending);
             self.apply(&pending.key, &value, sum)?;
         }
@@ -414,7 +420,7 @@ impl KvStore {
                 *term = converted;
             }
         }
-        // Copied, since `compress` takes the lock again.
+        // Copy the threshold, because `compress` takes the lock again.
         let threshold = self.state.lock().threshold;
         if let Some(threshold) = threshold {
             for (device, term) in terms.iter().enumerate() {
@@ -433,8 +439,8 @@ impl KvStore {
         let array = array.dense()?;
         let mut state = self.state.lock();
         let residuals = state.residuals.entry((key.clone(), device)).or_default();
-        let more = array.len().saturating_sub(residuals.len());
-        memory::reserve(residuals, more);
+        let num_new = array.len().saturating_sub(residuals.len());
+        memory::reserve(residuals, num_new);
         residuals.resize(array.len(), 0.0);
         write_slice::<f32, _>(array, |elements| {
             for (x, residual) in elements.iter_mut().zip(residuals) {
@@ -462,9 +468,9 @@ impl KvStore {
             if ignore_sparse && output.storage_type() != StorageType::Default {
                 continue;
             }
-            self.settle(key)?;
+            self.apply_pending(key)?;
             let stored = self.value(key)?.tensor.stored()?;
-            arrays::copy(&stored, &output).map_err(|e| located(e, "pull", key))?;
+            arrays::copy(&stored, &output).map_err(|e| in_function(e, "pull", key))?;
         }
         Ok(())
     }
@@ -485,20 +491,21 @@ impl KvStore {
             );
         }
         for ((key, output), rows) in keys.iter().zip(outputs).zip(rows) {
-            self.settle(key)?;
+            self.apply_pending(key)?;
             let stored = self.value(key)?.tensor;
             let kind = stored.storage_type();
             ensure!(
                 kind == Some(StorageType::RowSparse),
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
-            let mut wanted = rows.array()?.to_vec_as::<i64>()?;
-            wanted.sort_unstable();
-            wanted.dedup();
-            let ids = NDArray::from_slice(&wanted, &[wanted.len() as i64])?.to_context(stored.stored()?.context())?;
+            let mut row_ids = rows.array()?.to_vec_as::<i64>()?;
+            row_ids.sort_unstable();
+            row_ids.dedup();
+            let ids = NDArray::from_slice(&row_ids, &[row_ids.len() as i64])?.to_context(stored.stored()?.context())?;
             let inputs = [stored, Arc::new(Tensor::new(ids))];
             let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
-            arrays::copy(&retained[0].stored()?, &output.stored()?).map_err(|e| located(e, "row_sparse_pull", key))?;
+            arrays::copy(&retained[0].stored()?, &output.stored()?)
+                .map_err(|e| in_function(e, "row_sparse_pull", key))?;
         }
         Ok(())
     }
@@ -542,8 +549,8 @@ impl KvStore {
     /// # Errors
     /// Another type or threshold; a store that does not support compression.
     pub fn set_compression(&self, attrs: &Attrs) -> Result<()> {
-        let known = attrs.iter().filter(|(key, _)| matches!(key.as_str(), "type" | "threshold"));
-        let p = CompressionParam::parse(&known.map(|(key, value)| (key.clone(), value.clone())).collect())?;
+        let supported = attrs.iter().filter(|(key, _)| matches!(key.as_str(), "type" | "threshold"));
+        let p = CompressionParam::parse(&supported.map(|(key, value)| (key.clone(), value.clone())).collect())?;
         let threshold = match p.type_.as_str() {
             "none" => None,
             "2bit" => Some(p.threshold),
@@ -609,6 +616,6 @@ fn zeros(kind: StorageType, shape: &Shape, dtype: DType, context: Context) -> Re
 }
 
 /// Adds function and key to an error.
-fn located(error: Error, function: &'static str, key: &Key) -> Error {
+fn in_function(error: Error, function: &'static str, key: &Key) -> Error {
     error.in_operator(&format!("KVStore.{function}"), &key.to_string())
 }

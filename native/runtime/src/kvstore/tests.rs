@@ -17,7 +17,7 @@ fn key(name: &str) -> Key {
 }
 
 #[test]
-fn pushes_are_summed_and_replace_or_update() {
+fn pushes_are_summed_and_replace_the_value_or_call_the_updater() {
     let store = KvStore::new("local").unwrap();
     let first = tensor(&[1., 2.]);
     store.init(&[key("a"), key("b")], &[first.clone(), tensor(&[5.])]).unwrap();
@@ -37,7 +37,7 @@ fn pushes_are_summed_and_replace_or_update() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_calls_are_errors_that_say_why() {
     let store = KvStore::new("device").unwrap();
     store.init(&[Key::Number(3)], &[tensor(&[1.])]).unwrap();
     let error = |r: Result<()>| r.unwrap_err().to_string();

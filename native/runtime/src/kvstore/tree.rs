@@ -1,5 +1,5 @@
-//! The fixed tree in which the gradients of shards are summed. It depends on the number of shards alone, so the sum has the same bits
-//! however the shards are distributed over ranks.
+//! The summation tree: a binary tree over the shards that fixes the order of additions. It depends only on the number of shards, so sums are
+//! bit-identical for every number of ranks.
 
 use std::ops::Range;
 
@@ -13,26 +13,26 @@ fn children(node: &Range<usize>) -> (Range<usize>, Range<usize>) {
     (node.start..middle, middle..node.end)
 }
 
-/// Adds the largest nodes below `node` that lie within `shards`.
-fn cover(shards: &Range<usize>, node: Range<usize>, found: &mut Vec<Range<usize>>) {
+/// Appends the largest nodes of the subtree of `node` that contain only shards in `shards`.
+fn cover(shards: &Range<usize>, node: Range<usize>, nodes: &mut Vec<Range<usize>>) {
     if node.start >= shards.end || node.end <= shards.start {
         return;
     }
     if shards.start <= node.start && node.end <= shards.end {
-        found.push(node);
+        nodes.push(node);
         return;
     }
     let (left, right) = children(&node);
-    cover(shards, left, found);
-    cover(shards, right, found);
+    cover(shards, left, nodes);
+    cover(shards, right, nodes);
 }
 
-/// The nodes whose sums a rank computes from its own shards, in order of shards. There is one if the number of ranks is a power of two and
-/// divides the number of shards evenly at each level of the tree, and at most two for each level otherwise.
+/// The nodes whose sums a rank computes from its own shards, in the order of shards. There is one if the number of ranks is a power of two
+/// and the levels of the tree split evenly down to a rank's shards, and at most two for each level otherwise.
 pub(super) fn nodes_of(rank: usize, shards_per_rank: usize, size: usize) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    cover(&(rank * shards_per_rank..(rank + 1) * shards_per_rank), 0..shards_per_rank * size, &mut found);
-    found
+    let mut nodes = Vec::new();
+    cover(&(rank * shards_per_rank..(rank + 1) * shards_per_rank), 0..shards_per_rank * size, &mut nodes);
+    nodes
 }
 
 /// Maximum number of nodes of a rank.
@@ -40,21 +40,21 @@ pub(super) fn max_nodes(shards_per_rank: usize, size: usize) -> usize {
     (0..size).map(|rank| nodes_of(rank, shards_per_rank, size).len()).max().unwrap_or(1)
 }
 
-/// Sums the elements of a node. `known` returns the sum of a node that needs no addition.
+/// The sum of a node's shards. `node_sum` returns the sum of a node if it is available.
 pub(super) fn sum(
     dtype: DType,
     node: Range<usize>,
-    known: &mut impl FnMut(&Range<usize>) -> Option<Vec<u8>>,
+    node_sum: &mut impl FnMut(&Range<usize>) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>> {
-    if let Some(bytes) = known(&node) {
+    if let Some(bytes) = node_sum(&node) {
         return Ok(bytes);
     }
     if node.len() < 2 {
         return Err(Error::Internal(format!("the gradient of shard {} is missing", node.start)));
     }
     let (left, right) = children(&node);
-    let mut total = sum(dtype, left, known)?;
-    add(dtype, &mut total, &sum(dtype, right, known)?)?;
+    let mut total = sum(dtype, left, node_sum)?;
+    add(dtype, &mut total, &sum(dtype, right, node_sum)?)?;
     Ok(total)
 }
 

@@ -12,9 +12,10 @@ use ferromx_core::memory;
 pub(super) const MAX_BODY: usize = 4 << 20;
 /// Interval at which a reading thread checks whether the job has ended.
 pub(super) const POLL: Duration = Duration::from_millis(200);
-const HEADER: usize = 24;
-/// Allocation step of a body: memory grows with the received bytes, not with the announced length.
-const GROWTH: usize = 256 << 10;
+const HEADER_LEN: usize = 24;
+/// Minimum growth of the buffer of a body. It grows with the received bytes, so that a peer cannot make this rank allocate memory by the
+/// length in a header alone.
+const MIN_GROWTH: usize = 256 << 10;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn bytes(&self) -> [u8; HEADER] {
-        let mut bytes = [0; HEADER];
+    pub(super) fn bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
         bytes[0] = KINDS.iter().position(|k| *k == self.kind).unwrap_or(0) as u8;
         bytes[4..8].copy_from_slice(&(self.len as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
@@ -52,7 +53,7 @@ impl Header {
         bytes
     }
 
-    fn parse(bytes: &[u8; HEADER]) -> io::Result<Header> {
+    fn parse(bytes: &[u8; HEADER_LEN]) -> io::Result<Header> {
         let number = |range: Range<usize>| bytes[range].iter().rev().fold(0u64, |n, b| (n << 8) | u64::from(*b));
         let invalid = |text: String| io::Error::new(ErrorKind::InvalidData, text);
         let kind = *KINDS.get(bytes[0] as usize).ok_or_else(|| invalid(format!("a message of kind {}", bytes[0])))?;
@@ -66,7 +67,7 @@ impl Header {
 
 /// A message to be sent: the body is a range of shared bytes.
 pub(super) struct Message {
-    pub(super) header: [u8; HEADER],
+    pub(super) header: [u8; HEADER_LEN],
     pub(super) body: Arc<Vec<u8>>,
     pub(super) range: Range<usize>,
     /// The operation that waits for it to be sent.
@@ -84,8 +85,8 @@ pub(super) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Fills `buffer` from a stream whose read timeout is [`POLL`]. The sender has `timeout` for it; without one, it may stay silent before the
-/// first byte until `has_ended`.
+/// Fills `buffer` from a stream whose read timeout is [`POLL`]. The sender must send all bytes within `timeout`. With `has_ended`, that time
+/// starts with the first byte, for which this waits until `has_ended` returns true.
 pub(super) fn fill(
     mut stream: &TcpStream,
     buffer: &mut [u8],
@@ -124,15 +125,15 @@ pub(super) fn read(
     timeout: Duration,
     has_ended: &dyn Fn() -> bool,
 ) -> io::Result<(Header, Vec<u8>)> {
-    let mut bytes = [0; HEADER];
+    let mut bytes = [0; HEADER_LEN];
     fill(stream, &mut bytes, timeout, Some(has_ended))?;
     let header = Header::parse(&bytes)?;
     let mut body = Vec::new();
     while body.len() < header.len {
-        let more = (header.len - body.len()).min(GROWTH.max(body.len()));
+        let num_new = (header.len - body.len()).min(MIN_GROWTH.max(body.len()));
         let start = body.len();
-        memory::reserve(&mut body, more);
-        body.resize(start + more, 0);
+        memory::reserve(&mut body, num_new);
+        body.resize(start + num_new, 0);
         fill(stream, &mut body[start..], timeout, None)?;
     }
     Ok((header, body))

@@ -98,7 +98,7 @@ fn weights_have_the_same_bits_for_every_number_of_ranks() {
 }
 
 #[test]
-fn sums_are_those_of_all_shards_and_types_stay() {
+fn shards_of_all_ranks_are_summed_in_their_type() {
     let sums = on_ranks(2, TIMEOUT, |rank, job| {
         let store = KvStore::of_job(&job, "dist_device_sync").unwrap();
         let of = |x: f64| Arc::new(Tensor::new(NDArray::from_slice(&[x, 2.0 * x], &[2]).unwrap()));
@@ -113,7 +113,7 @@ fn sums_are_those_of_all_shards_and_types_stay() {
 }
 
 #[test]
-fn sums_that_nobody_pulls_do_no_harm() {
+fn a_store_may_be_dropped_before_its_sums_are_pulled() {
     on_ranks(2, TIMEOUT, |rank, job| {
         for _ in 0..20 {
             let store = KvStore::of_job(&job, "dist_sync").unwrap();
@@ -176,7 +176,7 @@ fn a_silent_rank_is_named_within_the_time_out() {
 }
 
 #[test]
-fn a_rank_that_leaves_is_named_and_values_stay() {
+fn a_rank_that_leaves_is_named_and_stored_values_are_kept() {
     let initialized = Barrier::new(3);
     let errors = on_ranks(3, TIMEOUT, |rank, job| {
         let store = KvStore::of_job(&job, "dist_sync").unwrap();
@@ -202,7 +202,7 @@ fn a_rank_that_leaves_is_named_and_values_stay() {
 }
 
 #[test]
-fn closing_ends_the_waits_of_other_threads() {
+fn closing_a_job_wakes_threads_that_wait() {
     let errors = on_ranks(2, TIMEOUT, |rank, job| {
         if rank == 1 {
             thread::sleep(Duration::from_millis(500));
@@ -219,7 +219,7 @@ fn closing_ends_the_waits_of_other_threads() {
 }
 
 #[test]
-fn a_wrong_secret_joins_nobody() {
+fn a_rank_with_a_wrong_secret_cannot_join() {
     let (listeners, peers) = listeners(2);
     let begin = Instant::now();
     let errors = thread::scope(|scope| {
@@ -252,7 +252,7 @@ fn joining_checks_its_arguments() {
     assert!(error(0, 2, b"short").contains("the secret of a distributed job has 5 bytes"));
 }
 
-/// Joins as rank 0 while silent strangers hold connections open, with a fake rank 1 that proves the secret and then does something.
+/// Joins as rank 0 while unauthenticated peers hold connections open. Rank 1 has the secret, but then runs `act`. Returns the error.
 fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
     let (mut listeners, mut peers) = listeners(1);
     peers.push("127.0.0.1:9".into());
@@ -262,13 +262,13 @@ fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
         scope.spawn(move || {
             let strangers: Vec<_> = (0..5).map(|_| TcpStream::connect(&address).unwrap()).collect();
             let us = Membership { rank: 1, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
-            let mut stream = connect::call(&address, Purpose::Peer, &us, Instant::now() + TIMEOUT).unwrap();
+            let mut stream = connect::connect(&address, Purpose::Peer, &us, Instant::now() + TIMEOUT).unwrap();
             act(&mut stream);
             drop(strangers);
         });
         let begin = Instant::now();
         let job = join(listeners.remove(0), 0, &peers, SECRET, timeout).unwrap();
-        // What the reader notices comes before the time-out of the barrier.
+        // Let the reader detect the violation before the barrier times out.
         thread::sleep(timeout);
         let error = job.barrier().unwrap_err().to_string();
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
@@ -304,13 +304,13 @@ fn hostile_messages_are_errors_that_name_the_rank() {
 }
 
 #[test]
-fn messages_that_cannot_be_parsed_are_refused_in_the_introduction() {
+fn a_peer_with_another_protocol_is_rejected_by_the_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let us = Membership { rank: 0, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
-    let reception = connect::Reception::open(listener, Purpose::Peer, us).unwrap();
+    let acceptor = connect::Acceptor::open(listener, Purpose::Peer, us).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[b'x'; 200]).unwrap();
-    let refusal = reception.callers.recv_timeout(TIMEOUT).unwrap().unwrap_err();
+    let refusal = acceptor.incoming.recv_timeout(TIMEOUT).unwrap().unwrap_err();
     assert!(refusal.contains("it uses another protocol"), "{refusal}");
 }
