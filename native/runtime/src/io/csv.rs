@@ -45,13 +45,13 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let data = read(&p.data_csv, &p.data_shape, dtype)?;
     let n = data.shape().dim(0) as u64;
     let label = match p.label_csv.as_str() {
-        "NULL" => NDArray::zeros(&batched(n as i64, &p.label_shape), dtype, data.context())?,
+        "NULL" => NDArray::zeros(&batch_shape(n as i64, &p.label_shape), dtype, data.context())?,
         path => read(path, &p.label_shape, dtype)?,
     };
-    let labels = label.shape().dim(0);
-    ensure!(labels == n as i64, "{} has {n} examples, but {} has {labels} labels", p.data_csv, p.label_csv);
+    let num_labels = label.shape().dim(0);
+    ensure!(num_labels == n as i64, "{} has {n} examples, but {} has {num_labels} labels", p.data_csv, p.label_csv);
     // As in MXNet, labels of shape (1,) make a batch of shape (batch_size,).
-    let label = if p.label_shape.dims() == [1] { label.reshape(&Shape::new(&[labels]))? } else { label };
+    let label = if p.label_shape.dims() == [1] { label.reshape(&Shape::new(&[num_labels]))? } else { label };
     Ok(Box::new(InMemory {
         data,
         label,
@@ -66,7 +66,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
 }
 
 /// The shape (n, *example).
-fn batched(n: i64, example: &Shape) -> Shape {
+fn batch_shape(n: i64, example: &Shape) -> Shape {
     let mut dims = Dims::from_slice(&[n]);
     dims.extend_from_slice(example.dims());
     Shape::from(dims)
@@ -87,17 +87,17 @@ fn read(path: &str, example: &Shape, dtype: DType) -> Result<NDArray> {
                 })?,
             );
         }
-        let found = values.len() - before;
-        if found != width {
+        let num_values = values.len() - before;
+        if num_values != width {
             return Err(Error::Format(format!(
-                "{path}, line {}: {found} values, but the shape {example} has {width}",
+                "{path}, line {}: {num_values} values, but the shape {example} has {width}",
                 i + 1
             )));
         }
         rows += 1;
     }
     ensure!(rows > 0, "{path} has no examples");
-    super::convert(NDArray::from_slice(&values, batched(rows, example).dims())?, dtype)
+    super::convert(NDArray::from_slice(&values, batch_shape(rows, example).dims())?, dtype)
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named() {
+    fn malformed_lines_are_named() {
         assert!(iter("1,2\n3\n").err().unwrap().to_string().contains("line 2: 1 values"));
         assert!(iter("1,2\n3,x4\n").err().unwrap().to_string().contains("line 2: 'x4' is not a number"));
         assert!(iter("\n").err().unwrap().to_string().contains("no examples"));

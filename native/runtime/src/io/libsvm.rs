@@ -47,11 +47,11 @@ params! {
     }
 }
 
-/// A sparse matrix in CSR layout, with the number that each line begins with.
+/// The content of a file: a sparse matrix in CSR layout, and the number at the start of each line.
 #[derive(Default)]
 struct Rows {
-    /// The first number of each line.
-    heads: Vec<f64>,
+    /// The number at the start of each line, which is a label in a data file.
+    first_numbers: Vec<f64>,
     /// Row offsets into `columns` and `values`, as in CSR.
     indptr: Vec<usize>,
     columns: Vec<i64>,
@@ -84,22 +84,22 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         }
         path => Some(Rows::read(path, label_columns)?),
     };
-    let n = data.heads.len();
+    let n = data.first_numbers.len();
     if let Some(labels) = &labels {
-        let found = labels.heads.len();
-        ensure!(found == n, "{} has {n} examples, but {} has {found} labels", p.data_libsvm, p.label_libsvm);
+        let num_labels = labels.first_numbers.len();
+        ensure!(num_labels == n, "{} has {n} examples, but {} has {num_labels} labels", p.data_libsvm, p.label_libsvm);
     }
     let (parts, part) = (p.num_parts as usize, p.part_index as usize);
-    let (first, end) = (n * part / parts, n * (part + 1) / parts);
-    ensure!(first < end, "part {part} of {parts} of {} has no examples: there are {n}", p.data_libsvm);
+    let (start, end) = (n * part / parts, n * (part + 1) / parts);
+    ensure!(start < end, "part {part} of {parts} of {} has no examples: there are {n}", p.data_libsvm);
     Ok(Box::new(LibSvm {
         data,
         labels,
         columns: (p.data_shape.dim(0), label_columns),
         dtype: p.dtype.map_or(DType::F32, |d| d.0),
         batch_size: p.batch_size as usize,
-        rows: (first, end),
-        next: first,
+        rows: (start, end),
+        next: start,
         overflow: 0,
         epoch: Epoch::default(),
         current: None,
@@ -112,23 +112,24 @@ impl Rows {
         for file in super::files(path)? {
             let text = fs::read_to_string(&file).map_err(|e| Error::io(&file, &e))?;
             for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-                rows.line(line, width).map_err(|e| Error::Format(format!("{file}, line {}: {e}", i + 1)))?;
+                rows.parse_line(line, width).map_err(|e| Error::Format(format!("{file}, line {}: {e}", i + 1)))?;
             }
         }
-        ensure!(!rows.heads.is_empty(), "{path} has no examples");
+        ensure!(!rows.first_numbers.is_empty(), "{path} has no examples");
         Ok(rows)
     }
 
-    fn line(&mut self, line: &str, width: i64) -> Result<(), String> {
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
+    /// Appends the row of a line.
+    fn parse_line(&mut self, line: &str, width: i64) -> Result<(), String> {
+        let parse_number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
         let mut fields = line.split_whitespace();
-        memory::reserve(&mut self.heads, 1);
+        memory::reserve(&mut self.first_numbers, 1);
         memory::reserve(&mut self.indptr, 1);
         // A field has at least three characters and a space.
         memory::reserve(&mut self.columns, line.len() / 4 + 1);
         memory::reserve(&mut self.values, line.len() / 4 + 1);
-        self.heads.push(number(fields.next().unwrap_or_default())?);
-        let first = self.columns.len();
+        self.first_numbers.push(parse_number(fields.next().unwrap_or_default())?);
+        let start = self.columns.len();
         for field in fields {
             let (column, value) =
                 field.split_once(':').ok_or_else(|| format!("'{field}' is not of the form column:value"))?;
@@ -137,14 +138,14 @@ impl Rows {
                 return Err(format!("column {column} is beyond the {width} columns that the shape allows"));
             }
             self.columns.push(column);
-            self.values.push(number(value)?);
+            self.values.push(parse_number(value)?);
         }
-        sort_columns(&mut self.columns[first..], &mut self.values[first..])?;
+        sort_columns(&mut self.columns[start..], &mut self.values[start..])?;
         self.indptr.push(self.columns.len());
         Ok(())
     }
 
-    /// Gathers the rows `index` as a CSR matrix of `width` columns.
+    /// The rows `index` as a CSR matrix of `width` columns.
     fn matrix(&self, index: &[usize], width: i64, dtype: DType) -> Result<SparseArray> {
         let num_stored = index.iter().map(|i| self.indptr[i + 1] - self.indptr[*i]).sum();
         let (mut columns, mut values) = (memory::with_capacity(num_stored), memory::with_capacity(num_stored));
@@ -178,13 +179,13 @@ fn to_array(values: &[f64], dtype: DType) -> Result<NDArray> {
 
 struct LibSvm {
     data: Rows,
-    /// Labels from `label_libsvm`; if `None`, the heads of `data` are the labels.
+    /// Labels from `label_libsvm`; if `None`, the labels are the first numbers of `data`.
     labels: Option<Rows>,
     /// Number of columns of data and labels.
     columns: (i64, i64),
     dtype: DType,
     batch_size: usize,
-    /// First and end row of the part to read.
+    /// The first row of the part to read, and the row after the last.
     rows: (usize, usize),
     next: usize,
     /// Number of rows from the start that filled up the last batch of this epoch. The next epoch begins after them.
@@ -195,30 +196,30 @@ struct LibSvm {
 
 impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
-        let first = std::mem::take(&mut self.overflow);
-        self.epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: first as u64 };
-        self.next = self.rows.0 + first;
+        let start = std::mem::take(&mut self.overflow);
+        self.epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: start as u64 };
+        self.next = self.rows.0 + start;
         self.current = None;
         Ok(())
     }
 
     fn next(&mut self) -> Result<bool> {
-        let (first, end) = self.rows;
+        let (start, end) = self.rows;
         if self.next >= end {
             self.current = None;
             return Ok(false);
         }
         let batch = self.next..self.next + self.batch_size;
-        let index: Vec<usize> = memory::collected(batch.map(|i| first + (i - first) % (end - first)));
+        let index: Vec<usize> = memory::collected(batch.map(|i| start + (i - start) % (end - start)));
         let pad = (self.next + self.batch_size).saturating_sub(end);
-        self.overflow = pad % (end - first);
+        self.overflow = pad % (end - start);
         self.next += self.batch_size;
         let data = self.data.matrix(&index, self.columns.0, self.dtype)?;
         let label = match &self.labels {
             Some(labels) => Array::from(labels.matrix(&index, self.columns.1, self.dtype)?),
             None => {
-                let heads: Vec<f64> = memory::collected(index.iter().map(|i| self.data.heads[*i]));
-                Array::from(to_array(&heads, self.dtype)?)
+                let first_numbers: Vec<f64> = memory::collected(index.iter().map(|i| self.data.first_numbers[*i]));
+                Array::from(to_array(&first_numbers, self.dtype)?)
             }
         };
         let index = memory::collected(index.into_iter().map(|i| i as u64));
@@ -235,8 +236,8 @@ impl DataIter for LibSvm {
     }
 
     fn restart(&mut self, epoch: Epoch) -> Result<()> {
-        let (first, end) = self.rows;
-        self.next = first + first_example(epoch, end - first)?;
+        let (start, end) = self.rows;
+        self.next = start + first_example(epoch, end - start)?;
         self.epoch = epoch;
         self.overflow = 0;
         self.current = None;
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named() {
+    fn malformed_lines_are_named() {
         let error = |name: &str, text: &str| iter(name, text, &[]).err().unwrap().to_string();
         assert!(error("a", "1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
         assert!(error("b", "1 3:1\n").contains("column 3 is beyond the 3 columns"));

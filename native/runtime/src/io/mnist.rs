@@ -96,25 +96,25 @@ fn shuffle(items: &mut [u64], seed: u64) {
     }
 }
 
-/// Dimensions and data of an IDX file of unsigned bytes with `ndim` dimensions.
+/// Reads an IDX file of unsigned bytes with `ndim` dimensions. Returns dimensions and data.
 fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
     let bytes = fs::read(path).map_err(|e| Error::io(path, &e))?;
-    let bad = |what: String| Error::Format(format!("{path} is not an IDX file of {ndim} dimensions: {what}"));
-    let number = |i: usize| bytes.get(4 * i..4 * i + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+    let invalid = |reason: String| Error::Format(format!("{path} is not an IDX file of {ndim} dimensions: {reason}"));
+    let u32_at = |i: usize| bytes.get(4 * i..4 * i + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Err(bad("it is compressed; unpack it with gunzip first".into()));
+        return Err(invalid("it is compressed; unpack it with gunzip first".into()));
     }
-    let magic = number(0).ok_or_else(|| bad("it is empty".into()))?;
+    let magic = u32_at(0).ok_or_else(|| invalid("it is empty".into()))?;
     if magic != 0x800 + ndim as u32 {
-        return Err(bad(format!("it begins with {magic:#x} instead of {:#x}", 0x800 + ndim)));
+        return Err(invalid(format!("it begins with {magic:#x} instead of {:#x}", 0x800 + ndim)));
     }
     let dims: Vec<usize> = (1..=ndim)
-        .map(|i| number(i).map(|d| d as usize).ok_or_else(|| bad("its header is cut off".into())))
+        .map(|i| u32_at(i).map(|d| d as usize).ok_or_else(|| invalid("its header is cut off".into())))
         .collect::<Result<_>>()?;
     let header = 4 * (ndim + 1);
     let expected = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).unwrap_or(usize::MAX);
     if bytes.len() - header != expected {
-        return Err(bad(format!(
+        return Err(invalid(format!(
             "its header announces {dims:?} = {expected} bytes, but {} follow",
             bytes.len() - header
         )));

@@ -1,4 +1,8 @@
-//! Data iterators that read files: batches of arrays with labels.
+//! Data iterators, which read batches of examples and labels from files.
+//!
+//! - `mnist`, `csv` and `libsvm` read data sets into memory, in the formats of these names;
+//! - `image` decodes and augments images from RecordIO files, with `prefetch` to prepare batches in a thread;
+//! - `recordio` reads and writes RecordIO files.
 
 mod csv;
 mod image;
@@ -33,7 +37,7 @@ pub struct Batch {
 pub struct Epoch {
     /// Number of the epoch, from 0, which determines random order and augmentations.
     pub number: u64,
-    /// Index of its first example, because the last batch of the previous epoch may include some.
+    /// Index of its first example. Those before it filled up the last batch of the previous epoch.
     pub first: u64,
 }
 
@@ -56,14 +60,14 @@ pub trait DataIter: Send {
     fn batch(&self) -> Result<&Batch>;
     /// The start of the current epoch.
     fn epoch(&self) -> Epoch;
-    /// Rewinds to before the first batch of an epoch of [`DataIter::epoch`], of this iterator or of one over the same data.
+    /// Rewinds to before the first batch of an epoch that [`DataIter::epoch`] returned, for this iterator or one over the same data.
     ///
     /// # Errors
     /// The data have no such example.
     fn restart(&mut self, epoch: Epoch) -> Result<()>;
 }
 
-/// The index of the first example of an epoch, checked.
+/// The index of the first example of an epoch, checked against the number of examples.
 fn first_example(epoch: Epoch, examples: usize) -> Result<usize> {
     match usize::try_from(epoch.first) {
         Ok(first) if first <= examples => Ok(first),
@@ -97,12 +101,12 @@ impl IterDef {
     /// Parameters that do not parse, files that are missing or damaged.
     pub fn create(&self, attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         let fields = self.fields();
-        let (known, unknown): (Attrs, Attrs) = (attrs.iter().map(|(k, v)| (k.clone(), v.clone())))
+        let (supported, unknown): (Attrs, Attrs) = (attrs.iter().map(|(k, v)| (k.clone(), v.clone())))
             .partition(|(key, _)| fields.iter().any(|field| field.name == key));
         for key in unknown.keys() {
             log::warn!("{} has no parameter '{key}': it is ignored", self.name);
         }
-        (self.create)(&known).map_err(|e| e.in_operator(self.name, self.name))
+        (self.create)(&supported).map_err(|e| e.in_operator(self.name, self.name))
     }
 }
 
@@ -185,16 +189,16 @@ fn files(path: &str) -> Result<Vec<String>> {
     if !std::fs::metadata(path).map_err(|e| error(&e))?.is_dir() {
         return Ok(vec![path.to_string()]);
     }
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|e| error(&e))? {
         let entry = entry.map_err(|e| error(&e))?.path();
         if entry.is_file() {
-            found.push(entry.to_string_lossy().into_owned());
+            paths.push(entry.to_string_lossy().into_owned());
         }
     }
-    found.sort_unstable();
-    ferromx_core::ensure!(!found.is_empty(), "the directory {path} has no files");
-    Ok(found)
+    paths.sort_unstable();
+    ferromx_core::ensure!(!paths.is_empty(), "the directory {path} has no files");
+    Ok(paths)
 }
 
 fn no_batch() -> Error {
@@ -239,7 +243,7 @@ enum LastBatch {
 }
 
 impl InMemory {
-    /// Gathers the rows `index` of `source`.
+    /// The rows `index` of `source`.
     fn rows(&self, source: &NDArray, index: &[u64]) -> Result<NDArray> {
         let mut shape = source.shape().clone();
         if let Some(d) = shape.dims_mut() {
@@ -262,12 +266,12 @@ impl DataIter for InMemory {
     }
 
     fn next(&mut self) -> Result<bool> {
-        let left = self.order.len().saturating_sub(self.next);
-        if left == 0 || (left < self.batch_size && self.last_batch == LastBatch::Discard) {
+        let num_remaining = self.order.len().saturating_sub(self.next);
+        if num_remaining == 0 || (num_remaining < self.batch_size && self.last_batch == LastBatch::Discard) {
             self.current = None;
             return Ok(false);
         }
-        let pad = self.batch_size.saturating_sub(left);
+        let pad = self.batch_size.saturating_sub(num_remaining);
         if self.last_batch == LastBatch::RollOver {
             self.overflow = pad % self.order.len();
         }
@@ -301,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn incomplete_last_batch_is_padded_rolled_over_or_discarded() {
+    fn an_incomplete_last_batch_is_padded_rolled_over_or_discarded() {
         let make = |last_batch| InMemory {
             data: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5, 1]).unwrap(),
             label: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5]).unwrap(),

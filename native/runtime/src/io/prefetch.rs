@@ -10,7 +10,7 @@ use super::{Batch, DataIter, Epoch, no_batch};
 
 /// Produces the batches of one epoch after the other.
 pub(super) trait Producer: Send + 'static {
-    /// Starts an epoch. Examples before its first were in the last batch taken from the previous epoch.
+    /// Starts an epoch at its first example. Those before it filled up the last batch of the previous epoch.
     ///
     /// # Errors
     /// The source cannot be read any more.
@@ -31,16 +31,16 @@ struct Worker<P> {
 
 /// An iterator with prefetching.
 pub(super) struct Prefetch<P: Producer> {
-    /// The producer between two epochs; `None` while a worker has it.
-    idle: Option<P>,
+    /// The producer; `None` while a worker has it.
+    idle_producer: Option<P>,
     worker: Option<Worker<P>>,
     buffer: usize,
     current: Option<Batch>,
-    /// The epoch begun last.
+    /// The epoch that started last.
     epoch: Epoch,
-    /// The epoch after it. Examples at the end of the last batch taken belong to it.
-    following: Epoch,
-    /// True once the epoch is over, until `before_first`.
+    /// The epoch after it. The padding of the current batch belongs to it.
+    next_epoch: Epoch,
+    /// Whether the epoch is over and `before_first` was not called yet.
     has_ended: bool,
 }
 
@@ -48,12 +48,12 @@ impl<P: Producer> Prefetch<P> {
     /// Keeps at most `buffer` finished batches.
     pub(super) fn new(producer: P, buffer: usize) -> Prefetch<P> {
         Prefetch {
-            idle: Some(producer),
+            idle_producer: Some(producer),
             worker: None,
             buffer,
             current: None,
             epoch: Epoch::default(),
-            following: Epoch::default(),
+            next_epoch: Epoch::default(),
             has_ended: false,
         }
     }
@@ -61,11 +61,11 @@ impl<P: Producer> Prefetch<P> {
     /// Stops the worker, if there is one, and takes the producer back.
     fn stop(&mut self) -> Result<()> {
         if let Some(Worker { batches, thread }) = self.worker.take() {
-            // A worker that is blocked in `send` fails once the receiver is gone.
+            // Dropping the receiver ends a worker that is blocked in `send`.
             drop(batches);
-            self.idle = thread.join().ok();
+            self.idle_producer = thread.join().ok();
         }
-        match self.idle {
+        match self.idle_producer {
             Some(_) => Ok(()),
             None => Err(Error::Internal("the prefetching thread panicked".into())),
         }
@@ -73,18 +73,18 @@ impl<P: Producer> Prefetch<P> {
 
     fn start(&mut self) -> Result<()> {
         self.stop()?;
-        let Some(mut producer) = self.idle.take() else { return Ok(()) };
-        self.epoch = self.following;
-        self.following = Epoch { number: self.epoch.number.wrapping_add(1), first: 0 };
+        let Some(mut producer) = self.idle_producer.take() else { return Ok(()) };
+        self.epoch = self.next_epoch;
+        self.next_epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: 0 };
         if let Err(e) = producer.start(self.epoch) {
-            self.idle = Some(producer);
+            self.idle_producer = Some(producer);
             return Err(e);
         }
         let (sender, batches) = sync_channel(self.buffer);
         let run = move || {
             while let Some(batch) = memory::catch(|| producer.produce()).transpose() {
-                let failed = batch.is_err();
-                if sender.send(batch).is_err() || failed {
+                let is_error = batch.is_err();
+                if sender.send(batch).is_err() || is_error {
                     break;
                 }
             }
@@ -119,7 +119,7 @@ impl<P: Producer> DataIter for Prefetch<P> {
         }
         self.current = batch.transpose()?;
         if let Some(batch) = &self.current {
-            self.following.first = batch.pad as u64;
+            self.next_epoch.first = batch.pad as u64;
         }
         Ok(self.current.is_some())
     }
@@ -129,19 +129,19 @@ impl<P: Producer> DataIter for Prefetch<P> {
     }
 
     fn epoch(&self) -> Epoch {
-        if self.worker.is_some() || self.has_ended { self.epoch } else { self.following }
+        if self.worker.is_some() || self.has_ended { self.epoch } else { self.next_epoch }
     }
 
     fn restart(&mut self, epoch: Epoch) -> Result<()> {
         self.before_first()?;
-        self.following = epoch;
+        self.next_epoch = epoch;
         Ok(())
     }
 }
 
 impl<P: Producer> Drop for Prefetch<P> {
     fn drop(&mut self) {
-        // The iterator goes away: an error of the worker has no receiver.
+        // No caller can get an error of the worker any more.
         let _ignored = self.stop();
     }
 }

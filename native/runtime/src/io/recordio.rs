@@ -1,8 +1,8 @@
 //! RecordIO: a container of binary records, the format of packed data sets.
 //!
 //! A record is a sequence of parts: the magic number, a word with kind (3 bits) and length (29 bits), and the payload, padded with
-//! zeros to a multiple of four bytes. Where the payload contains the magic number at a multiple of four bytes, it is split there and
-//! the number left out. So a reader can find the start of a record from any offset.
+//! zeros to a multiple of four bytes. A payload that contains the magic number at a multiple of four bytes is split there into two parts,
+//! and the number is omitted, so that a reader can find the start of a record from any offset.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ const MAGIC: [u8; 4] = 0xCED7_230A_u32.to_le_bytes();
 /// Records are shorter than this many bytes.
 const MAX_LENGTH: usize = 1 << 29;
 
-/// Which part of its record a part is.
+/// The position of a part in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Whole = 0,
@@ -56,17 +56,17 @@ impl Writer {
         for (i, word) in record.chunks_exact(4).enumerate() {
             if word == MAGIC {
                 let kind = if start == 0 { Kind::First } else { Kind::Middle };
-                self.part(kind, &record[start..4 * i])?;
+                self.write_part(kind, &record[start..4 * i])?;
                 start = 4 * i + 4;
             }
         }
-        self.part(if start == 0 { Kind::Whole } else { Kind::Last }, &record[start..])
+        self.write_part(if start == 0 { Kind::Whole } else { Kind::Last }, &record[start..])
     }
 
-    fn part(&mut self, kind: Kind, bytes: &[u8]) -> Result<()> {
-        let head = (kind as u32) << 29 | bytes.len() as u32;
+    fn write_part(&mut self, kind: Kind, bytes: &[u8]) -> Result<()> {
+        let header = (kind as u32) << 29 | bytes.len() as u32;
         let padding = &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()];
-        for field in [&MAGIC, &head.to_le_bytes(), bytes, padding] {
+        for field in [&MAGIC, &header.to_le_bytes(), bytes, padding] {
             self.file.write_all(field).map_err(|e| Error::io(&self.path, &e))?;
             self.position += field.len() as u64;
         }
@@ -109,14 +109,14 @@ impl Reader {
     /// # Errors
     /// A damaged file; I/O errors.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>> {
-        let Some((kind, length)) = self.head()? else { return Ok(None) };
+        let Some((kind, length)) = self.read_header()? else { return Ok(None) };
         let mut record = Vec::new();
-        self.body(length, &mut record)?;
+        self.read_payload(length, &mut record)?;
         if kind == Kind::First {
             loop {
                 let (kind, length) = self.next_part()?;
                 record.extend(MAGIC);
-                self.body(length, &mut record)?;
+                self.read_payload(length, &mut record)?;
                 if kind == Kind::Last {
                     break;
                 }
@@ -131,8 +131,8 @@ impl Reader {
     /// As for [`Reader::read`].
     pub fn skip(&mut self) -> Result<Option<u64>> {
         let start = self.position;
-        let Some((mut kind, mut length)) = self.head()? else { return Ok(None) };
-        // As in `read`, a part without a beginning is a record of its own.
+        let Some((mut kind, mut length)) = self.read_header()? else { return Ok(None) };
+        // As in `read`, a middle or last part that does not follow a first one is a record of its own.
         let is_whole = kind != Kind::First;
         loop {
             let padded = length.next_multiple_of(4);
@@ -145,47 +145,47 @@ impl Reader {
         }
     }
 
-    /// Reads the head of a part that continues a record.
+    /// Reads the header of a part that continues a record.
     fn next_part(&mut self) -> Result<(Kind, usize)> {
-        let at = self.position;
-        match self.head()? {
+        let offset = self.position;
+        match self.read_header()? {
             Some((kind @ (Kind::Middle | Kind::Last), length)) => Ok((kind, length)),
-            Some(_) => Err(self.damaged(at, "a new record begins before the last one ends")),
-            None => Err(self.damaged(at, "it ends in the middle of a record")),
+            Some(_) => Err(self.damaged(offset, "a new record begins before the last one ends")),
+            None => Err(self.damaged(offset, "it ends in the middle of a record")),
         }
     }
 
     /// Reads kind and length of the part at the current position; `None` at the end of the file.
-    fn head(&mut self) -> Result<Option<(Kind, usize)>> {
-        let at = self.position;
-        let mut head = [0; 8];
-        match self.fill(&mut head)? {
+    fn read_header(&mut self) -> Result<Option<(Kind, usize)>> {
+        let offset = self.position;
+        let mut header = [0; 8];
+        match self.fill(&mut header)? {
             0 => return Ok(None),
             8 => {}
-            _ => return Err(self.damaged(at, "it ends in the middle of a record's header")),
+            _ => return Err(self.damaged(offset, "it ends in the middle of a record's header")),
         }
-        if head[..4] != MAGIC {
-            return Err(self.damaged(at, "no record begins there"));
+        if header[..4] != MAGIC {
+            return Err(self.damaged(offset, "no record begins there"));
         }
-        let number = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        let number = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         let kind = match number >> 29 {
             0 => Kind::Whole,
             1 => Kind::First,
             2 => Kind::Middle,
             3 => Kind::Last,
-            other => return Err(self.damaged(at, &format!("parts of kind {other} are unknown"))),
+            other => return Err(self.damaged(offset, &format!("parts of kind {other} are unknown"))),
         };
         Ok(Some((kind, number as usize & (MAX_LENGTH - 1))))
     }
 
     /// Appends the payload of a part to a record. Memory grows with the bytes that are read, not with the announced length.
-    fn body(&mut self, length: usize, record: &mut Vec<u8>) -> Result<()> {
-        let (at, before) = (self.position, record.len());
+    fn read_payload(&mut self, length: usize, record: &mut Vec<u8>) -> Result<()> {
+        let (offset, before) = (self.position, record.len());
         let padded = length.next_multiple_of(4) as u64;
         let read = (&mut self.file).take(padded).read_to_end(record).map_err(|e| Error::io(&self.path, &e))?;
         self.position += read as u64;
         if (read as u64) < padded {
-            return Err(self.damaged(at, &format!("{padded} bytes were announced, but {read} follow")));
+            return Err(self.damaged(offset, &format!("{padded} bytes were announced, but {read} follow")));
         }
         record.truncate(before + length);
         Ok(())
@@ -206,8 +206,8 @@ impl Reader {
         Ok(filled)
     }
 
-    fn damaged(&self, at: u64, what: &str) -> Error {
-        Error::Format(format!("{} is not a RecordIO file or is damaged: at byte {at}, {what}", self.path))
+    fn damaged(&self, offset: u64, reason: &str) -> Error {
+        Error::Format(format!("{} is not a RecordIO file or is damaged: at byte {offset}, {reason}", self.path))
     }
 
     /// Byte offset of the next record.

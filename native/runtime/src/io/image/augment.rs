@@ -1,4 +1,4 @@
-//! Decoded images and their augmentation for classification.
+//! Decodes images, and augments them for classification.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -34,10 +34,10 @@ impl Image {
     /// Damaged data; four channels requested of an image with fewer.
     pub(super) fn decode(data: &[u8], channels: usize) -> Result<Image> {
         let image = decode(data, channels == 1)?;
-        let (height, width, found) = (image.height, image.width, image.channels);
+        let (height, width, num_channels) = (image.height, image.width, image.channels);
         let samples = match channels {
             4 => {
-                ensure!(found == 4, "the image has {found} channels, but data_shape asks for 4");
+                ensure!(num_channels == 4, "the image has {num_channels} channels, but data_shape asks for 4");
                 image.samples
             }
             _ => image.converted(channels, true),
@@ -74,7 +74,7 @@ impl Image {
         self.resized(height, width, method, draws)
     }
 
-    /// Cuts out the rectangle of the given size at (top, left).
+    /// Crops the image to the given size at (top, left).
     pub(super) fn crop(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Image {
         let (row, start, len) = (self.width * self.channels, left * self.channels, width * self.channels);
         let rows = self.samples.chunks_exact(row).skip(top).take(height);
@@ -83,7 +83,7 @@ impl Image {
         Image { height, width, samples, channels: self.channels }
     }
 
-    /// Puts the image at (top, left) of a larger one that is filled with a constant.
+    /// Pads the image with a constant to a larger one, in which it begins at (top, left).
     pub(super) fn padded(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Image {
         let mut samples = memory::filled(0, height * width * self.channels);
         let color = [fill as u8; 4];
@@ -99,7 +99,7 @@ impl Image {
     }
 }
 
-/// Augments images that have labels without positions.
+/// Augments images whose labels do not depend on positions.
 pub(super) struct Augmenter {
     pub param: AugmentParam,
     /// Random geometry changes before the crop, and random hue, lightness and saturation.
@@ -122,9 +122,9 @@ impl Augmenter {
             p.min_random_area,
             p.max_random_area
         );
-        let square = p.max_crop_size != -1 || p.min_crop_size != -1;
+        let has_crop_size = p.max_crop_size != -1 || p.min_crop_size != -1;
         ensure!(
-            !square || (!p.random_resized_crop && p.min_crop_size > 0 && p.max_crop_size >= p.min_crop_size),
+            !has_crop_size || (!p.random_resized_crop && p.min_crop_size > 0 && p.max_crop_size >= p.min_crop_size),
             "min_crop_size {} and max_crop_size {} do not go together: use 1 <= min_crop_size <= max_crop_size without \
              random_resized_crop",
             p.min_crop_size,
@@ -132,9 +132,9 @@ impl Augmenter {
         );
         let (low, high) = self.ratios();
         ensure!(0.0 < low && low <= high, "ratios of width to height from {low} to {high} are impossible");
-        let color = p.brightness > 0.0 || p.contrast > 0.0 || p.saturation > 0.0 || p.pca_noise > 0.0;
+        let has_color_jitter = p.brightness > 0.0 || p.contrast > 0.0 || p.saturation > 0.0 || p.pca_noise > 0.0;
         ensure!(
-            !color || p.brightness.max(p.contrast).max(p.saturation) <= 1.0,
+            !has_color_jitter || p.brightness.max(p.contrast).max(p.saturation) <= 1.0,
             "brightness, contrast and saturation are at most 1"
         );
         self.warp.check()
@@ -188,8 +188,8 @@ impl Augmenter {
             let scaled = (width as f32 / image.width as f32 * image.height as f32) as usize;
             image = image.resized(scaled.max(height), width, method, draws)?;
         }
-        let at = self.crop_offset((image.height - height, image.width - width), draws);
-        Ok(image.crop(at, self.size))
+        let offset = self.crop_offset((image.height - height, image.width - width), draws);
+        Ok(image.crop(offset, self.size))
     }
 
     /// A square crop of random size, resized.
@@ -202,9 +202,9 @@ impl Augmenter {
             image.height
         );
         let side = low + random_index(draws, high - low + 1);
-        let at = self.crop_offset((image.height - side, image.width - side), draws);
+        let offset = self.crop_offset((image.height - side, image.width - side), draws);
         let (height, width) = self.size;
-        image.crop(at, (side, side)).resized(height, width, self.param.inter_method, draws)
+        image.crop(offset, (side, side)).resized(height, width, self.param.inter_method, draws)
     }
 
     /// A crop of random area and aspect ratio, resized (Szegedy et al., "Going deeper with convolutions", 2015).
@@ -220,18 +220,19 @@ impl Augmenter {
                 size = (size.1, size.0);
             }
             if (1..=image.height).contains(&size.0) && (1..=image.width).contains(&size.1) {
-                let at =
+                let offset =
                     (random_index(draws, image.height - size.0 + 1), random_index(draws, image.width - size.1 + 1));
-                chosen = Some((at, size));
+                chosen = Some((offset, size));
                 break;
             }
         }
         let side = image.height.min(image.width);
         let middle = ((image.height - side) / 2, (image.width - side) / 2);
-        let (at, size) = chosen.unwrap_or((middle, (side, side)));
-        image.crop(at, size).resized(self.size.0, self.size.1, self.param.inter_method, draws)
+        let (offset, size) = chosen.unwrap_or((middle, (side, side)));
+        image.crop(offset, size).resized(self.size.0, self.size.1, self.param.inter_method, draws)
     }
 
+    /// Jitters brightness, contrast and saturation in random order, and adds PCA noise.
     fn recolor(&self, image: &mut Image, draws: &mut Draws) {
         let p = &self.param;
         if image.channels == 4 {

@@ -1,4 +1,4 @@
-//! Augmentation for object detection: colour jitter, mirroring, random padding and random crops that move the bounding boxes along
+//! Augmentation for object detection: colour jitter, mirroring, random padding and random crops, which transform the bounding boxes, too
 //! (Liu et al., "SSD: Single Shot MultiBox Detector", 2016).
 
 use ferromx_core::ensure;
@@ -55,8 +55,8 @@ impl Objects {
     /// Applies `f` to all boxes.
     fn map_boxes(&mut self, f: impl Fn(BBox) -> BBox) {
         for row in self.rows.chunks_exact_mut(self.width) {
-            let moved = f(BBox::from_row(row));
-            (row[1], row[2], row[3], row[4]) = (moved.left, moved.top, moved.right, moved.bottom);
+            let new_box = f(BBox::from_row(row));
+            (row[1], row[2], row[3], row[4]) = (new_box.left, new_box.top, new_box.right, new_box.bottom);
         }
     }
 }
@@ -69,7 +69,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Whether the range excludes any fraction.
+    /// Whether the range excludes any fraction from 0 to 1.
     fn is_limiting(self) -> bool {
         self.low > 0.0 || self.high < 1.0
     }
@@ -101,7 +101,7 @@ impl Sampler {
         BBox { left, top, right: left + width, bottom: top + height }
     }
 
-    /// Whether some object satisfies all coverage bounds.
+    /// Whether any object satisfies all coverage bounds.
     fn accepts(&self, crop_box: BBox, objects: &Objects) -> bool {
         if !self.coverages.iter().any(|bounds| bounds.is_limiting()) {
             return true;
@@ -184,14 +184,14 @@ impl DetectionAugmenter {
         let p = &self.param;
         let mut image = image.resized_shorter_side(p.resize, p.inter_method, draws)?;
         self.recolor(&mut image, draws);
-        if happens(p.rand_mirror_prob, draws) {
+        if bernoulli(p.rand_mirror_prob, draws) {
             image.mirror();
             objects.map_boxes(|b| BBox { left: 1.0 - b.right, right: 1.0 - b.left, ..b });
         }
-        if p.max_pad_scale > 1.0 && happens(p.rand_pad_prob, draws) {
+        if p.max_pad_scale > 1.0 && bernoulli(p.rand_pad_prob, draws) {
             image = self.random_pad(&image, objects, draws);
         }
-        if happens(self.crop_probability, draws)
+        if bernoulli(self.crop_probability, draws)
             && let Some(crop_box) = self.sample_crop(image.width as f32 / image.height as f32, objects, draws)
         {
             image = crop(&image, crop_box);
@@ -214,7 +214,7 @@ impl DetectionAugmenter {
     /// Jitters hue, lightness, saturation and contrast, each with its own probability.
     fn recolor(&self, image: &mut Image, draws: &mut Draws) {
         let c = &self.color;
-        let mut amount = |probability: f32, max: f32| match happens(probability, draws) {
+        let mut amount = |probability: f32, max: f32| match bernoulli(probability, draws) {
             true => random_between(draws, -max, max),
             false => 0.0,
         };
@@ -235,11 +235,11 @@ impl DetectionAugmenter {
         let scale = random_between(draws, 1.0, self.param.max_pad_scale);
         let larger = |n: usize| ((n as f32 * scale) as usize).max(n);
         let (height, columns) = (larger(image.height), larger(image.width));
-        let at = (random_index(draws, height - image.height + 1), random_index(draws, columns - image.width + 1));
-        let x = |v: f32| (v * image.width as f32 + at.1 as f32) / columns as f32;
-        let y = |v: f32| (v * image.height as f32 + at.0 as f32) / height as f32;
+        let offset = (random_index(draws, height - image.height + 1), random_index(draws, columns - image.width + 1));
+        let x = |v: f32| (v * image.width as f32 + offset.1 as f32) / columns as f32;
+        let y = |v: f32| (v * image.height as f32 + offset.0 as f32) / height as f32;
         objects.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
-        image.padded(at, (height, columns), self.param.fill_value)
+        image.padded(offset, (height, columns), self.param.fill_value)
     }
 
     /// Samples a crop and moves the objects into its coordinates. The objects stay unchanged if no sampler finds a crop.
@@ -252,9 +252,9 @@ impl DetectionAugmenter {
                 if !sampler.accepts(crop_box, objects) {
                     continue;
                 }
-                let inside = self.objects_inside(crop_box, objects);
-                if !inside.is_empty() {
-                    objects.rows = inside;
+                let objects_in_crop = self.crop_objects(crop_box, objects);
+                if !objects_in_crop.is_empty() {
+                    objects.rows = objects_in_crop;
                     return Some(crop_box);
                 }
             }
@@ -263,7 +263,7 @@ impl DetectionAugmenter {
     }
 
     /// The objects that a crop keeps, in its coordinates.
-    fn objects_inside(&self, crop_box: BBox, objects: &Objects) -> Vec<f32> {
+    fn crop_objects(&self, crop_box: BBox, objects: &Objects) -> Vec<f32> {
         let kept = objects.rows.chunks_exact(objects.width).filter(|row| {
             let object = BBox::from_row(row);
             match self.min_coverage {
@@ -271,16 +271,16 @@ impl DetectionAugmenter {
                 Some(min) => crop_box.intersection(object).area() > min * object.area(),
             }
         });
-        let mut inside = Objects { rows: kept.flatten().copied().collect(), width: objects.width };
+        let mut objects_in_crop = Objects { rows: kept.flatten().copied().collect(), width: objects.width };
         let x = |v: f32| ((v - crop_box.left) / (crop_box.right - crop_box.left)).clamp(0.0, 1.0);
         let y = |v: f32| ((v - crop_box.top) / (crop_box.bottom - crop_box.top)).clamp(0.0, 1.0);
-        inside.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
-        inside.rows
+        objects_in_crop.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
+        objects_in_crop.rows
     }
 }
 
-/// Returns true with the given probability.
-fn happens(probability: f32, draws: &mut Draws) -> bool {
+/// A Bernoulli trial: true with the given probability.
+fn bernoulli(probability: f32, draws: &mut Draws) -> bool {
     probability > 0.0 && draws.uniform() < f64::from(probability)
 }
 

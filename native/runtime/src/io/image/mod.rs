@@ -1,8 +1,13 @@
 //! Iterators over RecordIO files of images: `ImageRecordIter`, its variants, and `ImageDetRecordIter`.
+//!
+//! - `params` has the parameters, in groups that several iterators share;
+//! - `records` locates and reads the records;
+//! - `augment` decodes and augments images, with `warp` for rotation, shear and scale, and `detection` augments images with bounding boxes;
+//! - `normalize` writes the samples to a batch.
 
 mod augment;
 mod detection;
-mod normal;
+mod normalize;
 mod params;
 mod records;
 mod warp;
@@ -25,10 +30,10 @@ use super::prefetch::{Prefetch, Producer};
 use super::{Batch, DataIter, Epoch};
 use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
-use normal::Normalizer;
+use normalize::Normalizer;
 use params::{
     AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, JitterParam, MeanParam, MirrorParam,
-    SourceParam, StdParam, group, refuse,
+    SourceParam, StdParam, parse_group, reject,
 };
 pub(super) use params::{bytes_fields, detection_fields, image_fields};
 use records::{Record, Records, Source};
@@ -36,20 +41,22 @@ use records::{Record, Records, Source};
 /// Length of the header that precedes detection labels: channels, height and width of the image, end of the labels.
 const DETECTION_HEADER: usize = 4;
 
-/// What the records are for: each task has its labels and its augmentation.
+/// The task that images are prepared for, which determines their labels and augmentation.
 enum Task {
+    /// Classification or regression.
     Label { augmenter: Augmenter, label_width: usize },
+    /// Object detection. Labels are padded with `fill`.
     Objects { augmenter: DetectionAugmenter, label_width: usize, fill: f32 },
 }
 
 /// Decodes, augments and normalizes records.
-struct Maker {
+struct Preprocessor {
     task: Task,
     normalizer: Normalizer,
     channels: usize,
 }
 
-impl Maker {
+impl Preprocessor {
     fn label_width(&self) -> usize {
         match &self.task {
             Task::Label { label_width, .. } => *label_width,
@@ -58,7 +65,7 @@ impl Maker {
     }
 
     /// Writes the data and the label of a record.
-    fn make<T: Element>(&self, record: &Record, draws: &mut Draws, data: &mut [T], label: &mut [f32]) -> Result<()> {
+    fn process<T: Element>(&self, record: &Record, draws: &mut Draws, data: &mut [T], label: &mut [f32]) -> Result<()> {
         let image = Image::decode(record.image(), self.channels)?;
         let image = match &self.task {
             Task::Label { augmenter, .. } => {
@@ -78,7 +85,7 @@ impl Maker {
                 let numbers = [self.channels, height, columns, end];
                 header.iter_mut().zip(numbers).for_each(|(h, n)| *h = n as f32);
                 self.normalizer.write(&image, draws, data);
-                clear_around(data, (image.height, image.width), (height, columns));
+                zero_padding(data, (image.height, image.width), (height, columns));
                 return Ok(());
             }
         };
@@ -88,7 +95,7 @@ impl Maker {
 }
 
 /// Zeroes the pixels of each (height, width) plane outside of its top left (rows, columns).
-fn clear_around<T: Element>(data: &mut [T], (height, width): (usize, usize), (rows, columns): (usize, usize)) {
+fn zero_padding<T: Element>(data: &mut [T], (height, width): (usize, usize), (rows, columns): (usize, usize)) {
     for plane in data.chunks_exact_mut(height * width) {
         plane[..rows * width].chunks_exact_mut(width).for_each(|row| row[columns..].fill(T::from_f32(0.0)));
         plane[rows * width..].fill(T::from_f32(0.0));
@@ -105,29 +112,29 @@ fn check_labels(record: &Record, expected: usize) -> Result<()> {
     Ok(())
 }
 
-/// Range of the objects among the labels of a record, and the length of one object.
+/// The range of the objects in the labels of a record, and the length of one object.
 fn objects(record: &Record) -> Result<(std::ops::Range<usize>, usize)> {
     let labels = &record.labels;
-    let bad = || {
+    let invalid = || {
         Error::Format(format!(
             "the labels of image {} are not objects: expected the header length (at least 2), the object width (at least 5), the \
              rest of the header, and the objects",
             record.id
         ))
     };
-    let number = |i: usize| labels.get(i).filter(|x| x.fract() == 0.0 && (0.0..1e6).contains(*x)).map(|x| *x as usize);
-    let (header, width) = number(0).zip(number(1)).ok_or_else(bad)?;
-    let length = labels.len().checked_sub(header).ok_or_else(bad)?;
+    let integer = |i: usize| labels.get(i).filter(|x| x.fract() == 0.0 && (0.0..1e6).contains(*x)).map(|x| *x as usize);
+    let (header, width) = integer(0).zip(integer(1)).ok_or_else(invalid)?;
+    let length = labels.len().checked_sub(header).ok_or_else(invalid)?;
     if header < 2 || width < 5 || !length.is_multiple_of(width) {
-        return Err(bad());
+        return Err(invalid());
     }
     Ok((header..labels.len(), width))
 }
 
-/// Reads records and makes batches from them.
+/// Reads records and produces batches.
 struct Loader {
     records: Records,
-    maker: Maker,
+    preprocessor: Preprocessor,
     dtype: DType,
     /// Height and width of images.
     size: (usize, usize),
@@ -144,7 +151,7 @@ struct Loader {
 }
 
 /// The parameters that classification and detection share.
-struct Common<'p> {
+struct CommonParams<'p> {
     source: Source<'p>,
     shape: &'p Shape,
     threads: i32,
@@ -181,7 +188,7 @@ impl Producer for Loader {
             memory::check()?;
             records.push(self.records.read(*i)?);
         }
-        let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.fill::<T>(&rows, &records)?,
+        let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.preprocess::<T>(&rows, &records)?,
             other => return Err(Error::Internal(format!("images of type {other}"))));
         Ok(Some(Batch {
             data: data.into(),
@@ -193,23 +200,23 @@ impl Producer for Loader {
 }
 
 impl Loader {
-    /// Decodes records on several threads. Each record has its own random stream, so results do not depend on the scheduling.
-    fn fill<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
-        let (n, channels, width) = (rows.len(), self.maker.channels, self.maker.label_width());
+    /// Preprocesses records in several threads. Each record has its own random stream, so results do not depend on the scheduling.
+    fn preprocess<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
+        let (n, channels, width) = (rows.len(), self.preprocessor.channels, self.preprocessor.label_width());
         let dims = [n, channels, self.size.0, self.size.1];
         let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
         let mut labels = memory::filled(0f32, n.saturating_mul(width));
         let random = Philox::new(self.seed, self.next_epoch);
-        let failed = Mutex::new(None::<(usize, Error)>);
+        let first_failure = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
-            let row = out.len() / n;
-            let work = Mutex::new(out.chunks_exact_mut(row).zip(labels.chunks_exact_mut(width)).enumerate());
-            let take = || work.lock().ok().and_then(|mut work| work.next());
+            let example_len = out.len() / n;
+            let work = Mutex::new(out.chunks_exact_mut(example_len).zip(labels.chunks_exact_mut(width)).enumerate());
+            let next_item = || work.lock().ok().and_then(|mut work| work.next());
             let run = || {
-                while let Some((k, (data, label))) = take() {
+                while let Some((k, (data, label))) = next_item() {
                     let mut draws = random.draws(rows[k] as u64);
-                    if let Err(e) = memory::catch(|| self.maker.make(&records[k], &mut draws, data, label))
-                        && let Ok(mut first) = failed.lock()
+                    if let Err(e) = memory::catch(|| self.preprocessor.process(&records[k], &mut draws, data, label))
+                        && let Ok(mut first) = first_failure.lock()
                         && first.as_ref().is_none_or(|(i, _)| *i > k)
                     {
                         *first = Some((k, e));
@@ -226,11 +233,11 @@ impl Loader {
                 run();
             });
         })?;
-        if let Some((k, e)) = failed.into_inner().unwrap_or(None) {
+        if let Some((k, e)) = first_failure.into_inner().unwrap_or(None) {
             return Err(self.records.locate_error(rows[k], e));
         }
         // As in MXNet, single labels make a batch of shape (batch_size,).
-        let shape = if matches!(self.maker.task, Task::Label { label_width: 1, .. }) {
+        let shape = if matches!(self.preprocessor.task, Task::Label { label_width: 1, .. }) {
             vec![n as i64]
         } else {
             vec![n as i64, width as i64]
@@ -251,7 +258,7 @@ fn dims_of(shape: &Shape) -> Result<[usize; 3]> {
 
 /// Opens the files and creates the iterator; `task` creates the task from the records.
 fn open(
-    common: Common<'_>,
+    common: CommonParams<'_>,
     batch: &BatchParam,
     dtype: DType,
     normalizer: Normalizer,
@@ -266,7 +273,7 @@ fn open(
     let num_cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let loader = Loader {
         records,
-        maker: Maker { task, normalizer, channels },
+        preprocessor: Preprocessor { task, normalizer, channels },
         dtype,
         size: (height, width),
         batch_size: batch.batch_size as usize,
@@ -282,7 +289,7 @@ fn open(
 }
 
 /// Combines two seeds.
-fn seed_of(seed: i32, second: i32) -> u64 {
+fn combined_seed(seed: i32, second: i32) -> u64 {
     u64::from(seed as u32) | u64::from(second as u32) << 32
 }
 
@@ -291,56 +298,62 @@ fn check_sequence(given: &str, only: &str) -> Result<()> {
     Ok(())
 }
 
-/// The requested element type, which must be one of `possible`; the first is the default.
-fn dtype_of(batch: &BatchParam, possible: &[DType]) -> Result<DType> {
-    let dtype = batch.dtype.map_or(possible[0], |d| d.0);
-    let names: Vec<_> = possible.iter().map(|d| d.name()).collect();
-    ensure!(possible.contains(&dtype), "dtype is {dtype}, but this iterator yields {}", names.join(", "));
+/// The requested element type, which must be one of `supported`; the first is the default.
+fn dtype_of(batch: &BatchParam, supported: &[DType]) -> Result<DType> {
+    let dtype = batch.dtype.map_or(supported[0], |d| d.0);
+    let names: Vec<_> = supported.iter().map(|d| d.name()).collect();
+    ensure!(supported.contains(&dtype), "dtype is {dtype}, but this iterator yields {}", names.join(", "));
     Ok(dtype)
 }
 
 /// `ImageRecordIter`.
 pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_image(attrs)?;
-    labelled(attrs, &[DType::F32, DType::U8, DType::I8])
+    create_classification(attrs, &[DType::F32, DType::U8, DType::I8])
 }
 
 /// `ImageRecordIter_v1`.
 pub(super) fn create_v1(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_image(attrs)?;
-    labelled(attrs, &[DType::F32])
+    create_classification(attrs, &[DType::F32])
 }
 
 /// `ImageRecordUInt8Iter` and `ImageRecordUInt8Iter_v1`.
 pub(super) fn create_u8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_bytes(attrs)?;
-    labelled(attrs, &[DType::U8])
+    create_classification(attrs, &[DType::U8])
 }
 
 /// `ImageRecordInt8Iter`.
 pub(super) fn create_i8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_bytes(attrs)?;
-    labelled(attrs, &[DType::I8])
+    create_classification(attrs, &[DType::I8])
 }
 
-fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
-    let (p, batch): (SourceParam, BatchParam) = (group(attrs)?, group(attrs)?);
+fn create_classification(attrs: &Attrs, supported: &[DType]) -> Result<Box<dyn DataIter>> {
+    let (p, batch): (SourceParam, BatchParam) = (parse_group(attrs)?, parse_group(attrs)?);
     check_sequence(&p.aug_seq, "aug_default")?;
-    let dtype = dtype_of(&batch, possible)?;
+    let dtype = dtype_of(&batch, supported)?;
     if dtype != DType::F32 {
         // Integer batches are not normalized.
-        refuse::<MeanParam>(attrs)?;
-        refuse::<StdParam>(attrs)?;
-        refuse::<JitterParam>(attrs)?;
+        reject::<MeanParam>(attrs)?;
+        reject::<StdParam>(attrs)?;
+        reject::<JitterParam>(attrs)?;
     }
     let dims = dims_of(&p.data_shape)?;
-    let mirror: MirrorParam = group(attrs)?;
-    let normalizer =
-        Normalizer::new(&group::<MeanParam>(attrs)?, &group::<StdParam>(attrs)?, group(attrs)?, mirror, dims)?;
-    let augmenter = Augmenter { param: group::<AugmentParam>(attrs)?, warp: group(attrs)?, size: (dims[1], dims[2]) };
+    let mirror: MirrorParam = parse_group(attrs)?;
+    let normalizer = Normalizer::new(
+        &parse_group::<MeanParam>(attrs)?,
+        &parse_group::<StdParam>(attrs)?,
+        parse_group(attrs)?,
+        mirror,
+        dims,
+    )?;
+    let augmenter =
+        Augmenter { param: parse_group::<AugmentParam>(attrs)?, warp: parse_group(attrs)?, size: (dims[1], dims[2]) };
     augmenter.check()?;
     let task = Task::Label { augmenter, label_width: p.label_width as usize };
-    let common = Common {
+    let common = CommonParams {
         source: Source {
             records: &p.path_imgrec,
             index: &p.path_imgidx,
@@ -351,8 +364,8 @@ fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
         shape: &p.data_shape,
         threads: p.preprocess_threads,
         verbose: p.verbose,
-        shuffle: p.shuffle.then(|| seed_of(p.seed, p.shuffle_chunk_seed)),
-        seed: seed_of(p.seed_aug.unwrap_or(p.seed), 1),
+        shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),
+        seed: combined_seed(p.seed_aug.unwrap_or(p.seed), 1),
     };
     open(common, &batch, dtype, normalizer, |_| Ok(task))
 }
@@ -360,15 +373,16 @@ fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
 /// `ImageDetRecordIter`.
 pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_detection(attrs)?;
-    let (p, batch): (DetectionSourceParam, BatchParam) = (group(attrs)?, group(attrs)?);
+    let (p, batch): (DetectionSourceParam, BatchParam) = (parse_group(attrs)?, parse_group(attrs)?);
     check_sequence(&p.aug_seq, "det_aug_default")?;
     let dtype = dtype_of(&batch, &[DType::F32])?;
     let dims = dims_of(&p.data_shape)?;
-    let std = group::<DetectionStdParam>(attrs)?.to_std();
-    let (jitter, mirror) = (group(&Attrs::new())?, group(&Attrs::new())?);
-    let normalizer = Normalizer::new(&group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
-    let augmenter = DetectionAugmenter::new(group(attrs)?, group(attrs)?, &group(attrs)?, (dims[1], dims[2]))?;
-    let common = Common {
+    let std = parse_group::<DetectionStdParam>(attrs)?.to_std();
+    let (jitter, mirror) = (parse_group(&Attrs::new())?, parse_group(&Attrs::new())?);
+    let normalizer = Normalizer::new(&parse_group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
+    let augmenter =
+        DetectionAugmenter::new(parse_group(attrs)?, parse_group(attrs)?, &parse_group(attrs)?, (dims[1], dims[2]))?;
+    let common = CommonParams {
         source: Source {
             records: &p.path_imgrec,
             index: "",
@@ -379,8 +393,8 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         shape: &p.data_shape,
         threads: p.preprocess_threads,
         verbose: p.verbose,
-        shuffle: p.shuffle.then(|| seed_of(p.seed, p.shuffle_chunk_seed)),
-        seed: seed_of(p.seed, 1),
+        shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),
+        seed: combined_seed(p.seed, 1),
     };
     open(common, &batch, dtype, normalizer, |records| {
         let mut max_labels = 0;

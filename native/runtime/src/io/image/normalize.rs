@@ -1,4 +1,4 @@
-//! Normalizes samples into a batch.
+//! Normalization: writes the samples of an image to a batch, mirrored and normalized.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
@@ -24,7 +24,7 @@ pub(super) struct Normalizer {
 }
 
 impl DetectionStdParam {
-    /// The divisors, with 1 for each 0.
+    /// The parameters with divisors of 1 in place of 0.
     pub(super) fn to_std(&self) -> StdParam {
         let or_one = |x: f32| if x == 0.0 { 1.0 } else { x };
         StdParam {
@@ -75,17 +75,17 @@ impl Normalizer {
         let plane = image.height * image.width;
         for (c, out) in out.chunks_exact_mut(plane).enumerate() {
             let scale = self.scale / self.std[c];
-            let number = |x: u8, mean: f32| match T::DTYPE {
+            let normalize = |x: u8, mean: f32| match T::DTYPE {
                 DType::F32 => T::from_f32(((f32::from(x) - mean) * contrast + illumination) * scale),
                 _ => saturate(f32::from(x)),
             };
             match &self.mean_image {
                 Some(means) => {
                     let means = &means[c * plane..(c + 1) * plane];
-                    map_channel(image, c, mirror, out, |x, offset| number(x, means[offset]));
+                    map_channel(image, c, mirror, out, |x, offset| normalize(x, means[offset]));
                 }
                 None => {
-                    let table: [T; 256] = std::array::from_fn(|x| number(x as u8, self.mean[c]));
+                    let table: [T; 256] = std::array::from_fn(|x| normalize(x as u8, self.mean[c]));
                     map_channel(image, c, mirror, out, |x, _| table[usize::from(x)]);
                 }
             }

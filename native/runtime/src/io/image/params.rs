@@ -325,14 +325,14 @@ params! {
 }
 
 /// Parses the attributes that belong to one group of parameters.
-pub(super) fn group<P: OpParams>(attrs: &Attrs) -> Result<P> {
+pub(super) fn parse_group<P: OpParams>(attrs: &Attrs) -> Result<P> {
     let fields = P::fields();
     let members = attrs.iter().filter(|(key, _)| fields.iter().any(|f| f.name == *key));
     P::parse(&members.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Rejects parameters of a group that differ from their defaults.
-pub(super) fn refuse<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
+pub(super) fn reject<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
     let default = format!("{:?}", P::parse(&Attrs::new())?);
     for field in P::fields() {
         let Some(text) = attrs.get(field.name) else { continue };

@@ -25,17 +25,17 @@ pub(super) struct Record {
 
 impl Record {
     fn new(bytes: Vec<u8>) -> Result<Record> {
-        let short =
+        let too_short =
             || Error::Format(format!("a record of {} bytes is too short for its header and labels", bytes.len()));
-        let header = bytes.get(..HEADER_BYTES).ok_or_else(short)?;
+        let header = bytes.get(..HEADER_BYTES).ok_or_else(too_short)?;
         let word = |i: usize| [header[i], header[i + 1], header[i + 2], header[i + 3]];
         let count = u32::from_le_bytes(word(0)) as usize;
         let id = u64::from(u32::from_le_bytes(word(8))) | u64::from(u32::from_le_bytes(word(12))) << 32;
         let (labels, start) = match count {
             0 => (vec![f32::from_le_bytes(word(4))], HEADER_BYTES),
             _ => {
-                let end = count.checked_mul(4).and_then(|n| n.checked_add(HEADER_BYTES)).ok_or_else(short)?;
-                let numbers = bytes.get(HEADER_BYTES..end).ok_or_else(short)?.chunks_exact(4);
+                let end = count.checked_mul(4).and_then(|n| n.checked_add(HEADER_BYTES)).ok_or_else(too_short)?;
+                let numbers = bytes.get(HEADER_BYTES..end).ok_or_else(too_short)?.chunks_exact(4);
                 (memory::collected(numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))), end)
             }
         };
@@ -58,12 +58,13 @@ pub(super) struct Records {
     labels: Option<HashMap<u64, Vec<f32>>>,
 }
 
-/// Where records come from.
+/// The files that records are read from, and the part to read.
 pub(super) struct Source<'p> {
+    /// RecordIO file, or directory of such files.
     pub records: &'p str,
-    /// Empty if there is none.
+    /// Index file; empty if there is none.
     pub index: &'p str,
-    /// Empty if there is none.
+    /// File with the labels; empty if there is none.
     pub list: &'p str,
     pub num_parts: usize,
     pub part: usize,
@@ -88,7 +89,7 @@ impl Records {
                     "path_imgidx belongs to one file, but path_imgrec {} is a directory",
                     source.records
                 );
-                indexed(index, source)?
+                read_index(index, source)?
             }
         };
         ensure!(
@@ -124,8 +125,8 @@ impl Records {
         })?;
         let mut record = Record::new(bytes).map_err(|e| self.locate_error(i, e))?;
         if let Some(labels) = &self.labels {
-            let found = labels.get(&record.id);
-            record.labels = found.cloned().ok_or_else(|| {
+            let list_labels = labels.get(&record.id);
+            record.labels = list_labels.cloned().ok_or_else(|| {
                 self.locate_error(i, Error::Format(format!("path_imglist has no labels for image {}", record.id)))
             })?;
         }
@@ -173,7 +174,7 @@ fn scan(files: &[String], source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
 }
 
 /// Locates the records of the part by an index file.
-fn indexed(index: &str, source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
+fn read_index(index: &str, source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
     let text = fs::read_to_string(index).map_err(|e| Error::io(index, &e))?;
     let mut locations = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
@@ -197,21 +198,21 @@ fn read_list(path: &str) -> Result<HashMap<u64, Vec<f32>>> {
     let mut labels = HashMap::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         memory::check()?;
-        let bad = |what: &str| {
+        let malformed = |reason: &str| {
             Error::Format(format!(
-                "{path}, line {}: {what}; an image id, labels and a path, separated by tabs, were expected",
+                "{path}, line {}: {reason}; an image id, labels and a path, separated by tabs, were expected",
                 i + 1
             ))
         };
         let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let [id, numbers @ .., _] = &fields[..] else { return Err(bad("there are too few fields")) };
-        let id = id.parse::<u64>().map_err(|_| bad(&format!("'{id}' is not an image id")))?;
+        let [id, numbers @ .., _] = &fields[..] else { return Err(malformed("there are too few fields")) };
+        let id = id.parse::<u64>().map_err(|_| malformed(&format!("'{id}' is not an image id")))?;
         let numbers = numbers
             .iter()
-            .map(|n| n.parse::<f32>().map_err(|_| bad(&format!("'{n}' is not a number"))))
+            .map(|n| n.parse::<f32>().map_err(|_| malformed(&format!("'{n}' is not a number"))))
             .collect::<Result<Vec<_>>>()?;
         if numbers.is_empty() {
-            return Err(bad("there are no labels"));
+            return Err(malformed("there are no labels"));
         }
         labels.insert(id, numbers);
     }

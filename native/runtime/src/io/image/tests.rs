@@ -87,7 +87,7 @@ fn the_center_crop_is_stored_by_channel() {
 }
 
 #[test]
-fn the_last_batch_is_filled_from_the_next_pass() {
+fn the_last_batch_is_filled_up_from_the_next_epoch() {
     let path = images("round", 5);
     let mut it = make(create, &path, &[]).unwrap();
     assert_eq!(labels(&mut *it), [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
@@ -168,7 +168,7 @@ fn labels_come_from_records_or_a_list() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_parameters_and_files_are_errors() {
     let path = images("mistakes", 2);
     let error = |more: &[(&str, &str)]| make(create, &path, more).err().unwrap().to_string();
     assert!(error(&[("rotate", "900")]).contains("rotate"));
@@ -348,8 +348,8 @@ fn colors_of_detection_images_change_with_their_probability() {
     let check = |more: &[(&str, &str)], range: [[f32; 2]; 3]| {
         let (labels, colors) = detections(&path, more);
         assert!(labels.iter().all(|l| l[6..11] == [0., 0.2, 0.3, 0.6, 0.8]));
-        let same = colors.iter().filter(|c| **c == [150., 100., 60.]).count() as f32 / colors.len() as f32;
-        assert!((0.42..0.58).contains(&same), "{more:?}: {same} are the same");
+        let unchanged = colors.iter().filter(|c| **c == [150., 100., 60.]).count() as f32 / colors.len() as f32;
+        assert!((0.42..0.58).contains(&unchanged), "{more:?}: {unchanged} are the same");
         for (c, [low, high]) in range.iter().enumerate() {
             let all = colors.iter().map(|color| color[c]);
             let (least, most) = all.fold((f32::MAX, f32::MIN), |(l, m), x| (l.min(x), m.max(x)));

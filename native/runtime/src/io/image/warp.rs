@@ -37,16 +37,16 @@ impl WarpParam {
         (fill, method): (i32, i32),
         draws: &mut Draws,
     ) -> Image {
-        let is_still = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
+        let is_unrotated = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
         let is_unscaled = self.max_random_scale == 1.0 && self.min_random_scale == 1.0;
         let is_unbounded = self.max_img_size == 1e10 && self.min_img_size == 0.0;
-        if is_still && is_unscaled && is_unbounded && ratios == (1.0, 1.0) {
+        if is_unrotated && is_unscaled && is_unbounded && ratios == (1.0, 1.0) {
             return image;
         }
         let shear = random_between(draws, -self.max_shear_ratio, self.max_shear_ratio);
         let max_angle = self.max_rotate_angle as usize;
         let angle = match self.rotate {
-            given if given > 0 => given,
+            fixed if fixed > 0 => fixed,
             _ => random_index(draws, 2 * max_angle + 1) as i32 - self.max_rotate_angle,
         };
         let (b, a) = (angle as f32).to_radians().sin_cos();
@@ -58,7 +58,7 @@ impl WarpParam {
             |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE) as usize;
         let size = (side(image.height), side(image.width));
         let matrix = [[tall * a - shear * b * wide, tall * b + shear * a * wide], [-b * wide, a * wide]];
-        transform(&image, matrix, size, fill as u8, method == 0)
+        warp_affine(&image, matrix, size, fill as u8, method == 0)
     }
 
     /// Shifts hue, lightness and saturation by random amounts.
@@ -84,9 +84,15 @@ pub(super) fn shift_hls(image: &mut Image, shift: [f32; 3]) {
     }
 }
 
-/// An affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)` relative
+/// Applies an affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)` relative
 /// to the center of `image`, bilinearly or from the nearest pixel. Pixels outside of `image` have the value `fill`.
-fn transform(image: &Image, matrix: [[f32; 2]; 2], (height, width): (usize, usize), fill: u8, nearest: bool) -> Image {
+fn warp_affine(
+    image: &Image,
+    matrix: [[f32; 2]; 2],
+    (height, width): (usize, usize),
+    fill: u8,
+    nearest: bool,
+) -> Image {
     let [[m00, m01], [m10, m11]] = matrix;
     let determinant = m00 * m11 - m01 * m10;
     let shift =
@@ -171,11 +177,11 @@ mod tests {
     #[test]
     fn transforms_keep_the_center() {
         let image = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
-        let same = transform(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
-        assert_eq!(same.samples, image.samples);
-        let wider = transform(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
+        let unchanged = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
+        assert_eq!(unchanged.samples, image.samples);
+        let wider = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
         assert_eq!(wider.samples, [9, 1, 2, 3, 9, 9, 4, 5, 6, 9]);
-        let twice = transform(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1, 4), 0, false);
+        let twice = warp_affine(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1, 4), 0, false);
         assert_eq!(twice.samples, [10, 15, 20, 10]);
     }
 
