@@ -31,8 +31,8 @@ pub fn dtype_of_code(code: i32) -> Result<DType> {
     DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
 }
 
-/// Sets every element of an array of floating-point numbers. An array that already holds the value keeps its version, so that nothing
-/// derived from it is computed again. A read-only array stays as it is.
+/// Sets every element of a floating-point array. An array that already holds the value keeps its version, so that caches derived from it
+/// stay valid. A read-only array is not changed.
 pub(crate) fn fill(array: &NDArray, value: f64) -> Result<()> {
     dispatch!(array.dtype(), T in [f32, f64, f16, bf16] => {
         let value = T::from_f64(value);
@@ -55,8 +55,8 @@ pub fn create(shape: &Shape, dtype: i32, context: Context) -> Result<NDArray> {
     NDArray::empty(shape, dtype_of_code(dtype)?, context)
 }
 
-fn row_index(x: i64, rows: i64, what: &str) -> Result<usize> {
-    ensure!((0..=rows).contains(&x), "{what} {x} is outside the first axis, which has {rows} rows");
+fn row_index(x: i64, rows: i64, name: &str) -> Result<usize> {
+    ensure!((0..=rows).contains(&x), "{name} {x} is outside the first axis, which has {rows} rows");
     Ok(x as usize)
 }
 
@@ -87,18 +87,20 @@ pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
 pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> {
     let is_plain = dims.iter().all(|d| *d > 0);
     let target = if is_plain { Shape::new(dims) } else { target_shape(array.shape(), dims, reverse)? };
-    let (size, wanted) = (array.len(), target.checked_elements()?);
-    if wanted == size {
+    let (len, target_len) = (array.len(), target.checked_elements()?);
+    if target_len == len {
         return array.reshape(&target);
     }
     let check = match semantics::is_numpy_shape() {
         true => {
-            format!("== shape.Size() ({size} vs. {wanted}) : target shape must have the same size as current shape.")
+            format!("== shape.Size() ({len} vs. {target_len}) : target shape must have the same size as current shape.")
         }
-        false if wanted < size => {
-            return array.reshape(&Shape::new(&[size as i64]))?.slice(0, wanted)?.reshape(&target);
+        false if target_len < len => {
+            return array.reshape(&Shape::new(&[len as i64]))?.slice(0, target_len)?.reshape(&target);
         }
-        false => format!(">= shape.Size() ({size} vs. {wanted}) : target shape size is larger than the current shape"),
+        false => {
+            format!(">= shape.Size() ({len} vs. {target_len}) : target shape size is larger than the current shape")
+        }
     };
     Err(Error::Value(format!(
         "NDArray.Reshape: Check failed: shape_.Size() {check}: cannot reshape {} into {target}",
@@ -117,11 +119,11 @@ pub fn copy(from: &Array, to: &Array) -> Result<()> {
         from.shape(),
         to.shape()
     );
-    let (kind, target) = (from.storage_type(), to.storage_type());
+    let (source, target) = (from.storage_type(), to.storage_type());
     ensure!(
-        kind == StorageType::Default || target == StorageType::Default || kind == target,
+        source == StorageType::Default || target == StorageType::Default || source == target,
         "Copying ndarray of stype = {} to stype = {} is not supported: make it dense first",
-        kind as i32,
+        source as i32,
         target as i32
     );
     match (from, to) {
@@ -156,9 +158,9 @@ pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
 pub fn write_converted<T: Element>(array: &NDArray, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
     let (n, given) = (array.len(), values.len());
     ensure!(n == given, "{given} numbers were given for {n} elements");
-    let both_i64 = T::DTYPE == DType::I64 && array.dtype() == DType::I64;
+    let are_both_i64 = T::DTYPE == DType::I64 && array.dtype() == DType::I64;
     dispatch!(array.dtype(), U in [f32, f64, f16, u8, i32, i8, i64, bool, bf16] => storage::write_slice::<U, _>(array, |to| {
-        if both_i64 {
+        if are_both_i64 {
             // f64 does not represent every 64-bit integer, so these are copied unconverted.
             let bytes: Vec<T> = values.collect();
             if let Ok(exact) = storage::from_bytes::<U>(storage::as_bytes(&bytes)) {

@@ -4,7 +4,8 @@
 //! - `executor` compiles and runs graphs, also for `predict` and, as operators, for `subgraph`;
 //! - `imperative` runs single operators and records them for automatic differentiation, on `arrays`;
 //! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, `io` reads data, and `profiler` measures operators;
-//! - `random` has the generators of each device, `features` the features of the build, and `view` shows arrays as those of the crate `ndarray`.
+//! - `random` has the generators of each device, `features` the features of the build, and `view` views for the
+//!   crate `ndarray`.
 
 pub mod arrays;
 pub mod executor;

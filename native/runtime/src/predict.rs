@@ -60,14 +60,14 @@ impl Network {
     pub fn with_outputs(mut self, names: &[String]) -> Result<Network> {
         let internals = self.symbol.internals();
         let listed = internals.list_outputs();
-        let found = names.iter().map(|name| {
+        let outputs = names.iter().map(|name| {
             let output = format!("{name}_output");
             let index = listed.iter().position(|n| n == name || *n == output).ok_or_else(|| {
                 Error::NotFound(format!("there is no output '{name}'; there are {}", listed.join(", ")))
             })?;
             internals.output(index)
         });
-        self.symbol = Symbol::group(&found.collect::<Result<Vec<_>>>()?);
+        self.symbol = Symbol::group(&outputs.collect::<Result<Vec<_>>>()?);
         Ok(self)
     }
 
@@ -78,11 +78,11 @@ impl Network {
     /// Shapes that are inconsistent with the parameters or cannot be inferred.
     pub fn bind(&self, inputs: &[(String, Shape)]) -> Result<Predictor> {
         let arguments = self.symbol.list_arguments();
-        let auxiliary = self.symbol.list_auxiliary_states();
-        let used = |name: &str| arguments.iter().chain(&auxiliary).any(|n| n == name);
-        let params: Vec<_> = self.params.iter().filter(|(name, _)| used(name)).collect();
+        let aux_states = self.symbol.list_auxiliary_states();
+        let has_variable = |name: &str| arguments.iter().chain(&aux_states).any(|n| n == name);
+        let params: Vec<_> = self.params.iter().filter(|(name, _)| has_variable(name)).collect();
         let mut shapes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect();
-        shapes.extend(inputs.iter().filter(|(name, _)| used(name)).cloned());
+        shapes.extend(inputs.iter().filter(|(name, _)| has_variable(name)).cloned());
         let mut dtypes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.dtype())).collect();
         dtypes.extend(self.dtypes.iter().filter(|(n, _)| !params.iter().any(|(p, _)| p == n)).cloned());
         let (shapes, dtypes) = (infer_shapes(&self.symbol, &shapes)?, infer_dtypes(&self.symbol, &dtypes)?);
@@ -98,7 +98,7 @@ impl Network {
             each.map(|((n, s), d)| array(n, s, *d)).collect::<Result<Vec<_>>>()
         };
         let args = all(&arguments, &shapes.args, &dtypes.args)?;
-        let aux = all(&auxiliary, &shapes.aux, &dtypes.aux)?;
+        let aux = all(&aux_states, &shapes.aux, &dtypes.aux)?;
         let (grads, reqs) = (vec![None; args.len()], vec![Req::Null; args.len()]);
         let executor = Executor::bind(&self.symbol, self.context, Bound { args, grads, reqs, aux }, None)?;
         let inputs = inputs.iter().map(|(name, _)| name.clone()).collect();

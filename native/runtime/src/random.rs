@@ -1,4 +1,4 @@
-//! Seeds and random streams, one state per device.
+//! Random number generators: the seed and the next stream of each device.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub struct DeviceRandom {
     seed: AtomicU64,
-    next: AtomicU64,
+    next_stream: AtomicU64,
 }
 
 impl RandomSource for DeviceRandom {
     fn next_key(&self) -> RandomKey {
-        RandomKey { seed: self.seed.load(Ordering::Relaxed), stream: self.next.fetch_add(1, Ordering::Relaxed) }
+        RandomKey { seed: self.seed.load(Ordering::Relaxed), stream: self.next_stream.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
@@ -27,9 +27,9 @@ impl DeviceRandom {
         self.set(seed, 0);
     }
 
-    fn set(&self, seed: u64, next: u64) {
+    fn set(&self, seed: u64, next_stream: u64) {
         self.seed.store(seed, Ordering::Relaxed);
-        self.next.store(next, Ordering::Relaxed);
+        self.next_stream.store(next_stream, Ordering::Relaxed);
     }
 }
 
@@ -70,7 +70,7 @@ fn find_or_create(context: Context) -> &'static DeviceRandom {
     })
 }
 
-/// Seeds every device, including those that are used later.
+/// Seeds every device, including those that are not in use yet.
 pub fn seed(seed: u64) {
     let mut all = states().write();
     all.global_seed = seed;
@@ -79,30 +79,30 @@ pub fn seed(seed: u64) {
     }
 }
 
-/// What decides all random numbers to come.
+/// The state of the generators of all devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     /// The seed of devices that have drawn no number yet.
     pub global_seed: u64,
-    /// Seed and next stream of each device that has, in the order of the devices.
+    /// Device, seed and next stream of the other devices, in the order of devices.
     pub devices: SmallVec<[(Context, u64, u64); 4]>,
 }
 
-/// The state of all devices.
+/// The current state of all generators.
 pub fn state() -> State {
     let all = states().read();
     let mut devices: SmallVec<_> = (all.by_context.iter())
-        .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next.load(Ordering::Relaxed)))
+        .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next_stream.load(Ordering::Relaxed)))
         .collect();
     devices.sort_unstable();
     State { global_seed: all.global_seed, devices }
 }
 
-/// Goes back to a state; a device that it does not name begins anew.
+/// Restores a state. A device that it does not list starts from the global seed.
 pub fn restore(state: &State) {
     seed(state.global_seed);
-    for (context, seed, next) in &state.devices {
-        device(*context).set(*seed, *next);
+    for (context, seed, next_stream) in &state.devices {
+        device(*context).set(*seed, *next_stream);
     }
 }
 

@@ -21,44 +21,46 @@ pub(super) fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol
     Ok(draft.finish())
 }
 
-struct Search<'d> {
+/// A search for groups of connected nodes.
+struct GroupSearch<'d> {
     draft: &'d Draft,
+    /// The readers of each node; `None` stands for the outputs of the graph.
     readers: Vec<Vec<Option<usize>>>,
     /// Nodes that already belong to a group.
-    taken: HashSet<usize>,
+    grouped: HashSet<usize>,
 }
 
-/// Groups of connected nodes that `wanted` selects, in topological order. No path leaves a group and returns to it.
-fn groups(draft: &Draft, wanted: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
-    let mut search = Search { draft, readers: draft.readers(), taken: HashSet::new() };
+/// Groups of connected nodes that `is_selected` selects, in topological order. Groups are convex: no path leaves one and returns to it.
+fn groups(draft: &Draft, is_selected: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let mut search = GroupSearch { draft, readers: draft.readers(), grouped: HashSet::new() };
     let mut groups = Vec::new();
     for start in 0..draft.nodes.len() {
-        if search.taken.contains(&start) || !wanted(start) {
+        if search.grouped.contains(&start) || !is_selected(start) {
             continue;
         }
         let mut excluded = HashSet::new();
         let group = loop {
-            let group = search.connected(start, &|node| wanted(node) && !excluded.contains(&node));
+            let group = search.connected(start, &|node| is_selected(node) && !excluded.contains(&node));
             match search.member_on_cycle(&group) {
                 Some(member) if member != start => excluded.insert(member),
                 _ => break group,
             };
         };
-        search.taken.extend(&group);
+        search.grouped.extend(&group);
         groups.push(group);
     }
     groups
 }
 
-impl Search<'_> {
+impl GroupSearch<'_> {
     /// The selected nodes that are connected to `start` through selected nodes, in topological order.
-    fn connected(&self, start: usize, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
+    fn connected(&self, start: usize, is_selected: &dyn Fn(usize) -> bool) -> Vec<usize> {
         let mut group: HashSet<usize> = [start].into_iter().collect();
         let mut queue: VecDeque<usize> = [start].into_iter().collect();
         while let Some(node) = queue.pop_front() {
             let inputs = self.draft.nodes[node].inputs.iter().map(|p| p.node);
             for next in inputs.chain(self.readers[node].iter().copied().flatten()) {
-                if !self.taken.contains(&next) && wanted(next) && group.insert(next) {
+                if !self.grouped.contains(&next) && is_selected(next) && group.insert(next) {
                     queue.push_back(next);
                 }
             }
@@ -68,46 +70,46 @@ impl Search<'_> {
         group
     }
 
-    /// A member on a path that leaves the group and returns to it, if there is one: the last of the members where such a path leaves or
-    /// returns.
+    /// The last member at which a path leaves the group or returns to it, if a path does both: after the group is replaced by a node, that
+    /// path would be a cycle.
     fn member_on_cycle(&self, group: &[usize]) -> Option<usize> {
-        let inside: HashSet<usize> = group.iter().copied().collect();
-        // By outside node: the last member that reads it, and the last member that it reads.
+        let members: HashSet<usize> = group.iter().copied().collect();
+        // For each node outside: the last member that reads it, and the last member that it reads.
         let mut outside: HashMap<usize, (Option<usize>, Option<usize>)> = HashMap::new();
         for member in group {
-            for port in self.draft.nodes[*member].inputs.iter().filter(|p| !inside.contains(&p.node)) {
+            for port in self.draft.nodes[*member].inputs.iter().filter(|p| !members.contains(&p.node)) {
                 outside.entry(port.node).or_default().0 = Some(*member);
             }
-            for reader in self.readers[*member].iter().copied().flatten().filter(|r| !inside.contains(r)) {
+            for reader in self.readers[*member].iter().copied().flatten().filter(|r| !members.contains(r)) {
                 outside.entry(reader).or_default().1 = Some(*member);
             }
         }
         let mut nodes: Vec<usize> = outside.keys().copied().collect();
         nodes.sort_unstable();
         for (i, node) in nodes.iter().enumerate() {
-            let (read_by, reads) = outside[node];
-            let Some(reads) = reads else { continue };
-            if let Some(read_by) = read_by {
-                return Some(reads.max(read_by));
+            let (last_reader, last_producer) = outside[node];
+            let Some(last_producer) = last_producer else { continue };
+            if let Some(last_reader) = last_reader {
+                return Some(last_producer.max(last_reader));
             }
-            let later = nodes[i + 1..].iter().filter_map(|other| Some((*other, outside[other].0?)));
-            let reached = self.reachable(*node, &inside);
-            for (other, read_by) in later {
+            let readers_after = nodes[i + 1..].iter().filter_map(|other| Some((*other, outside[other].0?)));
+            let reached = self.reachable(*node, &members);
+            for (other, last_reader) in readers_after {
                 if reached.contains(&other) {
-                    return Some(reads.max(read_by));
+                    return Some(last_producer.max(last_reader));
                 }
             }
         }
         None
     }
 
-    /// The nodes that depend on `from` through paths outside of the group.
-    fn reachable(&self, from: usize, inside: &HashSet<usize>) -> HashSet<usize> {
+    /// The nodes that depend on `from` by paths outside of the group.
+    fn reachable(&self, from: usize, members: &HashSet<usize>) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut stack = vec![from];
         while let Some(node) = stack.pop() {
             for reader in self.readers[node].iter().copied().flatten() {
-                if !inside.contains(&reader) && reached.insert(reader) {
+                if !members.contains(&reader) && reached.insert(reader) {
                     stack.push(reader);
                 }
             }

@@ -1,7 +1,8 @@
 //! Partitioning: replaces groups of nodes by single nodes with a subgraph.
 //!
-//! A `Draft` is a graph with editable edges. `by_name` groups operators with given names, `onednn` groups the operators that MXNet's
-//! oneDNN backend fuses, and `backends` selects a backend by name.
+//! - `by_name` groups operators with given names;
+//! - `onednn` groups the operators that MXNet's oneDNN backend fuses;
+//! - `backends` selects a backend by name.
 
 mod backends;
 mod by_name;
@@ -42,7 +43,7 @@ struct DraftNode {
 struct Draft {
     nodes: Vec<DraftNode>,
     outputs: Vec<Port>,
-    /// The order in which a depth-first search from the outputs finishes each edge. MXNet orders inputs and outputs of subgraphs by it.
+    /// The postorder number of each edge in a depth-first search from the outputs. MXNet orders inputs and outputs of subgraphs by it.
     order: HashMap<Slot, usize>,
 }
 
@@ -76,7 +77,7 @@ impl Draft {
         draft
     }
 
-    /// Fills in `order`.
+    /// Numbers the edges in the order in which a depth-first search from the outputs leaves them.
     fn number_edges(&mut self) {
         let mut visited = HashSet::new();
         for (k, output) in self.outputs.iter().enumerate() {
@@ -138,22 +139,22 @@ impl Draft {
         }
     }
 
-    /// The edges into and out of a group, each in the order of the search.
+    /// The edges into and out of a group, each list in postorder.
     fn boundary(&self, group: &[usize]) -> (Vec<Slot>, Vec<Slot>) {
-        let inside: HashSet<usize> = group.iter().copied().collect();
+        let members: HashSet<usize> = group.iter().copied().collect();
         let (mut into, mut out) = (Vec::new(), Vec::new());
         for (node, draft) in self.nodes.iter().enumerate() {
             for (position, port) in draft.inputs.iter().enumerate() {
                 let slot = Slot::Input { node, position };
-                match (inside.contains(&port.node), inside.contains(&node)) {
+                match (members.contains(&port.node), members.contains(&node)) {
                     (false, true) => into.push(slot),
-                    // The search does not reach nodes that were already replaced.
+                    // Nodes that were replaced are dead, so the search did not number their edges.
                     (true, false) if self.order.contains_key(&slot) => out.push(slot),
                     _ => {}
                 }
             }
         }
-        out.extend((0..self.outputs.len()).filter(|k| inside.contains(&self.outputs[*k].node)).map(Slot::Output));
+        out.extend((0..self.outputs.len()).filter(|k| members.contains(&self.outputs[*k].node)).map(Slot::Output));
         let order = |slot: &Slot| self.order.get(slot).copied().unwrap_or(usize::MAX);
         into.sort_by_key(order);
         out.sort_by_key(order);
@@ -212,30 +213,30 @@ impl Draft {
 
     /// Builds the edited graph.
     fn finish(self) -> Symbol {
-        let mut made: HashMap<usize, Arc<Node>> = HashMap::new();
+        let mut new_nodes: HashMap<usize, Arc<Node>> = HashMap::new();
         for output in &self.outputs {
             let mut stack = vec![(output.node, 0)];
             while let Some((node, position)) = stack.last_mut() {
                 let node = *node;
                 let draft = &self.nodes[node];
                 match draft.inputs.get(*position) {
-                    Some(input) if !made.contains_key(&input.node) => {
+                    Some(input) if !new_nodes.contains_key(&input.node) => {
                         *position += 1;
                         stack.push((input.node, 0));
                     }
                     Some(_) => *position += 1,
                     None => {
                         stack.pop();
-                        if !made.contains_key(&node) {
-                            let entry = |p: &Port| NodeEntry { node: made[&p.node].clone(), index: p.index };
+                        if !new_nodes.contains_key(&node) {
+                            let entry = |p: &Port| NodeEntry { node: new_nodes[&p.node].clone(), index: p.index };
                             let copy = copy_with_inputs(&draft.node, draft.inputs.iter().map(entry).collect());
-                            made.insert(node, copy);
+                            new_nodes.insert(node, copy);
                         }
                     }
                 }
             }
         }
-        let entry = |p: &Port| Symbol::of_entry(NodeEntry { node: made[&p.node].clone(), index: p.index });
+        let entry = |p: &Port| Symbol::of_entry(NodeEntry { node: new_nodes[&p.node].clone(), index: p.index });
         Symbol::group(&self.outputs.iter().map(entry).collect::<Vec<_>>())
     }
 }

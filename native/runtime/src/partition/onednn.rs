@@ -1,5 +1,5 @@
-//! Partitions a graph like MXNet's oneDNN backend, which fuses a convolution or fully connected layer with its epilogue and, in
-//! quantized graphs, with the following requantization. Here such nodes expand to their subgraphs, which plans fuse.
+//! Partitions a graph like MXNet's oneDNN backend, which fuses a convolution or fully connected layer with its epilogue and, in quantized
+//! graphs, with the requantization of its result. Here the new nodes expand to their subgraphs, and compiling a plan fuses these.
 
 use std::collections::HashSet;
 
@@ -17,28 +17,29 @@ const DEQUANTIZE: &str = "_contrib_dequantize";
 
 /// The state of matching a convolution and its epilogue.
 #[derive(PartialEq, Eq)]
-enum Matched {
+enum MatchState {
     Convolution,
     Normalized,
     Summed,
     Done,
 }
 
-/// Partitions a graph. With `is_for_integers`, only operators with an 8-bit version are fused, and in a quantized graph requantizations
-/// with a calibrated range are folded into their layer.
+/// Partitions a graph. With `is_for_integers`, only operators with a quantized version are fused, and in a quantized graph requantization
+/// with a calibrated range is folded into its layer.
 pub(super) fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
-    let symbol = layers(symbol, &convolution_groups, &convolution, is_for_integers)?;
-    let symbol = layers(&symbol, &dense_groups, &dense, is_for_integers)?;
+    let symbol = fuse_layers(symbol, &convolution_groups, &convolution_node, is_for_integers)?;
+    let symbol = fuse_layers(&symbol, &dense_groups, &dense_node, is_for_integers)?;
     if is_for_integers { fold_conversions(&symbol) } else { Ok(symbol) }
 }
 
 type Groups = dyn Fn(&Draft, bool) -> Vec<Vec<usize>>;
-type Make = dyn Fn(Symbol, usize) -> Replacement;
+type MakeNode = dyn Fn(Symbol, usize) -> Replacement;
 
-fn layers(symbol: &Symbol, groups: &Groups, make: &Make, is_for_integers: bool) -> Result<Symbol> {
+/// Replaces each group by the node that `make_node` returns for its subgraph and index.
+fn fuse_layers(symbol: &Symbol, groups: &Groups, make_node: &MakeNode, is_for_integers: bool) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
     for (id, group) in groups(&draft, is_for_integers).iter().enumerate() {
-        draft.replace(group, |graph| Ok(Some(make(graph, id))))?;
+        draft.replace(group, |graph| Ok(Some(make_node(graph, id))))?;
     }
     Ok(draft.finish())
 }
@@ -54,20 +55,21 @@ fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
 /// Whether `node` is an activation that reads `of` and can be fused into a layer.
 fn is_activation(draft: &Draft, node: usize, of: usize, is_for_integers: bool) -> bool {
     let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
-    let zero = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
-    let kinds: &[&str] = if is_for_integers { &["relu"] } else { &["relu", "sigmoid", "softrelu", "tanh"] };
+    let has_zero_minimum = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
+    let functions: &[&str] = if is_for_integers { &["relu"] } else { &["relu", "sigmoid", "softrelu", "tanh"] };
     draft.nodes[node].inputs.first().is_some_and(|p| p.node == of)
         && match draft.op(node) {
-            "Activation" => is("act_type", kinds),
+            "Activation" => is("act_type", functions),
             "LeakyReLU" => draft.attr(node, "act_type").is_none() || is("act_type", &["leaky", "gelu"]),
-            "clip" => zero(),
+            "clip" => has_zero_minimum(),
             _ => false,
         }
 }
 
+/// Convolutions with the normalization, sum and activation that can be fused.
 fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     let readers = draft.readers();
-    let mut taken: HashSet<usize> = HashSet::new();
+    let mut fused: HashSet<usize> = HashSet::new();
     let mut groups = Vec::new();
     let is_2d_or_3d = |node: usize| {
         let kernel = draft.attr(node, "kernel").unwrap_or_default();
@@ -75,39 +77,40 @@ fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     };
     for start in (0..draft.nodes.len()).filter(|n| draft.op(*n) == "Convolution" && is_2d_or_3d(*n)) {
         let mut group = vec![start];
-        let mut state = Matched::Convolution;
+        let mut state = MatchState::Convolution;
         let mut last = start;
-        while let Some(next) = only_reader(&readers, last).filter(|n| !taken.contains(n) && state != Matched::Done) {
+        while let Some(next) = only_reader(&readers, last).filter(|n| !fused.contains(n) && state != MatchState::Done) {
             let reads_data = draft.nodes[next].inputs[0].node == last;
-            let first = matches!(state, Matched::Convolution | Matched::Normalized);
-            let clips_sum = is_for_integers && state == Matched::Summed && draft.op(next) == "clip";
+            let has_no_sum = matches!(state, MatchState::Convolution | MatchState::Normalized);
+            let clips_sum = is_for_integers && state == MatchState::Summed && draft.op(next) == "clip";
             state = match draft.op(next) {
-                "BatchNorm" if state == Matched::Convolution && reads_data => Matched::Normalized,
-                "elemwise_add" if first => Matched::Summed,
-                _ if is_activation(draft, next, last, is_for_integers) && !clips_sum => Matched::Done,
+                "BatchNorm" if state == MatchState::Convolution && reads_data => MatchState::Normalized,
+                "elemwise_add" if has_no_sum => MatchState::Summed,
+                _ if is_activation(draft, next, last, is_for_integers) && !clips_sum => MatchState::Done,
                 _ => break,
             };
             group.push(next);
             last = next;
         }
-        taken.extend(&group);
+        fused.extend(&group);
         groups.push(group);
     }
     groups
 }
 
+/// Fully connected layers with the elementwise operator that can be fused.
 fn dense_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     let readers = draft.readers();
-    let follows = |node: usize, of: usize| {
-        let function = matches!(draft.op(node), "square" | "sqrt" | "exp") && !is_for_integers;
+    let is_fusable = |node: usize, of: usize| {
+        let is_function = matches!(draft.op(node), "square" | "sqrt" | "exp") && !is_for_integers;
         let is_gelu = draft.op(node) != "LeakyReLU" || draft.attr(node, "act_type").as_deref() == Some("gelu");
-        function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, of, is_for_integers))
+        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, of, is_for_integers))
     };
     let starts = (0..draft.nodes.len()).filter(|n| draft.op(*n) == "FullyConnected");
-    starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| follows(*r, n))).collect()).collect()
+    starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| is_fusable(*r, n))).collect()).collect()
 }
 
-fn convolution(graph: Symbol, id: usize) -> Replacement {
+fn convolution_node(graph: Symbol, id: usize) -> Replacement {
     let mut graph = first_output(&graph);
     let (mut name, mut attrs) = (String::from("sg_mkldnn_"), Attrs::new());
     let mut rotation = 0;
@@ -121,7 +124,7 @@ fn convolution(graph: Symbol, id: usize) -> Replacement {
         };
         name += word;
         if key == Some("with_sum") && node.inputs[0].node.is_variable() {
-            // The summand becomes the last input.
+            // oneDNN expects the summand as the last input.
             rotation = 1;
             graph = with_swapped_sum(&graph);
         }
@@ -130,7 +133,7 @@ fn convolution(graph: Symbol, id: usize) -> Replacement {
     Replacement { name: format!("{name}{id}"), op: CONV, attrs, graph, has_one_output: true, rotation }
 }
 
-/// Swaps the operands of the sum in a graph.
+/// The graph with the operands of its sum swapped.
 fn with_swapped_sum(graph: &Symbol) -> Symbol {
     let mut copies: Vec<(NodeEntry, NodeEntry)> = Vec::new();
     let find = |copies: &[(NodeEntry, NodeEntry)], e: &NodeEntry| {
@@ -148,7 +151,7 @@ fn with_swapped_sum(graph: &Symbol) -> Symbol {
     Symbol::group(&graph.entries().iter().map(|e| Symbol::of_entry(find(&copies, e))).collect::<Vec<_>>())
 }
 
-fn dense(graph: Symbol, id: usize) -> Replacement {
+fn dense_node(graph: Symbol, id: usize) -> Replacement {
     let graph = first_output(&graph);
     let (mut name, mut attrs) = (String::from("sg_mkldnn_fully_connected_"), Attrs::new());
     if operators(&graph).len() > 1 {
@@ -176,20 +179,20 @@ fn fold_conversions(symbol: &Symbol) -> Result<Symbol> {
         let (Some(min), Some(max)) = range else { continue };
         let dequantize =
             only_reader(&readers, requantize).filter(|n| draft.op(*n) == DEQUANTIZE && supports_float_output);
-        let added = match dequantize {
+        let new_attrs = match dequantize {
             Some(_) => vec![("enable_float_output", "True".to_string())],
             None => vec![("min_calib_range", min), ("max_calib_range", max)],
         };
-        set_attrs(&mut draft, node, &added)?;
+        set_attrs(&mut draft, node, &new_attrs)?;
         redirect(&mut draft, dequantize.unwrap_or(requantize), node);
     }
     Ok(draft.finish())
 }
 
-fn set_attrs(draft: &mut Draft, node: usize, added: &[(&str, String)]) -> Result<()> {
+fn set_attrs(draft: &mut Draft, node: usize, new_attrs: &[(&str, String)]) -> Result<()> {
     let old = draft.nodes[node].node.clone();
     let mut attrs = old.attrs.read().clone();
-    attrs.extend(added.iter().map(|(k, v)| (k.to_string(), v.clone())));
+    attrs.extend(new_attrs.iter().map(|(k, v)| (k.to_string(), v.clone())));
     let op = op_call(draft.op(node), &attrs)?;
     let (name, graphs) = (old.name.clone(), old.graphs.clone());
     let attrs = NodeAttrs::new(attrs);

@@ -1,4 +1,5 @@
-//! The profiler: measures operators, calls of the C API and spans that users mark, and writes a trace for Chrome's viewer and a table.
+//! The profiler: measures operators, calls of the C API and spans that users mark. `report` formats them as a trace for Chrome's viewer and
+//! as a table.
 //!
 //! While it is stopped, its only cost is one atomic load per measured call.
 
@@ -66,7 +67,7 @@ const C_API: &str = "MXNET_C_API";
 /// The category of memory.
 const DEVICE_STORAGE: &str = "Device Storage";
 
-/// How the viewer shows a span.
+/// The way in which the viewer shows a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Spans of one thread that nest.
@@ -107,8 +108,9 @@ struct State {
     /// Whether the profiler ran since the last finished trace.
     has_run: bool,
     events: Vec<Event>,
-    /// By category and name.
+    /// Statistics of spans and counters, by category and name.
     times: BTreeMap<String, BTreeMap<String, Stat>>,
+    /// Statistics of the memory in use, by device.
     memory: BTreeMap<String, Stat>,
     last_dump: Option<Instant>,
 }
@@ -159,7 +161,7 @@ impl State {
     }
 
     /// Updates [`ENABLED`] from state and configuration.
-    fn publish(&mut self) -> Result<()> {
+    fn update_enabled(&mut self) -> Result<()> {
         let is_active = self.is_running && !self.is_paused;
         let c = self.config()?;
         let bit = |on: bool, bit: u8| if on || c.profile_all { bit } else { 0 };
@@ -173,23 +175,23 @@ impl State {
     }
 
     fn add(&mut self, event: Event) {
-        let aggregate = self.config.as_ref().is_some_and(|c| c.aggregate_stats);
+        let has_statistics = self.config.as_ref().is_some_and(|c| c.aggregate_stats);
         match &event {
-            Event::Span { category, name, start, end, .. } if aggregate => {
+            Event::Span { category, name, start, end, .. } if has_statistics => {
                 add_stat(self.times.entry(category.clone()).or_default(), name, end - start, false);
             }
-            Event::Counter { category, name, value, .. } if aggregate && category != DEVICE_STORAGE => {
+            Event::Counter { category, name, value, .. } if has_statistics && category != DEVICE_STORAGE => {
                 let value = u64::try_from(*value).unwrap_or(0);
                 add_stat(self.times.entry(category.clone()).or_default(), name, value, true);
             }
             _ => {}
         }
         self.events.push(event);
-        let due = |c: &Config| {
+        let is_due = |c: &Config| {
             c.continuous_dump
                 && self.last_dump.is_none_or(|last| last.elapsed() >= Duration::from_secs_f32(c.dump_period))
         };
-        if self.config.as_ref().is_some_and(due) {
+        if self.config.as_ref().is_some_and(is_due) {
             // No caller expects an error here; an explicit dump reports it.
             let _ignored = self.write();
         }
@@ -231,14 +233,14 @@ fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_count
 /// # Errors
 /// An unknown parameter, or one that does not parse; `profile_process=server`.
 pub fn configure(attrs: &Attrs) -> Result<()> {
-    let given = Config::parse(attrs)?;
+    let config = Config::parse(attrs)?;
     ensure!(
-        given.profile_process == Process::Worker,
+        config.profile_process == Process::Worker,
         "KVStoreHandle passed to profiler is null: profile_process is server, but there are no servers; use worker"
     );
     let mut state = STATE.lock();
-    state.config = Some(given);
-    state.publish()
+    state.config = Some(config);
+    state.update_enabled()
 }
 
 /// Starts or stops the profiler.
@@ -249,7 +251,7 @@ pub fn run(on: bool) -> Result<()> {
     let mut state = STATE.lock();
     state.is_running = on;
     state.has_run |= on;
-    state.publish()
+    state.update_enabled()
 }
 
 /// Pauses or resumes the profiler.
@@ -259,7 +261,7 @@ pub fn run(on: bool) -> Result<()> {
 pub fn pause(on: bool) -> Result<()> {
     let mut state = STATE.lock();
     state.is_paused = on;
-    state.publish()
+    state.update_enabled()
 }
 
 /// Writes the trace of all events since the last finished trace. With `finished`, the events are then discarded.
@@ -283,8 +285,8 @@ pub fn dump(finished: bool) -> Result<()> {
 /// The statistics of times and memory, empty unless `aggregate_stats` is set; `reset` clears them.
 pub fn statistics(layout: Layout, sort_by: SortBy, ascending: bool, reset: bool) -> String {
     let mut state = STATE.lock();
-    let aggregate = state.config.as_ref().is_some_and(|c| c.aggregate_stats);
-    let text = if aggregate {
+    let has_statistics = state.config.as_ref().is_some_and(|c| c.aggregate_stats);
+    let text = if has_statistics {
         report::statistics(&state.times, &state.memory, layout, sort_by, ascending)
     } else {
         String::new()

@@ -6,7 +6,7 @@ fn attrs(pairs: &[(&str, &str)]) -> Attrs {
 
 /// A single test, since the profiler is global.
 #[test]
-fn a_run_is_traced_and_summed_up() {
+fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     let path = std::env::temp_dir().join(format!("ferromx-profile-{}", std::process::id()));
     let file = path.to_string_lossy().into_owned();
     configure(&attrs(&[("filename", &file), ("profile_all", "True"), ("aggregate_stats", "1")])).unwrap();
