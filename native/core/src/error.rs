@@ -1,4 +1,4 @@
-//! The errors of the engine. Each says what was given, what was expected and what to do.
+//! The errors of the engine. A message says what was given, what was expected and what to do.
 
 use std::any::Any;
 use std::fmt;
@@ -45,7 +45,7 @@ pub enum Error {
     #[error("Shape inconsistent, Provided={provided}, inferred shape={inferred}")]
     ShapeInconsistent {
         /// The argument or output, such as `argument 1`.
-        what: String,
+        argument: String,
         /// The shape that was known before.
         provided: Box<Shape>,
         /// The shape that the operator's rule infers.
@@ -55,7 +55,7 @@ pub enum Error {
     #[error("Type inconsistent, Provided={provided}, inferred type={inferred}")]
     DTypeInconsistent {
         /// The argument or output, such as `argument 1`.
-        what: String,
+        argument: String,
         /// The type that was known before.
         provided: DType,
         /// The type that the operator's rule infers.
@@ -128,14 +128,16 @@ pub enum Error {
 
 /// The suffix of a message: the argument, and the operator if the node has another name.
 fn detail(source: &Error, op: &str, node: &str) -> String {
-    let what = match source {
-        Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } => format!("{what} of "),
+    let argument = match source {
+        Error::ShapeInconsistent { argument, .. } | Error::DTypeInconsistent { argument, .. } => {
+            format!("{argument} of ")
+        }
         _ => String::new(),
     };
-    match (what.is_empty(), op == node) {
+    match (argument.is_empty(), op == node) {
         (true, true) => String::new(),
-        (_, true) => format!(" ({what}{op})"),
-        (_, false) => format!(" ({what}{op} '{node}')"),
+        (_, true) => format!(" ({argument}{op})"),
+        (_, false) => format!(" ({argument}{op} '{node}')"),
     }
 }
 
@@ -147,11 +149,11 @@ impl Error {
 
     /// Adds the name of the argument to an error that has only its index: `argument 1` becomes `argument 1 (weight)`.
     pub fn name_argument(mut self, names: &[String]) -> Error {
-        if let Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } = &mut self
-            && let Some(index) = what.strip_prefix("argument ")
+        if let Error::ShapeInconsistent { argument, .. } | Error::DTypeInconsistent { argument, .. } = &mut self
+            && let Some(index) = argument.strip_prefix("argument ")
             && let Some(name) = index.parse::<usize>().ok().and_then(|i| names.get(i))
         {
-            *what = format!("argument {index} ({name})");
+            *argument = format!("argument {index} ({name})");
         }
         self
     }

@@ -3,7 +3,7 @@
 //! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array is a magic number that encodes the
 //! version, storage type, shape, context, type code and the elements. A sparse array also has the shape of its values before its own
 //! shape, and the types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, or version 3
-//! for arrays that need numpy semantics (scalars and dimensions of 0).
+//! for arrays that need NumPy semantics (scalars and dimensions of 0).
 
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -95,21 +95,21 @@ impl<'a> Reader<'a> {
         Error::Format(format!("{} is not a complete array file: {reason}; save it or download it again", self.name))
     }
 
-    fn dims(&mut self, ndim: i64, wide: bool) -> Result<Dims> {
+    fn dims(&mut self, ndim: i64, is_64_bit: bool) -> Result<Dims> {
         let n = usize::try_from(ndim).ok().filter(|n| *n <= MAX_NDIM);
         let n = n.ok_or_else(|| self.error(format!("an array has {ndim} dimensions")))?;
         (0..n)
             .map(|_| {
-                let d = if wide { self.i64()? } else { i64::from(self.u32()?) };
+                let d = if is_64_bit { self.i64()? } else { i64::from(self.u32()?) };
                 if d < 0 { Err(self.error(format!("a dimension is {d}"))) } else { Ok(d) }
             })
             .collect()
     }
 
     /// Reads a rank and a shape; `None` for a placeholder without shape.
-    fn shape(&mut self, numpy: bool) -> Result<Option<Shape>> {
+    fn shape(&mut self, is_numpy_shape: bool) -> Result<Option<Shape>> {
         let ndim = i64::from(self.i32()?);
-        if (ndim == 0 && !numpy) || ndim == -1 {
+        if (ndim == 0 && !is_numpy_shape) || ndim == -1 {
             return Ok(None);
         }
         Ok(Some(Shape::from(self.dims(ndim, true)?)))
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     /// Reads an array; `None` for a placeholder without shape.
     fn ndarray(&mut self) -> Result<Option<Array>> {
         let magic = self.u32()?;
-        let numpy = magic == MAGIC_V3;
+        let is_numpy_shape = magic == MAGIC_V3;
         let shape = match magic {
             MAGIC_V2 | MAGIC_V3 => {
                 let code = self.i32()?;
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
                 if storage_type != StorageType::Default {
                     return self.sparse(storage_type);
                 }
-                self.shape(numpy)?
+                self.shape(is_numpy_shape)?
             }
             MAGIC_V1 => self.shape(false)?,
             0 => None,
@@ -179,17 +179,17 @@ impl<'a> Reader<'a> {
         let dtype = self.dtype()?;
         let parts: Vec<(DType, Option<Shape>)> =
             (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape(true)?))).collect::<Result<_>>()?;
-        let nonempty = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
+        let non_empty = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
         if storage_type == StorageType::Csr {
-            self.check_rows(&shape, parts.first().and_then(|(_, pointers)| nonempty(pointers)))?;
+            self.check_rows(&shape, parts.first().and_then(|(_, pointers)| non_empty(pointers)))?;
         }
         let empty = SparseArray::zeros(storage_type, &shape, dtype, Context::default());
         let array = empty.map_err(|e| self.error(e.to_string()))?;
-        let Some(stored) = nonempty(&stored) else { return Ok(Some(array.into())) };
+        let Some(stored) = non_empty(&stored) else { return Ok(Some(array.into())) };
         let values = self.elements(&stored, dtype)?;
         array.set_values(&values).map_err(|e| self.error(e.to_string()))?;
         for (i, (dtype, shape)) in parts.iter().enumerate() {
-            let shape = nonempty(shape).unwrap_or_else(|| Shape::new(&[0]));
+            let shape = non_empty(shape).unwrap_or_else(|| Shape::new(&[0]));
             let indices = self.elements(&shape, *dtype)?;
             // A csr array that stores nothing may lack its row pointers.
             if !indices.is_empty() {
@@ -285,8 +285,8 @@ impl Serialized {
     fn of(array: &Array) -> Result<Serialized> {
         let mut out = Vec::new();
         let dims = array.shape().dims();
-        let numpy = dims.is_empty() || dims.contains(&0);
-        out.extend(if numpy { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
+        let is_numpy_shape = dims.is_empty() || dims.contains(&0);
+        out.extend(if is_numpy_shape { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
         out.extend((array.storage_type() as i32).to_le_bytes());
         let elements = match array {
             Array::Dense(a) => {
@@ -379,13 +379,13 @@ pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
 /// The system refuses.
 pub fn write_atomically(path: &str, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let temporary = format!("{path}.{}.tmp", std::process::id());
-    let attempt = || -> std::io::Result<()> {
+    let write_and_rename = || -> std::io::Result<()> {
         let mut file = std::io::BufWriter::new(fs::File::create(&temporary)?);
         write(&mut file)?;
         file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
         fs::rename(&temporary, Path::new(path))
     };
-    attempt().map_err(|e| {
+    write_and_rename().map_err(|e| {
         let _ = fs::remove_file(&temporary);
         Error::io(path, &e)
     })

@@ -1,10 +1,10 @@
-//! Fusion roles of operators: a plan fuses the normalisation, residual and activation that follow a matrix product or convolution into
-//! its kernel, as an epilogue that runs while each tile of the result is in the cache.
+//! The roles of operators in epilogue fusion: a plan fuses the normalisation, residual and activation after a matrix product or convolution
+//! into its kernel, which applies them while each tile of the result is in the cache.
 
 use crate::op::KernelFn;
 use crate::params::Params;
 
-/// The role of an operator in a fused kernel.
+/// The role of an operator in epilogue fusion.
 #[derive(Clone, Copy)]
 pub enum Role {
     /// The operator is not fused.
@@ -36,7 +36,7 @@ pub enum Elementwise {
     Clamp {
         /// The lower bound.
         low: f64,
-        /// The upper bound, which wins if it is below the lower one.
+        /// The upper bound, which takes precedence if it is below the lower one.
         high: f64,
     },
     /// min(max(alpha * x + beta, 0), 1); NaN stays NaN.

@@ -1,20 +1,20 @@
-//! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
+//! Declarations of gradients. The gradient pass of the runtime builds graphs from them, for executors and for the tape.
 
 use crate::error::{Error, Result};
 use crate::op::{Deps, ForeignFn, KernelFn, OpCtx, OpDef, SparseFn, SparseForm, SparseRule};
 use crate::params::{Attrs, Params};
 use crate::storage::{In, Out};
 
-/// One output of one node of the graph in which a gradient is built.
+/// An entry of a graph: one output of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
-    /// Index of the node in the graph under construction.
+    /// Index of the node in the graph.
     pub node: u32,
     /// Index of the output.
     pub index: u32,
 }
 
-/// The graph in which a composed gradient adds its operators.
+/// The graph to which a composed gradient adds its operators.
 pub trait GradGraph {
     /// Adds an operator and returns all its outputs.
     ///
@@ -37,7 +37,7 @@ pub trait GradGraph {
     }
 }
 
-/// A node that is copied into a gradient's graph.
+/// A node of another graph, to copy.
 pub struct NodeCopy<'a> {
     /// The operator's name.
     pub name: &'static str,
@@ -49,7 +49,7 @@ pub struct NodeCopy<'a> {
     pub attrs: &'a Attrs,
 }
 
-/// The forward node whose gradient is built.
+/// The forward node whose gradient is composed.
 pub struct GradNode<'a> {
     /// Its parameters.
     pub params: &'a Params,
@@ -66,20 +66,20 @@ pub struct GradNode<'a> {
 /// Builds the gradients of all inputs; `None` for a gradient of zero.
 pub type Compose = fn(&mut dyn GradGraph, &GradNode<'_>) -> Result<Vec<Option<Entry>>>;
 
-/// A gradient computed by a kernel of its own.
+/// A gradient kernel.
 ///
 /// The kernel's inputs are the output gradients that `ograds` selects, then the forward inputs and outputs that `inputs` and `outputs`
 /// select, each in order. Its outputs are the gradients of all forward inputs except the mutable ones, with the shapes and types of those
-/// inputs, then the inputs that `updates` lists; some gradients may be unwanted.
+/// inputs, then the inputs that `updates` lists. The request of a gradient may be null.
 #[derive(Clone, Copy)]
 pub struct Backward {
     /// The kernel.
     pub kernel: KernelFn,
-    /// A function that replaces the kernel: it runs without the engine's locks, with the cache of the forward node.
+    /// A foreign function in place of the kernel. It runs without the engine's locks, with the cache of the forward node.
     pub foreign: Option<ForeignFn>,
     /// Output gradients that it reads.
     pub ograds: Deps,
-    /// Whether output gradients are read at all, if that depends on the parameters.
+    /// Whether the kernel reads output gradients, if that depends on the parameters.
     pub reads_ograds: Option<fn(&Params) -> bool>,
     /// Forward inputs that it reads.
     pub inputs: Deps,
@@ -91,11 +91,11 @@ pub struct Backward {
     pub accumulates: bool,
     /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
     pub pointwise: bool,
-    /// The form for sparse operands; its inputs and outputs are those of the kernel.
+    /// The sparse implementation; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
-    /// The gradients that have the storage type of the sparse form's rule; the others are dense.
+    /// The gradients to which the storage type rule of the sparse implementation applies; the others are dense.
     pub sparse_gradients: Deps,
-    /// Inputs of the kernel that it modifies: auxiliary states. They follow the gradients as [`Out`]s.
+    /// Inputs of the kernel that it mutates: auxiliary states. They follow the gradients as [`Out`]s.
     pub updates: &'static [usize],
 }
 
@@ -167,7 +167,7 @@ impl Backward {
         self
     }
 
-    /// The form for sparse operands; `rule` infers the storage types of the gradients.
+    /// The sparse implementation; `rule` infers the storage types of the gradients.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> Backward {
         self.sparse = Some(SparseForm { rule, run, from_dense: |_| true });
         self
@@ -179,7 +179,7 @@ impl Backward {
         self
     }
 
-    /// Inputs of the kernel that it modifies, such as moving averages.
+    /// Inputs of the kernel that it mutates, such as moving averages.
     pub const fn updates(mut self, inputs: &'static [usize]) -> Backward {
         self.updates = inputs;
         self
@@ -203,9 +203,9 @@ pub enum Grad {
     None,
     /// The gradients of all inputs are zero.
     Zero,
-    /// A kernel, and optionally the same gradient composed of operators, for higher-order gradients.
+    /// A kernel, and optionally the same gradient composed of operators, which can be differentiated again.
     Kernel(Backward, Option<Compose>),
-    /// Composed of other operators, hence differentiable itself.
+    /// Composed of other operators, which can be differentiated again.
     Compose(Compose),
     /// Depends on the parameters; see [`OpDef::gradient`].
     By(fn(&Params) -> Grad),

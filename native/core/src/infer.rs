@@ -40,7 +40,11 @@ fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<(
 }
 
 fn inconsistent(kind: &str, index: usize, provided: Shape, inferred: Shape) -> Error {
-    Error::ShapeInconsistent { what: format!("{kind} {index}"), provided: provided.into(), inferred: inferred.into() }
+    Error::ShapeInconsistent {
+        argument: format!("{kind} {index}"),
+        provided: provided.into(),
+        inferred: inferred.into(),
+    }
 }
 
 impl ShapeIo<'_> {
@@ -94,7 +98,7 @@ pub type InferDType = fn(&Params, &mut DTypeIo<'_>) -> Result<()>;
 fn assign_type(slot: &mut Option<DType>, dtype: DType, kind: &str, index: usize) -> Result<()> {
     match *slot {
         Some(provided) if provided != dtype => {
-            Err(Error::DTypeInconsistent { what: format!("{kind} {index}"), provided, inferred: dtype })
+            Err(Error::DTypeInconsistent { argument: format!("{kind} {index}"), provided, inferred: dtype })
         }
         _ => {
             *slot = Some(dtype);

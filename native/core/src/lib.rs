@@ -1,6 +1,11 @@
-//! The vocabulary of FerroMX: data types, shapes, storage, arrays, parameters and operator definitions.
+//! The types that all crates share. This crate defines no operators.
 //!
-//! This crate defines no operators. The other crates depend on it in a line: `core <- kernels <- ops <- runtime <- capi`.
+//! - `dtype`, `shape` and `context` describe arrays; `semantics` converts shapes at the boundary of the C and JNI interfaces;
+//! - `ndarray` has dense arrays and `sparse` sparse ones, `storage` their memory and its locks, and `file_format` their files;
+//! - `params` declares parameters, `op` operators, `infer` shape and type rules, `grad` gradients, and `fusion` the roles of operators in
+//!   fused kernels;
+//! - `subgraph` is the interface of graphs inside of operators, and `user_op` that of user operators;
+//! - `memory` allocates vectors fallibly, and `error` has the errors of the engine.
 
 pub mod context;
 pub mod dtype;

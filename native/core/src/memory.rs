@@ -31,13 +31,13 @@ pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
     vector
 }
 
-/// Collects an iterator into a vector. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+/// Collects an iterator into a vector. Unwinds with an [`OutOfMemory`] if there is no memory for it.
 pub fn collected<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     let mut vector = with_capacity(elements.size_hint().0);
     for element in elements {
         if vector.len() == vector.capacity() {
-            let more = vector.len().max(16);
-            reserve(&mut vector, more);
+            let additional = vector.len().max(16);
+            reserve(&mut vector, additional);
         }
         vector.push(element);
     }
@@ -59,10 +59,10 @@ pub fn catch<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Reserves capacity for `more` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
-pub fn reserve<T>(vector: &mut Vec<T>, more: usize) {
-    if vector.try_reserve(more).is_err() {
-        out_of_memory(vector.len().saturating_add(more).saturating_mul(size_of::<T>()));
+/// Reserves capacity for `additional` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+pub fn reserve<T>(vector: &mut Vec<T>, additional: usize) {
+    if vector.try_reserve(additional).is_err() {
+        out_of_memory(vector.len().saturating_add(additional).saturating_mul(size_of::<T>()));
     }
 }
 

@@ -23,7 +23,7 @@ pub struct NDArray {
     len: usize,
     shape: Shape,
     dtype: DType,
-    read_only: bool,
+    is_read_only: bool,
 }
 
 impl NDArray {
@@ -34,17 +34,17 @@ impl NDArray {
     pub fn empty(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
         let len = shape.checked_elements()?;
         let chunk = Chunk::new(len * dtype.size(), context)?;
-        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, read_only: false })
+        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, is_read_only: false })
     }
 
-    /// An array of zeros, which takes physical memory as it is written.
+    /// An array of zeros, which takes physical memory only where it is written.
     ///
     /// # Errors
     /// A shape that is not fully known or too large, or no memory.
     pub fn zeros(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
         let len = shape.checked_elements()?;
         let chunk = Chunk::zeros(len * dtype.size(), context)?;
-        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, read_only: false })
+        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, is_read_only: false })
     }
 
     /// An array on `cpu(0)` with a copy of the elements.
@@ -63,21 +63,21 @@ impl NDArray {
     /// The range is not inside the chunk, or the offset is not a multiple of the element size.
     pub fn view(chunk: Arc<Chunk>, offset: usize, shape: Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements()?;
-        let inside = offset.checked_add(len * dtype.size()).is_some_and(|end| end <= chunk.bytes());
-        if !inside || !offset.is_multiple_of(dtype.size()) {
+        let is_in_bounds = offset.checked_add(len * dtype.size()).is_some_and(|end| end <= chunk.bytes());
+        if !is_in_bounds || !offset.is_multiple_of(dtype.size()) {
             return Err(Error::Internal(format!("a view of {shape} {dtype} at byte {offset} exceeds its chunk")));
         }
-        Ok(NDArray { chunk, offset, len, shape, dtype, read_only: false })
+        Ok(NDArray { chunk, offset, len, shape, dtype, is_read_only: false })
     }
 
     /// A read-only view of the same memory; views of it are read-only too.
     pub fn read_only(&self) -> NDArray {
-        NDArray { read_only: true, ..self.clone() }
+        NDArray { is_read_only: true, ..self.clone() }
     }
 
     /// True if writing is refused.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.is_read_only
     }
 
     /// Returns an error if the array is read-only.
@@ -86,7 +86,7 @@ impl NDArray {
     /// The array is read-only.
     pub fn check_writable(&self) -> Result<()> {
         ensure!(
-            !self.read_only,
+            !self.is_read_only,
             "the array of shape {} is an input of a user-defined operator and cannot be written: write to the operator's outputs, or \
              to a copy",
             self.shape
@@ -150,7 +150,7 @@ impl NDArray {
         Ok(NDArray { offset, len: row * (end - begin), shape, ..self.clone() })
     }
 
-    /// Row `i` along axis 0, without that axis, sharing memory. The row of a vector is a scalar in numpy semantics and has shape (1,) in
+    /// Row `i` along axis 0, without that axis, sharing memory. The row of a vector is a scalar in NumPy semantics and has shape (1,) in
     /// legacy semantics.
     ///
     /// # Errors
@@ -274,9 +274,13 @@ mod tests {
     #[test]
     fn read_only_arrays_and_their_views_are_not_written() {
         let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[2, 2]).unwrap();
-        let lent = a.read_only();
-        let views =
-            [lent.clone(), lent.slice(0, 1).unwrap(), lent.at(1).unwrap(), lent.reshape(&Shape::new(&[4])).unwrap()];
+        let read_only = a.read_only();
+        let views = [
+            read_only.clone(),
+            read_only.slice(0, 1).unwrap(),
+            read_only.at(1).unwrap(),
+            read_only.reshape(&Shape::new(&[4])).unwrap(),
+        ];
         for view in &views {
             let error = view.copy_from_slice(&vec![0f32; view.len()]).unwrap_err().to_string();
             assert!(error.contains("cannot be written"), "{error}");
@@ -285,7 +289,7 @@ mod tests {
             assert!(storage::call_once(&[], &[(view, storage::Req::Write)], |_, _| Ok(())).is_err());
         }
         a.copy_from_slice(&[5f32; 4]).unwrap();
-        assert_eq!(lent.to_vec::<f32>().unwrap(), [5.0; 4]);
+        assert_eq!(read_only.to_vec::<f32>().unwrap(), [5.0; 4]);
     }
 
     #[test]

@@ -157,17 +157,17 @@ pub type DynamicFn = fn(&OpCtx<'_>, &[NDArray]) -> Result<Vec<NDArray>>;
 /// in order, mutable ones included, the outputs, and how to write each output; it handles every [`Req`].
 pub type ForeignFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()>;
 
-/// How the outputs are computed.
+/// The forward computation of an operator.
 #[derive(Clone, Copy)]
 pub enum Forward {
-    /// By a kernel.
+    /// A kernel.
     Kernel(KernelFn),
-    /// By no computation: the output is a view of the first input with another shape.
+    /// No computation: the output is a view of the first input with another shape.
     View,
-    /// By a function that allocates them, since their shapes depend on the values of the inputs. Such an operator is imperative only: a
-    /// graph that contains it cannot be planned.
+    /// A function that allocates the outputs, because their shapes depend on the values of the inputs. A graph with such an operator has no
+    /// plan.
     Dynamic(DynamicFn),
-    /// By a function that runs without the engine's locks.
+    /// A foreign function, which runs without the engine's locks.
     Foreign(ForeignFn),
 }
 
@@ -175,10 +175,10 @@ pub enum Forward {
 /// one was given. `None` selects the dense fallback: the inputs are converted.
 pub type SparseRule = fn(&Params, &[StorageType], Option<StorageType>) -> Option<StorageType>;
 
-/// The function of an operator on sparse arrays: it returns the visible outputs, or fills the given output arrays.
+/// The sparse implementation of an operator: it returns the visible outputs, or writes the given output arrays.
 pub type SparseFn = fn(&SparseCall<'_>) -> Result<Vec<Array>>;
 
-/// Runs an operator's dense form and returns the visible outputs.
+/// Runs the operator on dense arrays and returns the visible outputs.
 pub type DenseForm<'a> = &'a dyn Fn(&[NDArray]) -> Result<Vec<NDArray>>;
 
 /// The arguments of a [`SparseFn`].
@@ -191,29 +191,29 @@ pub struct SparseCall<'a> {
     pub outs: &'a [Array],
     /// Shapes of the outputs, hidden ones included.
     pub shapes: &'a [Shape],
-    /// Which outputs are wanted; the others may have any content.
+    /// Whether each output has readers; the others may have any content.
     pub wanted: &'a [bool],
-    /// The operator on dense arrays, to apply to stored values or to fall back to.
+    /// Runs the operator on dense arrays: on the stored values, or as the dense fallback.
     pub dense: DenseForm<'a>,
     /// The storage type that the rule inferred.
     pub storage_type: StorageType,
 }
 
-/// The form of an operator for sparse arrays.
+/// The sparse implementation of an operator, with its storage type rule.
 #[derive(Clone, Copy)]
 pub struct SparseForm {
     /// Infers the storage type of the outputs, or selects the dense fallback.
     pub rule: SparseRule,
     /// The computation.
     pub run: SparseFn,
-    /// Whether the rule also applies to calls whose inputs are all dense, because their parameters can ask for sparse outputs.
+    /// Whether the rule also applies if all inputs are dense, because the parameters can request sparse outputs.
     pub from_dense: fn(&Params) -> bool,
 }
 
-/// How `simple_bind` chooses the storage types of an operator's gradients.
+/// The rule for the storage types of the gradients that `simple_bind` allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GradientStorage {
-    /// Those of the operators that compose them. A gradient kernel without a sparse form has dense results.
+    /// Those that the operators of the gradient infer. A gradient kernel without a sparse implementation has dense results.
     Composed,
     /// The storage type that all operands of the gradient kernel have, or dense.
     OfOperands,
@@ -260,7 +260,7 @@ pub struct OpDef {
     pub inputs: Inputs,
     /// Named inputs before the variadic ones.
     pub leading: &'static [ArgDef],
-    /// How many of the graphs and inputs the metadata lists; MXNet's oldest operators omit their auxiliary states.
+    /// Number of graphs and inputs in the metadata, which omits the auxiliary states of MXNet's oldest operators.
     pub listed: usize,
     /// Whether the metadata lists the parameters; MXNet omits those of some internal operators.
     pub lists_params: bool,
@@ -268,7 +268,7 @@ pub struct OpDef {
     pub graph_args: &'static [ArgDef],
     /// Whether a node of the operator is replaced by its graph when it is created.
     pub expands: bool,
-    /// Inputs that the operator modifies: auxiliary states, optimizer states.
+    /// Inputs that the operator mutates: auxiliary states, optimizer states.
     pub mutates: &'static [usize],
     /// Shape inference.
     pub infer_shape: InferShape,
@@ -278,7 +278,7 @@ pub struct OpDef {
     pub forward: Forward,
     /// Gradient.
     pub grad: Grad,
-    /// The form for sparse arrays; without it they are converted to dense ones.
+    /// The sparse implementation; without one, the dense fallback runs.
     pub sparse: Option<SparseForm>,
     /// The storage types of the gradients that `simple_bind` allocates.
     pub gradient_storage: GradientStorage,
@@ -288,15 +288,15 @@ pub struct OpDef {
     pub accumulates: bool,
     /// Whether the operator is elementwise on operands of equal shapes.
     pub pointwise: bool,
-    /// Whether it is elementwise wherever its operands have equal shapes, although it broadcasts others.
+    /// Whether it broadcasts, and so is elementwise on operands of equal shapes.
     pub broadcasts: bool,
-    /// The first of the inputs that an elementwise operator applies to all elements, if each of them has one element.
+    /// Index of the first scalar input: the operator is elementwise if this input and those after it have one element each.
     pub first_scalar: usize,
-    /// Its role in a fused kernel.
+    /// Its role in epilogue fusion.
     pub role: Role,
-    /// Whether it draws random numbers, so that equal nodes must not be merged.
+    /// Whether it draws random numbers, so that common subexpression elimination must not merge its nodes.
     pub random: bool,
-    /// Whether MXNet defines it in its oldest interface: monitors name gradients after the inputs.
+    /// Whether MXNet defines it in its oldest interface, so that monitors name gradients after the inputs.
     pub is_legacy: bool,
     /// Whether MXNet registers a name for a single input `data`; monitors show others as `input0`.
     pub names_data: bool,
@@ -458,7 +458,7 @@ impl OpDef {
         self
     }
 
-    /// Inputs that the operator modifies. They follow the outputs as [`Out`]s of the kernel.
+    /// Inputs that the operator mutates. They follow the outputs as [`Out`]s of the kernel.
     pub const fn mutates(mut self, inputs: &'static [usize]) -> OpDef {
         self.mutates = inputs;
         self
@@ -476,7 +476,7 @@ impl OpDef {
         self
     }
 
-    /// Inputs that the operator modifies, if they depend on the parameters.
+    /// Inputs that the operator mutates, if they depend on the parameters.
     pub const fn mutates_by(mut self, f: InputIndices) -> OpDef {
         self.mutates_by = Some(f);
         self
@@ -558,13 +558,13 @@ impl OpDef {
         self
     }
 
-    /// The form for sparse arrays: the rule for the outputs' storage type, and the function that computes them.
+    /// The sparse implementation: the rule for the outputs' storage type, and the function that computes them.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
         self.sparse = Some(SparseForm { rule, run, from_dense: |_| false });
         self
     }
 
-    /// As [`OpDef::sparse`], for an operator that makes sparse outputs from dense inputs if its parameters satisfy the predicate.
+    /// As [`OpDef::sparse`], for an operator that has sparse outputs for dense inputs if its parameters satisfy the predicate.
     pub const fn sparse_from_dense(
         mut self,
         from_dense: fn(&Params) -> bool,
@@ -599,19 +599,19 @@ impl OpDef {
         self
     }
 
-    /// The operator is elementwise where its operands have equal shapes.
+    /// The operator broadcasts, and so is elementwise on operands of equal shapes.
     pub const fn broadcasts(mut self) -> OpDef {
         self.broadcasts = true;
         self
     }
 
-    /// The operator is elementwise in its inputs before `first_scalar` where the others have one element each.
+    /// The operator is elementwise if input `first_scalar` and those after it have one element each.
     pub const fn pointwise_before(mut self, first_scalar: usize) -> OpDef {
         self.first_scalar = first_scalar;
         self
     }
 
-    /// The operator's role in a fused kernel.
+    /// The operator's role in epilogue fusion.
     pub const fn role(mut self, role: Role) -> OpDef {
         self.role = role;
         self
@@ -773,7 +773,7 @@ impl OpDef {
         }
     }
 
-    /// Indices of the inputs that the operator modifies.
+    /// Indices of the inputs that the operator mutates.
     pub fn mutated<'p>(&self, params: &'p Params) -> &'p [usize] {
         self.mutates_by.map_or(self.mutates, |f| f(params))
     }
@@ -861,9 +861,9 @@ mod tests {
     crate::params! {
         /// Parameters of the test operator.
         struct TestParam {
-            /// How many.
+            /// Number of arguments.
             num_args: i32 = required, where 1..=9;
-            /// Along which axis.
+            /// The axis.
             dim: i32 = 1;
             /// A small constant.
             eps: f64 = (f64::from(1e-3f32));

@@ -38,7 +38,7 @@ pub trait ParamValue: Sized {
     const TYPE_ONLY: bool = false;
 }
 
-/// True for the text of an absent value.
+/// Whether the text denotes an absent value.
 fn is_none(text: &str) -> bool {
     text == "None"
 }
@@ -94,7 +94,7 @@ pub fn print_g(x: f64, digits: usize) -> String {
     trim(&format!("{:.*}", (digits as i32 - 1 - exp).max(0) as usize, x))
 }
 
-/// A number; `0.5f` is one, as in C.
+/// Parses a number, which may have the suffix of C, as in `0.5f`.
 fn parse_float(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
     match trimmed {

@@ -1,4 +1,4 @@
-//! Legacy and numpy shape semantics, per thread, and the conversion of shapes at the API boundary.
+//! Legacy and NumPy shape semantics, per thread, and the conversion of shapes at the API boundary.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ thread_local! {
     static NUMPY_SHAPE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True if numpy semantics are on for all threads.
+/// True if NumPy semantics are on for all threads.
 static NUMPY_SHAPE_EVERYWHERE: AtomicBool = AtomicBool::new(false);
 
-/// True if numpy semantics are on for this thread: -1 is an unknown dimension, 0 a dimension without elements.
+/// True if NumPy semantics are on for this thread: -1 is an unknown dimension, and 0 makes a zero-size array.
 pub fn is_numpy_shape() -> bool {
     NUMPY_SHAPE.get() || NUMPY_SHAPE_EVERYWHERE.load(Ordering::Relaxed)
 }
@@ -26,7 +26,7 @@ pub fn numpy_shape_code() -> i32 {
     }
 }
 
-/// Sets numpy semantics by a code of [`numpy_shape_code`]; 0 turns them off for this thread and globally.
+/// Sets NumPy semantics by a code of [`numpy_shape_code`]; 0 turns them off for this thread and globally.
 ///
 /// # Errors
 /// An unknown code.
@@ -47,7 +47,7 @@ pub fn set_numpy_shape_code(code: i32) -> Result<()> {
     Ok(())
 }
 
-/// Sets numpy semantics for this thread and returns the old setting.
+/// Sets NumPy semantics for this thread and returns the old setting.
 pub fn set_numpy_shape(on: bool) -> bool {
     NUMPY_SHAPE.replace(on)
 }
@@ -55,7 +55,7 @@ pub fn set_numpy_shape(on: bool) -> bool {
 /// Converts a shape from the API by the semantics of this thread; `None` is an unknown rank.
 ///
 /// # Errors
-/// A negative dimension (below -1 in numpy semantics).
+/// A negative dimension (below -1 in NumPy semantics).
 pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
     let Some(dims) = dims else { return Ok(Shape::unknown()) };
     let min = if is_numpy_shape() { -1 } else { 0 };
@@ -78,7 +78,7 @@ pub fn array_shape_from_user(dims: &[i64]) -> Result<Shape> {
     Ok(Shape::new(dims))
 }
 
-/// Converts a shape for the API by the semantics of this thread; `None` is an unknown rank in numpy semantics.
+/// Converts a shape for the API by the semantics of this thread; `None` is an unknown rank in NumPy semantics.
 pub fn shape_to_user(shape: &Shape) -> Option<Dims> {
     match is_numpy_shape() {
         true => shape.ndim_is_known().then(|| shape.dims().into()),

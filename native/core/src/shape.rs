@@ -1,6 +1,6 @@
 //! Shapes, which may be partially or wholly unknown.
 //!
-//! Inside the engine an unknown dimension is -1 and an unknown rank is `None`, as in MXNet's numpy semantics. The legacy
+//! Inside the engine an unknown dimension is -1 and an unknown rank is `None`, as in MXNet's NumPy semantics. The legacy
 //! semantics, in which 0 means "unknown", exist only at the C boundary: [`Shape::from_legacy`] and [`Shape::to_legacy`].
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Sparse arrays: stored rows (`row_sparse`), and matrices in compressed sparse row format (`csr`).
 //!
-//! The parts are dense arrays. Users set them one by one, so the format is checked once, when an operator first reads the array; after
-//! that all parts only change together.
+//! The parts are dense arrays, which users set one by one. The format is therefore checked when an operator first reads the array; after
+//! that, the parts only change together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
 use crate::storage;
 
-/// How the elements of an array are stored, with the codes of the C API.
+/// The storage type of an array, with the codes of the C API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum StorageType {
@@ -83,8 +83,8 @@ pub struct Parts {
 
 struct State {
     parts: Parts,
-    /// True once the parts were found consistent.
-    checked: bool,
+    /// Whether the parts are known to be consistent.
+    is_checked: bool,
 }
 
 /// A sparse array. Cloning shares the memory.
@@ -131,9 +131,9 @@ impl SparseArray {
         Ok(SparseArray::from_parts(storage_type, shape, parts, true))
     }
 
-    fn from_parts(storage_type: StorageType, shape: &Shape, parts: Parts, checked: bool) -> SparseArray {
+    fn from_parts(storage_type: StorageType, shape: &Shape, parts: Parts, is_checked: bool) -> SparseArray {
         let (dtype, context) = (parts.data.dtype(), parts.data.context());
-        let state = Arc::new(RwLock::new(State { parts, checked }));
+        let state = Arc::new(RwLock::new(State { parts, is_checked }));
         SparseArray { storage_type, shape: shape.clone(), dtype, context, state }
     }
 
@@ -193,7 +193,7 @@ impl SparseArray {
         self.context
     }
 
-    /// Whether two handles share their memory.
+    /// Whether two arrays are clones that share their memory.
     pub fn is_same(&self, other: &SparseArray) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
@@ -205,7 +205,7 @@ impl SparseArray {
     pub fn parts(&self) -> Result<Parts> {
         {
             let state = self.state.read();
-            if state.checked {
+            if state.is_checked {
                 return Ok(state.parts.clone());
             }
         }
@@ -216,7 +216,7 @@ impl SparseArray {
         }
         sort(&mut state.parts)?;
         check(self.storage_type, &self.shape, &state.parts)?;
-        state.checked = true;
+        state.is_checked = true;
         Ok(state.parts.clone())
     }
 
@@ -227,7 +227,7 @@ impl SparseArray {
     /// Lengths that differ; indices out of range or order. They begin as MXNet's do.
     pub fn check_format(&self, full: bool) -> Result<()> {
         let state = self.state.read();
-        if state.checked {
+        if state.is_checked {
             return Ok(());
         }
         let (kind, parts) = (self.storage_type, &state.parts);
@@ -271,7 +271,7 @@ impl SparseArray {
     pub fn set_values(&self, source: &NDArray) -> Result<()> {
         let given = source.shape();
         ensure!(source.dtype() == self.dtype, "the values are {}, but {} was given", self.dtype, source.dtype());
-        let fits = match self.storage_type {
+        let is_valid_shape = match self.storage_type {
             StorageType::Csr => given.dims().len() == 1,
             _ => given.dims().len() == self.shape.dims().len() && given.dims()[1..] == self.shape.dims()[1..],
         };
@@ -280,7 +280,7 @@ impl SparseArray {
             _ => rows_shape(&self.shape, -1).to_string(),
         };
         ensure!(
-            fits,
+            is_valid_shape,
             "the values of a {} array of shape {} have shape {expected}, not {given}",
             self.storage_type,
             self.shape
@@ -288,7 +288,7 @@ impl SparseArray {
         let copy = source.to_context(self.context)?;
         let mut state = self.state.write();
         state.parts.data = copy;
-        state.checked = false;
+        state.is_checked = false;
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl SparseArray {
             (StorageType::Csr, 0) => state.parts.indptr = Some(copy),
             _ => state.parts.indices = copy,
         }
-        state.checked = false;
+        state.is_checked = false;
         Ok(())
     }
 
@@ -359,7 +359,7 @@ impl SparseArray {
             "cannot copy {source:?} into {self:?}: storage, shape and type must be equal"
         );
         let parts = source.parts()?;
-        *self.state.write() = State { parts, checked: true };
+        *self.state.write() = State { parts, is_checked: true };
         Ok(())
     }
 }
@@ -393,9 +393,9 @@ fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Res
 /// Checks that the row pointers of a csr array ascend from 0 to the number of stored values.
 fn check_bounds(indptr: &NDArray, stored: usize) -> Result<()> {
     let bounds = indptr.to_vec::<i64>()?;
-    let ends = (bounds.first().copied(), bounds.last().copied());
+    let limits = (bounds.first().copied(), bounds.last().copied());
     ensure!(
-        ends == (Some(0), Some(stored as i64)) && bounds.is_sorted(),
+        limits == (Some(0), Some(stored as i64)) && bounds.is_sorted(),
         "the indptr of a csr array must ascend from 0 to the number of values, {stored}"
     );
     Ok(())
@@ -436,19 +436,19 @@ fn sort(parts: &mut Parts) -> Result<()> {
     parts.data = crate::dispatch!(parts.data.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let values = parts.data.to_vec::<T>()?;
         let width = values.len() / indices.len();
-        let mut moved: Vec<T> = memory::with_capacity(values.len());
-        order.iter().for_each(|i| moved.extend_from_slice(&values[i * width..(i + 1) * width]));
-        NDArray::from_slice(&moved, parts.data.shape().dims())?.to_context(context)?
+        let mut sorted_values: Vec<T> = memory::with_capacity(values.len());
+        order.iter().for_each(|i| sorted_values.extend_from_slice(&values[i * width..(i + 1) * width]));
+        NDArray::from_slice(&sorted_values, parts.data.shape().dims())?.to_context(context)?
     }, other => return Err(Error::Internal(format!("a sparse array of {other}"))));
     Ok(())
 }
 
 fn check_indices(indices: &[i64], bound: i64, axis_name: &str) -> Result<()> {
-    let ascending = indices.windows(2).all(|w| w[0] < w[1]);
-    ensure!(ascending, "the {axis_name} indices of a sparse array must ascend without repetition");
+    let is_ascending = indices.windows(2).all(|w| w[0] < w[1]);
+    ensure!(is_ascending, "the {axis_name} indices of a sparse array must ascend without repetition");
     if let (Some(first), Some(last)) = (indices.first(), indices.last()) {
-        let wrong = if *first < 0 { first } else { last };
-        ensure!(*first >= 0 && *last < bound, "{axis_name} index {wrong} is outside 0 to {} (exclusive)", bound);
+        let invalid = if *first < 0 { first } else { last };
+        ensure!(*first >= 0 && *last < bound, "{axis_name} index {invalid} is outside 0 to {} (exclusive)", bound);
     }
     Ok(())
 }
@@ -475,7 +475,7 @@ impl From<SparseArray> for Array {
 }
 
 impl Array {
-    /// How the elements are stored.
+    /// The storage type.
     pub fn storage_type(&self) -> StorageType {
         match self {
             Array::Dense(_) => StorageType::Default,

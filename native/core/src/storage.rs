@@ -1,4 +1,9 @@
-//! Array memory: a pool of 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
+//! Array memory: chunks with locks and versions, and checked typed views of them for kernels.
+//!
+//! - `pool` reuses blocks of memory, which `pages` gets from the system;
+//! - `foreign` has memory of other libraries and processes;
+//! - `chain` has the operands of chains of elementwise kernels, and `operands` passes operands to kernels without allocating;
+//! - `reserve` is the global allocator, which survives the end of memory.
 //!
 //! This module is the only one of the crate with `unsafe`. Its guarantees: no other slice overlaps a kernel's mutable slice, memory is
 //! always initialised, and it outlives every view of it.
@@ -44,7 +49,7 @@ pub struct Chunk {
     id: u64,
     lock: parking_lot::RawRwLock,
     version: AtomicU64,
-    exposed: AtomicBool,
+    is_exposed: AtomicBool,
     /// Whether the whole block, whose size may exceed `bytes`, was zero when it was allocated.
     was_zero: bool,
     origin: Origin,
@@ -92,7 +97,7 @@ impl Chunk {
             lock: parking_lot::RawRwLock::INIT,
             version: AtomicU64::new(0),
             // Writes to memory from outside the pool cannot be observed.
-            exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
+            is_exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
             was_zero: false,
             origin,
         }
@@ -111,7 +116,7 @@ impl Chunk {
     /// Identity and version of the content: data derived from the content is valid as long as this pair stays the same. `None` once a
     /// raw pointer was handed out, because writes through it cannot be observed.
     pub fn version(&self) -> Option<(u64, u64)> {
-        match self.exposed.load(Ordering::Relaxed) {
+        match self.is_exposed.load(Ordering::Relaxed) {
             true => None,
             false => Some((self.id, self.version.load(Ordering::Acquire))),
         }
@@ -124,7 +129,7 @@ impl Chunk {
 
     /// A raw pointer for foreign code that may write; [`Chunk::version`] is `None` from now on.
     pub fn expose(&self) -> *mut u8 {
-        self.exposed.store(true, Ordering::Relaxed);
+        self.is_exposed.store(true, Ordering::Relaxed);
         self.ptr.as_ptr()
     }
 }
@@ -132,7 +137,7 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Origin::Pool = self.origin {
-            let is_unchanged = *self.version.get_mut() == 0 && !*self.exposed.get_mut();
+            let is_unchanged = *self.version.get_mut() == 0 && !*self.is_exposed.get_mut();
             POOL.release(Allocated { start: self.ptr, is_zero: self.was_zero && is_unchanged }, self.bytes);
         }
     }
@@ -172,7 +177,10 @@ unsafe fn unlock(chunk: &Chunk, write: bool) {
 struct Locks<'a>(SmallVec<[(&'a Chunk, bool); 8]>);
 
 impl<'a> Locks<'a> {
-    fn take(reads: impl IntoIterator<Item = &'a NDArray>, writes: impl IntoIterator<Item = &'a NDArray>) -> Locks<'a> {
+    fn acquire(
+        reads: impl IntoIterator<Item = &'a NDArray>,
+        writes: impl IntoIterator<Item = &'a NDArray>,
+    ) -> Locks<'a> {
         let mut chunks = SmallVec::new();
         chunks.extend(reads.into_iter().map(|a| (&**a.chunk(), false)));
         chunks.extend(writes.into_iter().map(|a| (&**a.chunk(), true)));
@@ -185,7 +193,7 @@ impl<'a> Locks<'a> {
 impl Drop for Locks<'_> {
     fn drop(&mut self) {
         for (chunk, write) in self.0.iter().rev() {
-            // SAFETY: `take` took exactly these locks.
+            // SAFETY: `acquire` acquired exactly these locks.
             unsafe { unlock(chunk, *write) }
         }
     }
@@ -234,17 +242,17 @@ pub struct RegionGuard<'r> {
 impl Drop for RegionGuard<'_> {
     fn drop(&mut self) {
         for (chunk, write) in self.region.chunks.iter().rev() {
-            // SAFETY: this guard took exactly these locks in `Region::lock`.
+            // SAFETY: `Region::lock` acquired exactly these locks.
             unsafe { unlock(chunk, *write) }
         }
     }
 }
 
-/// How an operation writes an output, with the codes of the C API.
+/// A request: how an operation writes an output, with the codes of the C API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Req {
-    /// The output is not wanted.
+    /// The output has no readers and is not written.
     Null = 0,
     /// Overwrite.
     Write = 1,
@@ -323,7 +331,7 @@ impl Call {
         if ins.iter().any(|array| !region.covers(array, false)) {
             return Err(Error::Internal("an input is not locked".into()));
         }
-        let shared = sharing(&ins, &outs)?;
+        let shared = find_shared_outputs(&ins, &outs)?;
         let slot =
             |array: &NDArray, req, shared_with| Slot { ptr: start(array), array: array.clone(), req, shared_with };
         Ok(Call {
@@ -346,7 +354,7 @@ impl Call {
             return Err(Error::Internal("a call runs under the locks of another region".into()));
         }
         let ins = self.ins.iter().map(|s| In { view: s.view(), array: Some(&s.array), shared_with: s.shared_with });
-        let outs = self.outs.iter().map(|s| Out { view: s.view(), req: s.req, life: PhantomData });
+        let outs = self.outs.iter().map(|s| Out { view: s.view(), req: s.req, lifetime: PhantomData });
         operands::with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
@@ -360,7 +368,7 @@ impl Call {
 ///
 /// # Errors
 /// Outputs that overlap, or an input that partially overlaps an output.
-fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
+fn find_shared_outputs(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
     let wanted = |i: usize| outs[i].1 != Req::Null;
     outs.iter().filter(|(_, req)| *req != Req::Null).try_for_each(|(array, _)| array.check_writable())?;
     for i in 1..outs.len() {
@@ -370,11 +378,11 @@ fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Optio
     }
     let mut shared = SmallVec::new();
     for array in ins {
-        let with = (0..outs.len()).find(|k| wanted(*k) && overlap(outs[*k].0, array));
-        if with.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
+        let output = (0..outs.len()).find(|k| wanted(*k) && overlap(outs[*k].0, array));
+        if output.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
             return Err(Error::Internal("an input partially overlaps an output".into()));
         }
-        shared.push(with);
+        shared.push(output);
     }
     Ok(shared)
 }
@@ -393,14 +401,14 @@ pub fn call_once<R>(
     result.unwrap_or_else(|| Err(Error::Internal("a kernel did not run".into())))
 }
 
-/// [`call_once`], compiled once.
+/// [`call_once`] without type parameters, so that it is compiled only once.
 fn run_once(
     ins: &[&NDArray],
     outs: &[(&NDArray, Req)],
     kernel: &mut dyn FnMut(&[In<'_>], &mut [Out<'_>]),
 ) -> Result<()> {
-    let shared = sharing(ins, outs)?;
-    let _locks = Locks::take(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
+    let shared = find_shared_outputs(ins, outs)?;
+    let _locks = Locks::acquire(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
     let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
     inputs.extend(ins.iter().zip(shared).map(|(array, shared_with)| {
         let view = view_of(start(array), array);
@@ -409,7 +417,7 @@ fn run_once(
     let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
     outputs.extend(outs.iter().map(|(array, req)| {
         let view = view_of(start(array), array);
-        Out { view, req: *req, life: PhantomData }
+        Out { view, req: *req, lifetime: PhantomData }
     }));
     kernel(&inputs, &mut outputs);
     Ok(())
@@ -449,7 +457,7 @@ pub struct In<'a> {
 pub struct Out<'a> {
     view: View<'a>,
     req: Req,
-    life: PhantomData<&'a mut u8>,
+    lifetime: PhantomData<&'a mut u8>,
 }
 
 // SAFETY: an `In` is a shared view of locked memory.
@@ -619,14 +627,14 @@ pub fn in_out<'s, T: Element, U: Element>(
 
 /// Runs `f` on the array's bytes, locked for reading.
 pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
-    let _locks = Locks::take([array], []);
+    let _locks = Locks::acquire([array], []);
     // SAFETY: locked for reading while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts(start(array).as_ptr(), array.byte_range().len()) })
 }
 
 /// Runs `f` on the array's bytes, locked for writing. Elements of type bool must stay 0 or 1.
 pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
-    let _locks = Locks::take([], [array]);
+    let _locks = Locks::acquire([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
@@ -636,9 +644,9 @@ fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Lock
     check_type(array.dtype(), dtype)?;
     if is_written {
         array.check_writable()?;
-        Ok(Locks::take([], [array]))
+        Ok(Locks::acquire([], [array]))
     } else {
-        Ok(Locks::take([array], []))
+        Ok(Locks::acquire([array], []))
     }
 }
 
@@ -672,7 +680,7 @@ pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
     if bytes != target.byte_range().len() {
         return Err(Error::Internal("a copy between arrays of different sizes".into()));
     }
-    let _locks = Locks::take([source], [target]);
+    let _locks = Locks::acquire([source], [target]);
     // SAFETY: both are locked and in bounds; `ptr::copy` allows overlap.
     unsafe { std::ptr::copy(start(source).as_ptr(), start(target).as_ptr(), bytes) };
     Ok(())
@@ -751,16 +759,17 @@ mod tests {
         assert!(Call::new(&region, [&lo], [(&hi, Req::Write)]).is_ok());
         assert!(Call::new(&region, [&lo], [(&mid, Req::Write)]).is_err());
         assert!(Call::new(&region, [], [(&hi, Req::Write), (&mid, Req::Write)]).is_err());
-        let same = Call::new(&region, [&lo], [(&lo, Req::Write)]).unwrap();
+        let in_place = Call::new(&region, [&lo], [(&lo, Req::Write)]).unwrap();
         let mut guard = region.lock();
-        same.with(&mut guard, |ins, outs| {
-            assert!(ins[0].slice::<f32>().is_err());
-            let (input, output) = in_out::<f32, f32>(&ins[0], &mut outs[0])?;
-            assert!(input.is_none());
-            output[0] = 7.0;
-            Ok(())
-        })
-        .unwrap();
+        in_place
+            .with(&mut guard, |ins, outs| {
+                assert!(ins[0].slice::<f32>().is_err());
+                let (input, output) = in_out::<f32, f32>(&ins[0], &mut outs[0])?;
+                assert!(input.is_none());
+                output[0] = 7.0;
+                Ok(())
+            })
+            .unwrap();
         drop(guard);
         assert_eq!(a.to_vec::<f32>().unwrap(), [7.0, 2.0, 3.0, 4.0]);
     }

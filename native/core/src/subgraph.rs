@@ -15,7 +15,7 @@ pub trait Subgraph: Send + Sync {
     /// Number of outputs.
     fn outputs(&self) -> usize;
 
-    /// Indices of the inputs that the graph modifies.
+    /// Indices of the inputs that the graph mutates.
     fn states(&self) -> &[usize];
 
     /// Fills in unknown shapes of inputs and outputs.
@@ -30,7 +30,7 @@ pub trait Subgraph: Send + Sync {
     /// Types that contradict each other.
     fn infer_dtype(&self, ins: &mut [Option<DType>], outs: &mut [Option<DType>]) -> Result<()>;
 
-    /// Plans the graph for these inputs. `grads` receive their gradients; without any the graph computes none.
+    /// Binds the graph to these inputs and compiles it. The gradient of each input is written to its array in `grads`, if it has one.
     ///
     /// # Errors
     /// Arrays of wrong shapes or types; an operator without gradient; no memory.

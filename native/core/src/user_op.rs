@@ -196,9 +196,9 @@ pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn UserOpFactory>>> {
     }
     // No lock is held while the resolver runs, as it may register types.
     let resolver = RESOLVER.read().clone();
-    let Some(found) = resolver.map(|resolve| resolve(op_type)).transpose()?.flatten() else { return Ok(None) };
+    let Some(factory) = resolver.map(|resolve| resolve(op_type)).transpose()?.flatten() else { return Ok(None) };
     let mut all = FACTORIES.write();
-    Ok(Some(all.get_or_insert_with(Factories::new).entry(op_type.into()).or_insert(found).clone()))
+    Ok(Some(all.get_or_insert_with(Factories::new).entry(op_type.into()).or_insert(factory).clone()))
 }
 
 /// The error for a type that does not exist, which says how to supply it.

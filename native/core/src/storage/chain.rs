@@ -36,7 +36,7 @@ pub struct ChainCall {
     pub outs: Vec<(Operand, Req)>,
 }
 
-/// The memory of an operand, from which the view of any block follows.
+/// The memory of an operand, from which the view of each block is derived.
 #[derive(Clone, Copy)]
 struct Source {
     base: Base,
@@ -54,15 +54,16 @@ enum Base {
     Unwanted,
 }
 
-/// An array as a sequence of bytes.
+/// An array that is read or written block by block, for prefetching.
 struct Stream {
     first: NonNull<u8>,
-    element: usize,
-    /// The bytes of the next block that each kernel prefetches.
-    share: usize,
+    element_bytes: usize,
+    /// Number of bytes of the next block that each kernel prefetches.
+    prefetch_bytes: usize,
 }
 
-struct Prepared {
+/// The checked operands of one kernel; for each input, the index of the output that shares its memory.
+struct CheckedCall {
     ins: SmallVec<[(Source, Option<usize>); 4]>,
     outs: SmallVec<[(Source, Req); 2]>,
 }
@@ -72,14 +73,14 @@ struct Prepared {
 pub struct Chain {
     region: u64,
     arrays: Vec<NDArray>,
-    /// The arrays but the scalars.
+    /// The arrays without the scalars.
     streams: Vec<Stream>,
     len: usize,
     block: usize,
     /// The shape of a block, that of the last one, which may be shorter, and that of a scalar.
     shapes: [Shape; 3],
     scratch_bytes: usize,
-    calls: Vec<Prepared>,
+    calls: Vec<CheckedCall>,
 }
 
 // SAFETY: the pointers are into chunks that `arrays` keeps alive, used only under their locks.
@@ -94,27 +95,27 @@ impl Chain {
     /// Arrays of different lengths, that the region does not lock, or that partially overlap a written one; two outputs of one kernel in
     /// the same memory.
     pub fn new(region: &Region, arrays: Vec<NDArray>, calls: &[ChainCall], block: usize) -> Result<Chain> {
-        let bad = |what: &str| Error::Internal(format!("a chain of elementwise kernels: {what}"));
-        let is_read_whole = |i: usize| {
+        let invalid = |reason: &str| Error::Internal(format!("a chain of elementwise kernels: {reason}"));
+        let is_scalar_at = |i: usize| {
             let mut operands = calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o)));
             !operands.any(|o| *o == Operand::Array(i))
         };
-        let scalars: Vec<bool> = (0..arrays.len()).map(is_read_whole).collect();
+        let scalars: Vec<bool> = (0..arrays.len()).map(is_scalar_at).collect();
         let len = arrays.iter().zip(&scalars).find(|(_, is_scalar)| !**is_scalar).map_or(0, |(array, _)| array.len());
         let mut written = vec![false; arrays.len()];
         for (operand, req) in calls.iter().flat_map(|c| &c.outs) {
             if let (Operand::Array(i), true) = (operand, *req != Req::Null) {
-                *written.get_mut(*i).ok_or_else(|| bad("no such array"))? = true;
+                *written.get_mut(*i).ok_or_else(|| invalid("no such array"))? = true;
             }
         }
         for (i, a) in arrays.iter().enumerate() {
             if a.len() != if scalars[i] { 1 } else { len } || !region.covers(a, written[i]) {
-                return Err(bad("an array has a different length or is not locked"));
+                return Err(invalid("an array has a different length or is not locked"));
             }
             for (k, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && written[*k]) {
-                let same = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
-                if overlap(a, b) && (!same || (written[i] && written[k])) {
-                    return Err(bad("two arrays overlap"));
+                let is_same_memory = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
+                if overlap(a, b) && (!is_same_memory || (written[i] && written[k])) {
+                    return Err(invalid("two arrays overlap"));
                 }
             }
         }
@@ -123,27 +124,28 @@ impl Chain {
         let source = |operand: &Operand| -> Result<Source> {
             Ok(match *operand {
                 Operand::Array(i) => {
-                    let array = arrays.get(i).ok_or_else(|| bad("no such array"))?;
+                    let array = arrays.get(i).ok_or_else(|| invalid("no such array"))?;
                     Source { base: Base::Array(start(array)), dtype: array.dtype() }
                 }
                 Operand::Scalar(i) => {
-                    let array = arrays.get(i).filter(|array| array.len() == 1).ok_or_else(|| bad("no such scalar"))?;
+                    let array =
+                        arrays.get(i).filter(|array| array.len() == 1).ok_or_else(|| invalid("no such scalar"))?;
                     Source { base: Base::Scalar(start(array)), dtype: array.dtype() }
                 }
                 Operand::Scratch(slot, dtype) => Source { base: Base::Scratch(offsets[slot]), dtype },
                 Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
             })
         };
-        let calls: Vec<Prepared> = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
+        let calls: Vec<CheckedCall> = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
         let shapes =
             [block.min(len), len - (len.saturating_sub(1) / block * block), 1].map(|n| Shape::new(&[n as i64]));
         let stream = |array: &NDArray| {
-            let element = array.dtype().size();
-            let share = (block * element).div_ceil(calls.len().max(1)).next_multiple_of(LINE);
-            Stream { first: start(array), element, share }
+            let element_bytes = array.dtype().size();
+            let prefetch_bytes = (block * element_bytes).div_ceil(calls.len().max(1)).next_multiple_of(LINE);
+            Stream { first: start(array), element_bytes, prefetch_bytes }
         };
-        let blocked = arrays.iter().zip(&scalars).filter(|(_, is_scalar)| !**is_scalar);
-        let streams = blocked.map(|(array, _)| stream(array)).collect();
+        let block_arrays = arrays.iter().zip(&scalars).filter(|(_, is_scalar)| !**is_scalar);
+        let streams = block_arrays.map(|(array, _)| stream(array)).collect();
         Ok(Chain { region: region.id, arrays, streams, len, block, shapes, scratch_bytes, calls })
     }
 
@@ -183,16 +185,16 @@ fn scratch(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
             sizes[slot] = sizes[slot].max(dtype.size() * block);
         }
     }
-    let ends = sizes.iter().scan(0, |total, size| {
+    let slot_ends = sizes.iter().scan(0, |total, size| {
         *total += size;
         Some(*total)
     });
-    let offsets = ends.zip(&sizes).map(|(end, size)| end - size).collect();
+    let offsets = slot_ends.zip(&sizes).map(|(end, size)| end - size).collect();
     (offsets, sizes.iter().sum())
 }
 
-fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Result<Prepared> {
-    let same = |a: &Source, b: &Source| match (a.base, b.base) {
+fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Result<CheckedCall> {
+    let is_same_memory = |a: &Source, b: &Source| match (a.base, b.base) {
         (Base::Array(a), Base::Array(b)) => a == b,
         (Base::Scratch(a), Base::Scratch(b)) => a == b,
         _ => false,
@@ -202,7 +204,8 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
         let out = source(operand)?;
         let wanted = *req != Req::Null;
         if wanted
-            && (*operand == Operand::Unwanted(out.dtype) || outs.iter().any(|(o, r)| *r != Req::Null && same(o, &out)))
+            && (*operand == Operand::Unwanted(out.dtype)
+                || outs.iter().any(|(o, r)| *r != Req::Null && is_same_memory(o, &out)))
         {
             return Err(Error::Internal(
                 "an output of a chain is unwanted or shares memory with another output".into(),
@@ -216,19 +219,19 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
         if matches!(input.base, Base::Unwanted) {
             return Err(Error::Internal("an input of a chain is unwanted".into()));
         }
-        let shared_with = outs.iter().position(|(o, r)| *r != Req::Null && same(o, &input));
+        let shared_with = outs.iter().position(|(o, r)| *r != Req::Null && is_same_memory(o, &input));
         if shared_with.is_some_and(|k| outs[k].0.dtype != input.dtype) {
             return Err(Error::Internal("an input of a chain shares memory with an output of a different type".into()));
         }
         ins.push((input, shared_with));
     }
-    Ok(Prepared { ins, outs })
+    Ok(CheckedCall { ins, outs })
 }
 
 /// Consecutive blocks that one thread takes at a time, so that it can prefetch the next one.
 const BLOCKS_PER_RUN: usize = 8;
 
-/// The blocks of a running chain: hands out each once.
+/// The blocks of a running chain, each of which one thread takes.
 pub struct Blocks<'c> {
     chain: &'c Chain,
     next: AtomicUsize,
@@ -247,7 +250,7 @@ impl<'c> Blocks<'c> {
         let range = move |start: usize| start..(start + block).min(len);
         let starts = (first..len).step_by(block).take(BLOCKS_PER_RUN);
         (first < len)
-            .then(|| starts.map(move |start| Block { chain: self.chain, range: range(start), life: PhantomData }))
+            .then(|| starts.map(move |start| Block { chain: self.chain, range: range(start), lifetime: PhantomData }))
     }
 }
 
@@ -255,7 +258,7 @@ impl<'c> Blocks<'c> {
 pub struct Block<'b> {
     chain: &'b Chain,
     range: Range<usize>,
-    life: PhantomData<&'b mut u8>,
+    lifetime: PhantomData<&'b mut u8>,
 }
 
 impl Block<'_> {
@@ -294,19 +297,19 @@ impl Block<'_> {
                 dtype: source.dtype,
             }
         };
-        let prepared = &chain.calls[call];
-        let ins = prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
-        let outs = prepared.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, life: PhantomData });
+        let checked = &chain.calls[call];
+        let ins = checked.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
+        let outs = checked.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, lifetime: PhantomData });
         with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
-    /// Prefetches a share of the next block's cache lines before each kernel, so that memory access overlaps with computation.
+    /// Prefetches a part of the next block before each kernel, so that memory access overlaps with computation.
     fn prefetch_next(&self, call: usize) {
         let Chain { len, block, ref streams, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);
-        for &Stream { first, element, share } in streams {
-            let from = next.start * element + call * share;
-            for byte in (from..(from + share).min(next.end * element)).step_by(LINE) {
+        for &Stream { first, element_bytes, prefetch_bytes } in streams {
+            let from = next.start * element_bytes + call * prefetch_bytes;
+            for byte in (from..(from + prefetch_bytes).min(next.end * element_bytes)).step_by(LINE) {
                 prefetch(first.as_ptr().wrapping_add(byte));
             }
         }
@@ -316,7 +319,7 @@ impl Block<'_> {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Prefetches a cache line into the L2 cache. With two blocks of each array and the scratch memory the L1 cache would overflow.
+/// Prefetches a cache line into the L2 cache, since two blocks of each array and the scratch memory do not fit in the L1 cache.
 #[inline(always)]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]

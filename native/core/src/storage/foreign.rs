@@ -12,7 +12,7 @@ use super::{ALIGN, Chunk};
 use crate::context::Context;
 use crate::error::{Error, Result};
 
-/// Where the memory of a chunk comes from.
+/// The origin of a chunk's memory.
 pub(super) enum Origin {
     /// The pool.
     Pool,

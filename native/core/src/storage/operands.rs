@@ -9,7 +9,7 @@ use super::{In, Out};
 type Lists<'a> = (Vec<In<'a>>, Vec<Out<'a>>);
 
 thread_local! {
-    static SPARE: RefCell<Lists<'static>> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static THREAD_LISTS: RefCell<Lists<'static>> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 /// Maximum number of inputs on the stack.
@@ -29,7 +29,7 @@ pub(super) fn with_operands<'a, R>(
         return f(&ins, &mut outs);
     }
     // A nested call, or one during the thread's destruction, finds no buffer and allocates its own.
-    let (mut long_ins, mut long_outs): Lists<'a> = SPARE.try_with(RefCell::take).unwrap_or_default();
+    let (mut long_ins, mut long_outs): Lists<'a> = THREAD_LISTS.try_with(RefCell::take).unwrap_or_default();
     long_ins.extend(ins);
     long_outs.extend(outs);
     let result = f(&long_ins, &mut long_outs);
@@ -37,6 +37,6 @@ pub(super) fn with_operands<'a, R>(
     long_outs.clear();
     // SAFETY: the lists are empty, and their types differ only in a lifetime.
     let spare = unsafe { std::mem::transmute::<Lists<'a>, Lists<'static>>((long_ins, long_outs)) };
-    let _ = SPARE.try_with(|lists| lists.replace(spare));
+    let _ = THREAD_LISTS.try_with(|lists| lists.replace(spare));
     result
 }

@@ -14,17 +14,17 @@ const MAX_CACHED_BYTES: usize = 2 << 30;
 /// Number of size classes: two per power of two, from 64 bytes up.
 const NUM_CLASSES: usize = 2 * 48;
 
-/// A block that is in use or free.
+/// A block of the pool, in use or free.
 pub(super) struct Allocated {
     pub(super) start: NonNull<u8>,
-    /// Whether the content is still zero. Otherwise it is that of the last use.
+    /// Whether all bytes are zero. Otherwise the content is that of the last use.
     pub(super) is_zero: bool,
 }
 
 pub(super) struct Pool {
     free: Mutex<[Vec<Allocated>; NUM_CLASSES]>,
-    cached: AtomicUsize,
-    in_use: AtomicUsize,
+    cached_bytes: AtomicUsize,
+    bytes_in_use: AtomicUsize,
 }
 
 // SAFETY: the pointers are free blocks to which no other reference exists; the mutex hands each to one caller.
@@ -34,8 +34,8 @@ unsafe impl Sync for Pool {}
 
 pub(super) static POOL: Pool = Pool {
     free: Mutex::new([const { Vec::new() }; NUM_CLASSES]),
-    cached: AtomicUsize::new(0),
-    in_use: AtomicUsize::new(0),
+    cached_bytes: AtomicUsize::new(0),
+    bytes_in_use: AtomicUsize::new(0),
 };
 
 /// Size class and block size for a request: 64, 96, 128, 192, 256, ... bytes.
@@ -62,7 +62,7 @@ impl Pool {
         let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
         let block = match reused {
             Some(block) => {
-                self.cached.fetch_sub(size, Ordering::Relaxed);
+                self.cached_bytes.fetch_sub(size, Ordering::Relaxed);
                 block
             }
             None => {
@@ -70,15 +70,15 @@ impl Pool {
                 Allocated { start, is_zero: true }
             }
         };
-        self.in_use.fetch_add(size, Ordering::Relaxed);
+        self.bytes_in_use.fetch_add(size, Ordering::Relaxed);
         Ok(block)
     }
 
     pub(super) fn release(&self, block: Allocated, bytes: usize) {
         let (class, size) = class_of(bytes);
-        self.in_use.fetch_sub(size, Ordering::Relaxed);
-        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED_BYTES {
-            self.cached.fetch_add(size, Ordering::Relaxed);
+        self.bytes_in_use.fetch_sub(size, Ordering::Relaxed);
+        if self.cached_bytes.load(Ordering::Relaxed) + size <= MAX_CACHED_BYTES {
+            self.cached_bytes.fetch_add(size, Ordering::Relaxed);
             self.free.lock()[class].push(block);
         } else {
             // SAFETY: the block was allocated with this size, and no reference to it remains.
@@ -94,7 +94,7 @@ pub fn release_cached_memory() {
         let base = 1usize << (class / 2 + 6);
         let size = if class % 2 == 0 { base } else { base + base / 2 };
         for block in blocks.drain(..) {
-            POOL.cached.fetch_sub(size, Ordering::Relaxed);
+            POOL.cached_bytes.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: the block was allocated with the size of its class, and no reference to it remains.
             unsafe { pages::release_untouched(block.start, size) }
         }
@@ -103,7 +103,7 @@ pub fn release_cached_memory() {
 
 /// Bytes of blocks that arrays use, and bytes of cached free blocks.
 pub fn memory_in_use() -> (usize, usize) {
-    (POOL.in_use.load(Ordering::Relaxed), POOL.cached.load(Ordering::Relaxed))
+    (POOL.bytes_in_use.load(Ordering::Relaxed), POOL.cached_bytes.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ type Bitmap = [u64; NUM_GRANULES / 64];
 
 /// The bitmap under a spin lock, because a lock that parks its thread may allocate.
 struct Used {
-    locked: AtomicBool,
+    is_locked: AtomicBool,
     bitmap: UnsafeCell<Bitmap>,
 }
 
@@ -38,17 +38,17 @@ unsafe impl Sync for Used {}
 impl Used {
     /// Runs `f` on the bitmap. `f` must not panic, as the lock would stay held.
     fn with<R>(&self, f: impl FnOnce(&mut Bitmap) -> R) -> R {
-        while self.locked.swap(true, Ordering::Acquire) {
+        while self.is_locked.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
         // SAFETY: the lock is held.
         let result = f(unsafe { &mut *self.bitmap.get() });
-        self.locked.store(false, Ordering::Release);
+        self.is_locked.store(false, Ordering::Release);
         result
     }
 }
 
-static USED: Used = Used { locked: AtomicBool::new(false), bitmap: UnsafeCell::new([0; NUM_GRANULES / 64]) };
+static USED: Used = Used { is_locked: AtomicBool::new(false), bitmap: UnsafeCell::new([0; NUM_GRANULES / 64]) };
 
 static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
@@ -81,7 +81,7 @@ fn toggle(used: &mut Bitmap, first: usize, count: usize) {
 }
 
 /// The index of the first free run of `count` granules.
-fn find(used: &Bitmap, count: usize) -> Option<usize> {
+fn find_free_run(used: &Bitmap, count: usize) -> Option<usize> {
     let mut run = 0;
     for granule in 0..NUM_GRANULES {
         run = if is_set(used, granule) { 0 } else { run + 1 };
@@ -98,8 +98,8 @@ fn allocate(layout: Layout) -> *mut u8 {
     if layout.align() > GRANULE || count > NUM_GRANULES {
         return std::ptr::null_mut();
     }
-    let found = USED.with(|used| find(used, count).inspect(|&first| toggle(used, first, count)));
-    let Some(first) = found else { return std::ptr::null_mut() };
+    let free_run = USED.with(|used| find_free_run(used, count).inspect(|&first| toggle(used, first, count)));
+    let Some(first) = free_run else { return std::ptr::null_mut() };
     BYTES_IN_USE.fetch_add(count * GRANULE, Ordering::Relaxed);
     base().wrapping_add(first * GRANULE)
 }
@@ -153,21 +153,21 @@ unsafe impl GlobalAlloc for ReservingAllocator {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !owns(block) && !faults::is_due() {
             // SAFETY: the block came from the system with this layout.
-            let moved = unsafe { System.realloc(block, layout, size) };
-            if !moved.is_null() {
-                return moved;
+            let new_block = unsafe { System.realloc(block, layout, size) };
+            if !new_block.is_null() {
+                return new_block;
             }
         }
         // SAFETY: by the contract of this function, the size is not zero and does not overflow.
-        let moved = allocate(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
-        if !moved.is_null() {
+        let new_block = allocate(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
+        if !new_block.is_null() {
             // SAFETY: both blocks have at least the smaller size and do not overlap; the old one is released once.
             unsafe {
-                moved.copy_from_nonoverlapping(block, layout.size().min(size));
+                new_block.copy_from_nonoverlapping(block, layout.size().min(size));
                 self.dealloc(block, layout);
             }
         }
-        moved
+        new_block
     }
 }
 
@@ -180,11 +180,11 @@ mod faults {
 
     const REPORT_INTERVAL: i64 = 1024;
 
-    const UNREAD: i64 = i64::MIN;
+    const UNINITIALIZED: i64 = i64::MIN;
     /// Allocations are counted down from here if they are only reported.
-    const COUNTED: i64 = i64::MIN / 2;
+    const REPORT_ONLY: i64 = i64::MIN / 2;
 
-    static LEFT: AtomicI64 = AtomicI64::new(UNREAD);
+    static REMAINING: AtomicI64 = AtomicI64::new(UNINITIALIZED);
 
     fn requested() -> i64 {
         // SAFETY: the strings are null-terminated, and nothing here allocates.
@@ -192,7 +192,7 @@ mod faults {
             let text = libc::getenv(c"FERROMX_FAIL_ALLOCATION".as_ptr());
             if text.is_null() { i64::MAX } else { libc::strtoll(text, std::ptr::null_mut(), 10) }
         };
-        if number < 0 { COUNTED } else { number }
+        if number < 0 { REPORT_ONLY } else { number }
     }
 
     fn report(message: &[u8]) {
@@ -201,17 +201,17 @@ mod faults {
     }
 
     pub(super) fn is_due() -> bool {
-        if LEFT.load(Ordering::Relaxed) == UNREAD {
+        if REMAINING.load(Ordering::Relaxed) == UNINITIALIZED {
             // Threads that race here store the same value.
-            LEFT.store(requested(), Ordering::Relaxed);
+            REMAINING.store(requested(), Ordering::Relaxed);
         }
-        let left = LEFT.fetch_sub(1, Ordering::Relaxed);
-        if left == 0 {
+        let remaining = REMAINING.fetch_sub(1, Ordering::Relaxed);
+        if remaining == 0 {
             report(b"this allocation fails\n");
-        } else if left < COUNTED && left % REPORT_INTERVAL == 0 {
+        } else if remaining < REPORT_ONLY && remaining % REPORT_INTERVAL == 0 {
             report(b"1024 more allocations\n");
         }
-        left == 0
+        remaining == 0
     }
 }
 
