@@ -154,7 +154,7 @@ pub type KernelFn = fn(&OpCtx<'_>, &[In<'_>], &mut [Out<'_>]) -> Result<()>;
 pub type DynamicFn = fn(&OpCtx<'_>, &[NDArray]) -> Result<Vec<NDArray>>;
 
 /// The function of an operator that runs without the engine's locks and may pass its arrays to foreign code. The arguments are the inputs
-/// in order, mutable ones included, the outputs, and how to write each output; it handles every [`Req`].
+/// in order, mutable ones included, the outputs, and the request of each output; it handles every [`Req`].
 pub type ForeignFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()>;
 
 /// The forward computation of an operator.

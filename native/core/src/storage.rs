@@ -369,16 +369,16 @@ impl Call {
 /// # Errors
 /// Outputs that overlap, or an input that partially overlaps an output.
 fn find_shared_outputs(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
-    let wanted = |i: usize| outs[i].1 != Req::Null;
+    let is_written = |i: usize| outs[i].1 != Req::Null;
     outs.iter().filter(|(_, req)| *req != Req::Null).try_for_each(|(array, _)| array.check_writable())?;
     for i in 1..outs.len() {
-        if wanted(i) && (0..i).any(|k| wanted(k) && overlap(outs[i].0, outs[k].0)) {
+        if is_written(i) && (0..i).any(|k| is_written(k) && overlap(outs[i].0, outs[k].0)) {
             return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
         }
     }
     let mut shared = SmallVec::new();
     for array in ins {
-        let output = (0..outs.len()).find(|k| wanted(*k) && overlap(outs[*k].0, array));
+        let output = (0..outs.len()).find(|k| is_written(*k) && overlap(outs[*k].0, array));
         if output.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
             return Err(Error::Internal("an input partially overlaps an output".into()));
         }
@@ -560,7 +560,7 @@ impl Out<'_> {
         self.len() == 0
     }
 
-    /// How to write the result. Kernels get `Null`, `Write` and, if their operator declares it, `Add`.
+    /// The request. Kernels get `Null`, `Write` and, if their operator declares it, `Add`.
     pub fn req(&self) -> Req {
         self.req
     }

@@ -107,7 +107,7 @@ pub struct UserOpForward<'a> {
     pub ins: &'a [NDArray],
     /// Outputs.
     pub outs: &'a [NDArray],
-    /// How to write each output.
+    /// The request of each output.
     pub reqs: &'a [Req],
     /// Auxiliary states.
     pub states: &'a [NDArray],
@@ -125,7 +125,7 @@ pub struct UserOpBackward<'a> {
     pub outs: &'a [NDArray],
     /// Gradients of the inputs, to be written.
     pub igrads: &'a [NDArray],
-    /// How to write each gradient.
+    /// The request of each gradient.
     pub reqs: &'a [Req],
     /// Auxiliary states.
     pub states: &'a [NDArray],

@@ -26,7 +26,7 @@ pub enum Action {
         of: u32,
         /// Its operator.
         op: OpCall,
-        /// The kernel and what it reads.
+        /// The declaration of the kernel and its inputs.
         backward: Backward,
     },
     /// A product with a fused epilogue, or another fusion on integers. Only plans contain such nodes. Only the first output is computed.

@@ -93,12 +93,12 @@ impl Network {
                 NDArray::zeros(shape, dtype.unwrap_or(DType::F32), self.context)
             }
         };
-        let all = |names: &[String], shapes: &[Shape], dtypes: &[Option<DType>]| {
+        let bind_all = |names: &[String], shapes: &[Shape], dtypes: &[Option<DType>]| {
             let each = names.iter().zip(shapes).zip(dtypes);
             each.map(|((n, s), d)| array(n, s, *d)).collect::<Result<Vec<_>>>()
         };
-        let args = all(&arguments, &shapes.args, &dtypes.args)?;
-        let aux = all(&aux_states, &shapes.aux, &dtypes.aux)?;
+        let args = bind_all(&arguments, &shapes.args, &dtypes.args)?;
+        let aux = bind_all(&aux_states, &shapes.aux, &dtypes.aux)?;
         let (grads, reqs) = (vec![None; args.len()], vec![Req::Null; args.len()]);
         let executor = Executor::bind(&self.symbol, self.context, Bound { args, grads, reqs, aux }, None)?;
         let inputs = inputs.iter().map(|(name, _)| name.clone()).collect();

@@ -32,7 +32,7 @@ pub enum Operand {
 pub struct ChainCall {
     /// Inputs.
     pub ins: Vec<Operand>,
-    /// Outputs, and how to write each.
+    /// Outputs, each with its request.
     pub outs: Vec<(Operand, Req)>,
 }
 

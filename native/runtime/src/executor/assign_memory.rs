@@ -93,7 +93,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Locates the outputs of step `t`: as views, in place of inputs, or in new blocks.
+    /// Locates the outputs of step `t`: as views, in the blocks of dead inputs, or in new blocks.
     fn locate_outputs(&mut self, t: usize, step: &[usize]) -> Result<()> {
         let r = self.request;
         let mut reused: Vec<usize> = Vec::new();
@@ -172,8 +172,8 @@ impl Planner<'_> {
     }
 
     /// The block of an input that entry `e`, computed by `member` of step `t`, may overwrite. The block has the size and type of the entry
-    /// and is not `reused` by another output of the step. No later step or member reads it, and the member itself reads it only if its kernel
-    /// runs in place.
+    /// and is not `reused` by another output of the step. No later step or member reads it, and the member itself reads it only if its
+    /// kernel runs in place.
     fn in_place_block(&self, (t, member): (usize, usize), e: Entry, bytes: usize, reused: &[usize]) -> Option<usize> {
         let r = self.request;
         let step = &r.schedule.steps[t];

@@ -18,7 +18,7 @@ use super::compile::{Blueprint, Target, mutated_entries};
 use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
-use super::{Engine, Executor};
+use super::{Execution, Executor};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::common_subexpressions;
 use crate::passes::devices::{self, Devices};
@@ -34,7 +34,7 @@ pub struct Bound<A = NDArray> {
     pub args: Vec<A>,
     /// Gradient arrays.
     pub grads: Vec<Option<A>>,
-    /// How to write each gradient.
+    /// The request of each gradient.
     pub reqs: Vec<Req>,
     /// Auxiliary states.
     pub aux: Vec<A>,
@@ -176,7 +176,7 @@ impl Executor {
             outputs: Vec::new(),
             head_grads: Vec::new(),
             filled: Vec::new(),
-            engine: Engine::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs)?)),
+            execution: Execution::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs)?)),
             monitor: Mutex::new(None),
         })
     }
@@ -350,7 +350,7 @@ fn bind(
     let output_arrays = outputs.iter().map(|e| external[e].clone()).collect();
     let blueprint = Blueprint { graph, num_forward_nodes, outputs, shapes, dtypes, external, targets, trace };
     let arenas = match shared {
-        Some(Executor { engine: Engine::Planned(plans), .. }) => plans.enter()?.arenas(),
+        Some(Executor { execution: Execution::Planned(plans), .. }) => plans.enter()?.arenas(),
         _ => Arenas::new(),
     };
     Ok(Executor {
@@ -364,15 +364,15 @@ fn bind(
         outputs: output_arrays,
         head_grads: head_grad_arrays,
         filled,
-        engine: Engine::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
+        execution: Execution::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
         monitor: Mutex::new(None),
     })
 }
 
 /// An array for an output, in the memory of `old` if it is large enough.
 fn output_array(shape: &Shape, dtype: DType, context: Context, old: Option<&NDArray>) -> Result<NDArray> {
-    let fits = |a: &&NDArray| a.dtype() == dtype && a.context() == context && a.len() >= shape.num_elements();
-    match old.filter(fits) {
+    let is_reusable = |a: &&NDArray| a.dtype() == dtype && a.context() == context && a.len() >= shape.num_elements();
+    match old.filter(is_reusable) {
         Some(a) => NDArray::view(a.chunk().clone(), a.byte_range().start, shape.clone(), dtype),
         None => NDArray::empty(shape, dtype, context),
     }

@@ -41,7 +41,7 @@ pub(super) struct Target {
     pub entry: Option<Entry>,
     /// The gradient array.
     pub array: NDArray,
-    /// How to write the array.
+    /// The request of the gradient.
     pub req: Req,
     /// The variable for the old value of the array, if an operator of the graph adds to it.
     pub old_value: Option<Entry>,

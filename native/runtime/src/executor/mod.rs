@@ -61,13 +61,13 @@ pub struct Executor {
     head_grads: Vec<Option<NDArray>>,
     /// Arguments that a forward pass fills with constants.
     filled: Vec<(NDArray, f64)>,
-    engine: Engine,
+    execution: Execution,
     /// The monitor, and whether it gets inputs, too.
     monitor: Mutex<Option<(Monitor, bool)>>,
 }
 
-/// How an executor runs its graph.
-enum Engine {
+/// The execution of a graph: by plans, or operator by operator.
+enum Execution {
     /// Runs compiled plans.
     Planned(Box<PlanLock>),
     /// Runs operator by operator, because arrays are sparse or shapes depend on values. Such an executor lists only dense arrays, and its
@@ -83,9 +83,9 @@ impl Executor {
     pub fn forward(&self, is_train: bool) -> Result<()> {
         self.filled.iter().try_for_each(|(array, value)| arrays::fill(array, *value))?;
         let monitor = self.monitor.lock().clone();
-        match &self.engine {
-            Engine::Planned(plans) => plans.enter()?.forward(is_train, monitor.as_ref()),
-            Engine::Stepwise(steps) => steps.forward(is_train, monitor.as_ref()),
+        match &self.execution {
+            Execution::Planned(plans) => plans.enter()?.forward(is_train, monitor.as_ref()),
+            Execution::Stepwise(steps) => steps.forward(is_train, monitor.as_ref()),
         }
     }
 
@@ -96,22 +96,22 @@ impl Executor {
     /// Those of the operator.
     pub fn partial_forward(&self, step: usize) -> Result<usize> {
         let monitor = self.monitor.lock().clone();
-        match &self.engine {
-            Engine::Planned(plans) => plans.enter()?.partial_forward(step, monitor.as_ref()),
-            Engine::Stepwise(steps) if step == 0 => steps.forward(false, monitor.as_ref()).map(|()| 0),
-            Engine::Stepwise(_) => Ok(0),
+        match &self.execution {
+            Execution::Planned(plans) => plans.enter()?.partial_forward(step, monitor.as_ref()),
+            Execution::Stepwise(steps) if step == 0 => steps.forward(false, monitor.as_ref()).map(|()| 0),
+            Execution::Stepwise(_) => Ok(0),
         }
     }
 
-    /// Computes the gradients of the last forward pass. `head_grads` are the gradients of the outputs, in their order and of any type; those
-    /// of losses and surplus ones are ignored. Does nothing if no gradient is requested.
+    /// Computes the gradients of the last forward pass. `head_grads` are the gradients of the outputs, in their order and of any type;
+    /// those of losses and surplus ones are ignored. Does nothing if no gradient is requested.
     ///
     /// # Errors
     /// A head gradient that is missing or has the wrong shape; errors of the operators.
     pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
-        let plans = match &self.engine {
-            Engine::Planned(plans) => plans,
-            Engine::Stepwise(steps) => {
+        let plans = match &self.execution {
+            Execution::Planned(plans) => plans,
+            Execution::Stepwise(steps) => {
                 let head_grads: Vec<Array> = head_grads.iter().cloned().map(Array::Dense).collect();
                 return steps.backward(&head_grads, is_train);
             }
@@ -146,43 +146,43 @@ impl Executor {
     /// # Errors
     /// Those of [`Executor::backward`]; inconsistent sparse arrays.
     pub fn backward_stored(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
-        match &self.engine {
-            Engine::Planned(_) => {
+        match &self.execution {
+            Execution::Planned(_) => {
                 self.backward(&head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?, is_train)
             }
-            Engine::Stepwise(steps) => steps.backward(head_grads, is_train),
+            Execution::Stepwise(steps) => steps.backward(head_grads, is_train),
         }
     }
 
     /// The outputs as tensors that hold the results of the last forward pass.
     pub fn output_tensors(&self) -> Vec<Arc<Tensor>> {
-        match &self.engine {
-            Engine::Planned(_) => self.outputs.iter().map(|y| Arc::new(Tensor::new(y.clone()))).collect(),
-            Engine::Stepwise(steps) => steps.outputs().to_vec(),
+        match &self.execution {
+            Execution::Planned(_) => self.outputs.iter().map(|y| Arc::new(Tensor::new(y.clone()))).collect(),
+            Execution::Stepwise(steps) => steps.outputs().to_vec(),
         }
     }
 
     /// The arguments as bound, dense or sparse; see [`Executor::args`].
     pub fn stored_args(&self) -> Vec<Array> {
-        match &self.engine {
-            Engine::Planned(_) => self.args.iter().cloned().map(Array::Dense).collect(),
-            Engine::Stepwise(steps) => steps.bound.args.clone(),
+        match &self.execution {
+            Execution::Planned(_) => self.args.iter().cloned().map(Array::Dense).collect(),
+            Execution::Stepwise(steps) => steps.bound.args.clone(),
         }
     }
 
     /// The auxiliary states, dense or sparse; see [`Executor::aux`].
     pub fn stored_aux(&self) -> Vec<Array> {
-        match &self.engine {
-            Engine::Planned(_) => self.aux.iter().cloned().map(Array::Dense).collect(),
-            Engine::Stepwise(steps) => steps.bound.aux.clone(),
+        match &self.execution {
+            Execution::Planned(_) => self.aux.iter().cloned().map(Array::Dense).collect(),
+            Execution::Stepwise(steps) => steps.bound.aux.clone(),
         }
     }
 
     /// The gradients, dense or sparse; see [`Executor::grads`].
     pub fn stored_grads(&self) -> Vec<Option<Array>> {
-        match &self.engine {
-            Engine::Planned(_) => self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
-            Engine::Stepwise(steps) => steps.bound.grads.clone(),
+        match &self.execution {
+            Execution::Planned(_) => self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
+            Execution::Stepwise(steps) => steps.bound.grads.clone(),
         }
     }
 
@@ -239,9 +239,9 @@ impl Executor {
         allow_up_sizing: bool,
         shapes: &[(String, Shape)],
     ) -> Result<Executor> {
-        let is_sparse = match &self.engine {
-            Engine::Planned(_) => false,
-            Engine::Stepwise(steps) => steps.bound.has_sparse(),
+        let is_sparse = match &self.execution {
+            Execution::Planned(_) => false,
+            Execution::Stepwise(steps) => steps.bound.has_sparse(),
         };
         ensure!(!is_sparse, "an executor that is bound to sparse arrays cannot be reshaped: bind the symbol again");
         bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
@@ -249,9 +249,9 @@ impl Executor {
 
     /// A listing of the plan: the operators in order of execution, and the memory.
     pub fn debug_string(&self) -> String {
-        let plans = match &self.engine {
-            Engine::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),
-            Engine::Stepwise(_) => plan::describe_stepwise(),
+        let plans = match &self.execution {
+            Execution::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),
+            Execution::Stepwise(_) => plan::describe_stepwise(),
         };
         format!("{}{plans}", self.optimized.debug_string())
     }

@@ -61,7 +61,7 @@ pub(super) struct ForeignCall {
     pub ins: Vec<NDArray>,
     /// Outputs.
     pub outs: Vec<NDArray>,
-    /// How to write each output.
+    /// The request of each output.
     pub reqs: Vec<Req>,
     /// The device.
     pub context: Context,

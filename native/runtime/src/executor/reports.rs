@@ -56,7 +56,8 @@ enum GradientNode {
     InputGrads(usize),
 }
 
-/// The schedule of a monitored plan, with one node per step, and its reports. Nodes that compute gradients run in the order of MXNet's graph.
+/// The schedule of a monitored plan, with one node per step, and its reports. Nodes that compute gradients run in the order of MXNet's
+/// graph.
 pub(super) fn monitored_schedule(
     graph: &Graph,
     needed: &[bool],

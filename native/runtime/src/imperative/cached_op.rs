@@ -38,7 +38,8 @@ pub(crate) struct Observer {
     pub is_monitor: bool,
 }
 
-/// Flags of [`CachedOp::new`] with their types. They have no effect, since every combination of shapes has a plan with static memory.
+/// Flags of [`CachedOp::new`] with their types. They are checked, but have no effect, since every combination of shapes has a plan with
+/// static memory.
 const FLAGS: &[(&str, FlagType)] = &[
     ("static_alloc", FlagType::Bool),
     ("static_shape", FlagType::Bool),

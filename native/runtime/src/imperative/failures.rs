@@ -1,6 +1,6 @@
 //! Deferred errors. MXNet runs kernels asynchronously: a call succeeds once shapes and types are inferred, and an error of the kernel is
-//! reported by the first wait for an array that depends on it, or by `wait_all`. Programs rely on this. Here kernels run within the call, so
-//! an error is stored with the arrays that it left invalid.
+//! reported by the first wait for an array that depends on it, or by `wait_all`. Programs rely on this. Here kernels run within the call,
+//! so an error is stored with the arrays that it left invalid.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

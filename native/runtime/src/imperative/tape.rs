@@ -70,7 +70,7 @@ pub(crate) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) ->
     f()
 }
 
-/// The gradient array of a variable and how to write it.
+/// The gradient array of a variable, and its request.
 #[derive(Clone)]
 pub struct GradientRequest {
     /// The array.
@@ -742,9 +742,9 @@ impl<'g> Evaluator<'g> {
                         let results = match backward.foreign {
                             Some(f) => self.run_foreign(f, *of, op, &inputs, &gradients, is_train),
                             None => {
-                                let wanted: SmallVec<[bool; 4]> =
+                                let is_live: SmallVec<[bool; 4]> =
                                     (0..gradients.len()).map(|k| self.live.contains(&entry(i, k))).collect();
-                                stored::backward_stored(op, backward, &stored, &gradients, &wanted, is_train)
+                                stored::backward_stored(op, backward, &stored, &gradients, &is_live, is_train)
                             }
                         };
                         results.map_err(|e| e.in_operator(op.title(), &node.name))

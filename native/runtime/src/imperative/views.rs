@@ -52,7 +52,7 @@ pub fn at(source: &Arc<Tensor>, index: i64) -> Result<Arc<Tensor>> {
     }
 }
 
-/// The same elements under another shape, with the special values of the operator `Reshape`.
+/// A view with another shape, in which the special values of the operator `Reshape` are allowed.
 ///
 /// # Errors
 /// Those of `Reshape`.

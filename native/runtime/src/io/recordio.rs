@@ -269,8 +269,8 @@ mod tests {
         reader.seek(starts[3]).unwrap();
         assert_eq!(reader.read().unwrap().unwrap(), records()[3]);
         reader.seek(0).unwrap();
-        let found: Vec<u64> = std::iter::from_fn(|| reader.skip().unwrap()).collect();
-        assert_eq!(found, starts);
+        let skipped: Vec<u64> = std::iter::from_fn(|| reader.skip().unwrap()).collect();
+        assert_eq!(skipped, starts);
     }
 
     #[test]

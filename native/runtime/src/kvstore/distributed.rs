@@ -143,7 +143,8 @@ impl Distributed {
         gathered.iter().zip(&num_rows).enumerate().map(read).collect()
     }
 
-    /// Starts the sum of gradients over all ranks, from those of this rank's shards. All are dense or all row_sparse, of one shape and type.
+    /// Starts the sum of gradients over all ranks, from those of this rank's shards. All are dense or all row_sparse, of one shape and
+    /// type.
     pub(super) fn push(&self, key: &Key, shards: &[Array], threshold: Option<f32>) -> Result<()> {
         let Some(first) = shards.first() else { return Ok(()) };
         let (shape, dtype) = (first.shape().clone(), first.dtype());

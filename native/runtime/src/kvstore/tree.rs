@@ -1,5 +1,5 @@
-//! The summation tree: a binary tree over the shards that fixes the order of additions. It depends only on the number of shards, so sums are
-//! bit-identical for every number of ranks.
+//! The summation tree: a binary tree over the shards that fixes the order of additions. It depends only on the number of shards, so sums
+//! are bit-identical for every number of ranks.
 
 use std::ops::Range;
 

@@ -85,8 +85,8 @@ pub(super) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Fills `buffer` from a stream whose read timeout is [`POLL`]. The sender must send all bytes within `timeout`. With `has_ended`, that time
-/// starts with the first byte, for which this waits until `has_ended` returns true.
+/// Fills `buffer` from a stream whose read timeout is [`POLL`]. The sender must send all bytes within `timeout`. With `has_ended`, that
+/// time starts with the first byte, for which this waits until `has_ended` returns true.
 pub(super) fn fill(
     mut stream: &TcpStream,
     buffer: &mut [u8],

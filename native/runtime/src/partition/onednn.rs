@@ -124,7 +124,7 @@ fn convolution_node(graph: Symbol, id: usize) -> Replacement {
         };
         name += word;
         if key == Some("with_sum") && node.inputs[0].node.is_variable() {
-            // oneDNN expects the summand as the last input.
+            // As in MXNet, the summand is the last input of the fused node.
             rotation = 1;
             graph = with_swapped_sum(&graph);
         }

@@ -213,7 +213,7 @@ mod tests {
             }
             let needed = self.0.needed_for(outputs.iter().copied());
             let dtypes = Entries::new(&self.0, Some(DType::F32));
-            let all = Request {
+            let request = Request {
                 graph: &self.0,
                 needed: &needed,
                 num_forward_nodes: self.0.nodes.len(),
@@ -222,7 +222,7 @@ mod tests {
                 mutated: &mutated.iter().copied().collect(),
             };
             let has_operator = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
-            Schedule::fused(&all).steps.into_iter().filter(has_operator).collect()
+            Schedule::fused(&request).steps.into_iter().filter(has_operator).collect()
         }
     }
 

@@ -65,7 +65,8 @@ impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
 
 /// The attribute with the shape of a variable.
 const SHAPE_ATTR: &str = "__shape__";
-/// The attribute with the shape of a variable in NumPy semantics, which take precedence over the thread's: for scalars and zero-size arrays.
+/// The attribute with the shape of a variable in NumPy semantics, which take precedence over the thread's: for scalars and zero-size
+/// arrays.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
 /// The attribute with the dtype code of a variable.
 pub(crate) const DTYPE_ATTR: &str = "__dtype__";

@@ -51,7 +51,7 @@ params! {
     }
 }
 
-/// Bit mask of what is measured now; 0 while the profiler is stopped or paused.
+/// Bit mask of the enabled measurements; 0 while the profiler is stopped or paused.
 static ENABLED: AtomicU8 = AtomicU8::new(0);
 const SYMBOLIC: u8 = 1;
 const IMPERATIVE: u8 = 2;
@@ -347,7 +347,7 @@ pub enum Mark {
         category: String,
         /// Name of the span.
         name: String,
-        /// How to show it.
+        /// The way in which the viewer shows it.
         kind: Kind,
         /// Start time, if it is running.
         start: Mutex<Option<u64>>,

@@ -16,8 +16,8 @@ fn graph_of(node: &Node) -> Option<String> {
 
 impl Symbol {
     /// Cuts out the subgraph of the first output: the nodes with the same attribute `__subgraph_name__`. The entries outside that it reads
-    /// become variables, named as in listings. Returns the subgraph and these entries, in order of first use. Without the attribute, nothing is
-    /// cut.
+    /// become variables, named as in listings. Returns the subgraph and these entries, in order of first use. Without the attribute,
+    /// nothing is cut.
     pub fn cut(&self) -> (Symbol, Vec<Symbol>) {
         let Some(name) = self.outputs.first().and_then(|e| graph_of(&e.node)) else {
             return (self.clone(), Vec::new());

@@ -312,8 +312,8 @@ mod tests {
 
     /// Names of the nodes and of their inputs.
     fn structure(symbol: &Symbol) -> Vec<String> {
-        let of = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>().join(" ");
-        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| format!("{}({})", n.name, of(n))).collect()
+        let inputs = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>().join(" ");
+        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| format!("{}({})", n.name, inputs(n))).collect()
     }
 
     #[test]
@@ -322,11 +322,10 @@ mod tests {
         let softmax = Symbol::op("softmax", "sm", std::slice::from_ref(&fc), &[]).unwrap();
         let relu = Symbol::op("relu", "re", std::slice::from_ref(&fc), &[]).unwrap();
         let sum = Symbol::op("elemwise_add", "y", &[fc.clone(), relu], &[]).unwrap();
-        let cast_to_target =
-            ["d_amp_cast_float16(d)", "w_amp_cast_float16(w)", "fc(d_amp_cast_float16 w_amp_cast_float16)"];
+        let fc_nodes = ["d_amp_cast_float16(d)", "w_amp_cast_float16(w)", "fc(d_amp_cast_float16 w_amp_cast_float16)"];
         let expect = |symbol: Symbol, rest: &[&str]| {
-            let all: Vec<&str> = cast_to_target.iter().chain(rest).copied().collect();
-            assert_eq!(structure(&symbol.reduced_precision(&rules()).unwrap()), all);
+            let nodes: Vec<&str> = fc_nodes.iter().chain(rest).copied().collect();
+            assert_eq!(structure(&symbol.reduced_precision(&rules()).unwrap()), nodes);
         };
         expect(softmax.clone(), &["fc_output_amp_cast_float32(fc)", "sm(fc_output_amp_cast_float32)"]);
         expect(sum.clone(), &["re(fc)", "y(fc re)", "y_output_amp_cast_float32(y)"]);
@@ -359,12 +358,12 @@ mod tests {
     fn parameters_get_their_type_as_an_attribute() {
         let mut rules = rules();
         rules.model_params.insert("w".into());
-        let kept = layer().reduced_precision(&rules).unwrap();
-        assert_eq!(type_of(&kept).as_deref(), Some("0"));
+        let fp32 = layer().reduced_precision(&rules).unwrap();
+        assert_eq!(type_of(&fp32).as_deref(), Some("0"));
         rules.cast_params = true;
-        let stored_in_target = layer().reduced_precision(&rules).unwrap();
-        assert_eq!(type_of(&stored_in_target).as_deref(), Some("2"));
-        assert_eq!(structure(&stored_in_target)[1], "fc(d_amp_cast_float16 w)");
+        let fp16 = layer().reduced_precision(&rules).unwrap();
+        assert_eq!(type_of(&fp16).as_deref(), Some("2"));
+        assert_eq!(structure(&fp16)[1], "fc(d_amp_cast_float16 w)");
         rules.excluded.insert("fc".into());
         assert_eq!(structure(&layer().reduced_precision(&rules).unwrap()), ["fc(d w)"]);
         rules.target = DType::I8;

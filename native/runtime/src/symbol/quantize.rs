@@ -9,7 +9,7 @@ use ferromx_core::params::Attrs;
 use super::{Node, NodeAttrs, NodeEntry, Symbol};
 use crate::graph::op_call;
 
-/// Which operators to quantize.
+/// The selection of operators to quantize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// All that have a quantized version.
@@ -40,7 +40,7 @@ pub struct Quantization {
     pub offline_params: HashSet<String>,
     /// The quantized type: `int8`, `uint8` or `auto`.
     pub dtype: String,
-    /// Which operators to quantize.
+    /// The selection of operators to quantize.
     pub mode: Mode,
     /// Whether fused fully connected layers have a range per output channel; their weights then stay floating-point.
     pub is_channel_wise: bool,

@@ -264,14 +264,14 @@ impl DetectionAugmenter {
 
     /// The objects that a crop keeps, in its coordinates.
     fn crop_objects(&self, crop_box: BBox, objects: &Objects) -> Vec<f32> {
-        let kept = objects.rows.chunks_exact(objects.width).filter(|row| {
+        let rows = objects.rows.chunks_exact(objects.width).filter(|row| {
             let object = BBox::from_row(row);
             match self.min_coverage {
                 None => crop_box.contains_point((object.left + object.right) / 2.0, (object.top + object.bottom) / 2.0),
                 Some(min) => crop_box.intersection(object).area() > min * object.area(),
             }
         });
-        let mut objects_in_crop = Objects { rows: kept.flatten().copied().collect(), width: objects.width };
+        let mut objects_in_crop = Objects { rows: rows.flatten().copied().collect(), width: objects.width };
         let x = |v: f32| ((v - crop_box.left) / (crop_box.right - crop_box.left)).clamp(0.0, 1.0);
         let y = |v: f32| ((v - crop_box.top) / (crop_box.bottom - crop_box.top)).clamp(0.0, 1.0);
         objects_in_crop.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });

@@ -141,12 +141,12 @@ fn parts_are_disjoint_and_complete() {
         std::iter::from_fn(|| reader.skip().unwrap()).enumerate().map(|(i, at)| format!("{i}\t{at}\n")).collect();
     fs::write(&index, lines.concat()).unwrap();
     for more in [&[][..], &[("path_imgidx", index.as_str())][..]] {
-        let mut found = Vec::new();
+        let mut all_labels = Vec::new();
         for part in ["0", "1", "2"] {
             let part = [&[("num_parts", "3"), ("part_index", part), ("batch_size", "1")][..], more].concat();
-            found.extend(labels(&mut *make(create, &path, &part).unwrap()).into_iter().map(|(l, _)| l[0]));
+            all_labels.extend(labels(&mut *make(create, &path, &part).unwrap()).into_iter().map(|(l, _)| l[0]));
         }
-        assert_eq!(found, [0., 1., 2., 3., 4., 5., 6.]);
+        assert_eq!(all_labels, [0., 1., 2., 3., 4., 5., 6.]);
     }
     assert!(make(create, &path, &[("num_parts", "2"), ("part_index", "2")]).is_err());
 }

@@ -2,8 +2,8 @@
 //! kernels on 8-bit integers. `sum_and_pool` matches the latter.
 //!
 //! A sequence starts at a convolution or matrix product of dequantized data, whose weights are dequantized or rounded as if they were. It
-//! continues with a bias, batch normalization (in inference mode), ReLU or a clamp, and a quantization, as far as each is the only reader of
-//! the one before. Its last operator becomes the fused node, and the others become dead code.
+//! continues with a bias, batch normalization (in inference mode), ReLU or a clamp, and a quantization, as far as each is the only reader
+//! of the one before. Its last operator becomes the fused node, and the others become dead code.
 
 mod sum_and_pool;
 
@@ -200,8 +200,8 @@ impl Matcher<'_> {
         Some(Sequence { op: op.clone(), product, data, weight, bias, normalisation, result_params, result })
     }
 
-    /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such. A matrix product reads
-    /// the matrix before a transposition.
+    /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such. A matrix product
+    /// reads the matrix before a transposition.
     fn weights(&self, graph: &Graph, e: Entry, is_channel_first: bool, is_matrix: bool) -> Option<WeightSource> {
         let (op, inputs) = operator(graph, e)?;
         if is_matrix && is_matrix_transpose(&graph.nodes[e.node as usize]) {
