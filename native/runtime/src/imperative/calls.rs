@@ -105,8 +105,8 @@ fn parse(op: &'static str, text_attrs: &[(String, String)], num_inputs: usize) -
     Ok(call)
 }
 
-/// Checks the attribute `num_args` of a variadic operator, under its own name for it, against the number of inputs. Control flow operators
-/// are exempt, since their number of inputs also depends on their subgraphs.
+/// Checks the parameter that counts the inputs of a variadic operator. Control flow operators are exempt, since their number of inputs also
+/// depends on their subgraphs.
 fn check_num_args(call: &PreparedCall, num_args_key: &str, num_inputs: usize) -> Result<()> {
     let op = call.op.name;
     if num_args_key.is_empty()

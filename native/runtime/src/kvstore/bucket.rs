@@ -223,13 +223,13 @@ impl Bucket {
             out
         };
         let collective = if is_whole(len, layout.size) {
-            Collective::Gather { own: encoded(0..len), lens: layout.lens(len) }
+            Collective::AllGather { own: encoded(0..len), lens: layout.lens(len) }
         } else {
             let slices = layout.slices(len);
             let own: Vec<_> = slices.iter().map(|slice| encoded(slice.clone())).collect();
             let lens = layout.lens(slices[handle.job.rank()].len());
             let layout = layout.clone();
-            Collective::Reduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
+            Collective::AllReduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
         };
         let digest = digest.with_number(layout.shards_per_rank as u64).with_number(layout.dtype.code() as u64).value();
         let started = handle.job.start(digest, collective).map(|sequence| (len, sequence));

@@ -38,17 +38,17 @@ pub(super) const MAX_SIZE: usize = 1024;
 pub(super) type Reduction = dyn Fn(Range<usize>, &[Payload]) -> Result<Vec<u8>> + Send + Sync;
 pub(super) type Payload = Arc<Vec<u8>>;
 
-/// A collective operation.
+/// A collective operation and its data.
 pub(super) enum Collective {
-    /// An all-gather: every rank gets the contributions of all.
-    Gather {
+    /// Every rank gets the contributions of all.
+    AllGather {
         /// The contribution of this rank.
         own: Vec<u8>,
         /// Bytes that each rank contributes.
         lens: Vec<usize>,
     },
-    /// An all-reduce: every rank gets the sums of all slices.
-    Reduce {
+    /// Every rank gets the sums of all slices.
+    AllReduce {
         /// The contributions of this rank to each slice.
         own: Vec<Vec<u8>>,
         /// Bytes that each rank contributes to the slice of this rank.
@@ -241,7 +241,7 @@ impl Job {
     }
 
     /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. The job stores it until
-    /// [`Job::forget`].
+    /// [`Job::discard`].
     pub(super) fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
         self.shared.wait(sequence)
     }
@@ -260,7 +260,7 @@ impl Job {
 
     /// Gathers contributions of known lengths.
     pub(super) fn gather(&self, digest: u64, own: Vec<u8>, lens: Vec<usize>) -> Result<Vec<Payload>> {
-        let sequence = self.start(digest, Collective::Gather { own, lens })?;
+        let sequence = self.start(digest, Collective::AllGather { own, lens })?;
         let result = self.wait(sequence);
         self.discard(sequence);
         result
@@ -373,13 +373,13 @@ impl Shared {
         let mut contributions: Vec<Option<Payload>> = vec![None; size];
         let mut outgoing = Vec::new();
         let (lens, slices, sum) = match collective {
-            Collective::Gather { own, lens } => {
+            Collective::AllGather { own, lens } => {
                 let own = Arc::new(own);
                 outgoing.extend(self.others().map(|peer| (peer, own.clone())));
                 contributions[rank] = Some(own);
                 (lens, Vec::new(), None)
             }
-            Collective::Reduce { own, lens, slices, sum } => {
+            Collective::AllReduce { own, lens, slices, sum } => {
                 for (peer, bytes) in own.into_iter().enumerate() {
                     if peer == rank {
                         contributions[rank] = Some(Arc::new(bytes));

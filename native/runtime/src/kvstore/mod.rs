@@ -1,7 +1,7 @@
 //! Key-value stores: they sum the arrays that devices push, update the stored arrays, and copy them to the arrays that devices pull. Stores
 //! of kind `dist_sync` sum over all ranks of a [job](Job), each of which stores all values and applies the same updates.
 //!
-//! - `distributed` is the part of a store that exchanges arrays with other ranks, in the `bucket`s of which gradients are sent together;
+//! - `distributed` exchanges arrays with other ranks, and `bucket` sends gradients of several keys together;
 //! - `tree` has the order of additions, which does not depend on the number of ranks;
 //! - `job` runs collective operations over connections that `connect` makes, with the messages of `wire`;
 //! - `environment` joins the job that MXNet's environment variables describe, `member` one that a program sets up.

@@ -27,8 +27,8 @@ fn cover(shards: &Range<usize>, node: Range<usize>, nodes: &mut Vec<Range<usize>
     cover(shards, right, nodes);
 }
 
-/// The nodes whose sums a rank computes from its own shards, in the order of shards. There is one if the number of ranks is a power of two
-/// and the levels of the tree split evenly down to a rank's shards, and at most two for each level otherwise.
+/// The nodes whose sums a rank computes from its own shards, in the order of shards. There is one if the number of ranks is a power of two,
+/// and there are at most two for each level of the tree otherwise.
 pub(super) fn nodes_of(rank: usize, shards_per_rank: usize, size: usize) -> Vec<Range<usize>> {
     let mut nodes = Vec::new();
     cover(&(rank * shards_per_rank..(rank + 1) * shards_per_rank), 0..shards_per_rank * size, &mut nodes);

@@ -52,12 +52,12 @@ fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
     }
 }
 
-/// Whether `node` is an activation that reads `of` and can be fused into a layer.
-fn is_activation(draft: &Draft, node: usize, of: usize, is_for_integers: bool) -> bool {
+/// Whether `node` is an activation that reads `producer` and can be fused into a layer.
+fn is_activation(draft: &Draft, node: usize, producer: usize, is_for_integers: bool) -> bool {
     let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
     let has_zero_minimum = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
     let functions: &[&str] = if is_for_integers { &["relu"] } else { &["relu", "sigmoid", "softrelu", "tanh"] };
-    draft.nodes[node].inputs.first().is_some_and(|p| p.node == of)
+    draft.nodes[node].inputs.first().is_some_and(|p| p.node == producer)
         && match draft.op(node) {
             "Activation" => is("act_type", functions),
             "LeakyReLU" => draft.attr(node, "act_type").is_none() || is("act_type", &["leaky", "gelu"]),
@@ -101,10 +101,10 @@ fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
 /// Fully connected layers with the elementwise operator that can be fused.
 fn dense_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     let readers = draft.readers();
-    let is_fusable = |node: usize, of: usize| {
+    let is_fusable = |node: usize, producer: usize| {
         let is_function = matches!(draft.op(node), "square" | "sqrt" | "exp") && !is_for_integers;
         let is_gelu = draft.op(node) != "LeakyReLU" || draft.attr(node, "act_type").as_deref() == Some("gelu");
-        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, of, is_for_integers))
+        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, producer, is_for_integers))
     };
     let starts = (0..draft.nodes.len()).filter(|n| draft.op(*n) == "FullyConnected");
     starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| is_fusable(*r, n))).collect()).collect()

@@ -151,15 +151,15 @@ pub fn shapes(graph: &Graph, mut shapes: Entries<Shape>) -> Result<Entries<Shape
     Ok(shapes)
 }
 
-/// Completes `shapes` from those of the first `end` nodes; see [`shapes`].
-pub fn shapes_before(graph: &Graph, end: usize, shapes: &mut Entries<Shape>) -> Result<()> {
-    for (i, node) in graph.nodes.iter().enumerate().take(end) {
+/// Completes `shapes` from those of the first `num_nodes` nodes; see [`shapes`].
+pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape>) -> Result<()> {
+    for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
         let slot = &mut shapes[crate::graph::entry(i, 0)];
         if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
             *slot = shape_of_variable(node)?;
         }
     }
-    fixpoint(end, |i| {
+    fixpoint(num_nodes, |i| {
         let node = &graph.nodes[i];
         let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| shapes[*e].clone()).collect();
         let mut outs: SmallVec<[Shape; 4]> = shapes.of_node(i).into();
@@ -197,15 +197,15 @@ pub fn dtypes(graph: &Graph, mut dtypes: Entries<Option<DType>>) -> Result<Entri
     Ok(dtypes)
 }
 
-/// Completes `dtypes` from those of the first `end` nodes; see [`shapes`].
-pub fn dtypes_before(graph: &Graph, end: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
-    for (i, node) in graph.nodes.iter().enumerate().take(end) {
+/// Completes `dtypes` from those of the first `num_nodes` nodes; see [`shapes`].
+pub fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
+    for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
             let slot = &mut dtypes[crate::graph::entry(i, 0)];
             *slot = slot.or_else(|| DType::from_code(text.trim().parse().unwrap_or(-1)));
         }
     }
-    fixpoint(end, |i| {
+    fixpoint(num_nodes, |i| {
         let node = &graph.nodes[i];
         let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| dtypes[*e]).collect();
         let mut outs: SmallVec<[Option<DType>; 4]> = dtypes.of_node(i).into();

@@ -31,7 +31,7 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// An object or array, with one item per line if it is `is_multi_line`.
+/// An object or array, with one item per line if `is_multi_line`.
 fn group(open: char, items: &[String], indent: usize, is_multi_line: bool) -> String {
     let close = if open == '{' { '}' } else { ']' };
     if !is_multi_line {
