@@ -260,11 +260,11 @@ fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
     let timeout = Duration::from_millis(1500);
     thread::scope(|scope| {
         scope.spawn(move || {
-            let strangers: Vec<_> = (0..5).map(|_| TcpStream::connect(&address).unwrap()).collect();
+            let unauthenticated: Vec<_> = (0..5).map(|_| TcpStream::connect(&address).unwrap()).collect();
             let us = Membership { rank: 1, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
             let mut stream = connect::connect(&address, Purpose::Peer, &us, Instant::now() + TIMEOUT).unwrap();
             act(&mut stream);
-            drop(strangers);
+            drop(unauthenticated);
         });
         let begin = Instant::now();
         let job = join(listeners.remove(0), 0, &peers, SECRET, timeout).unwrap();
