@@ -68,7 +68,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         let mut array = npy::read(&case.join(format!("input_{i}.npy")))?;
         // NumPy has no bfloat16, so such inputs are stored as float32.
         if let Some(element) = &info.element {
-            let wanted = element.ours()?;
+            let wanted = element.dtype()?;
             if wanted == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
                 let narrow = NDArray::empty(array.shape(), wanted, array.context())?;
                 ferromx_runtime::arrays::write_converted(&narrow, array.to_vec::<f32>()?.into_iter())?;

@@ -61,7 +61,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     let shape: Shape = format!("({dims})").parse().map_err(|e: String| bad(&e))?;
     let widened = WIDENED.iter().find(|(name, _)| *name == descr).map(|(_, int)| *int);
     let ours = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
-    let dtype = widened.map(WidenedInt::held_by).or(ours).ok_or_else(|| {
+    let dtype = widened.map(WidenedInt::storage_dtype).or(ours).ok_or_else(|| {
         let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).chain(WIDENED.iter().map(|(name, _)| *name)).collect();
         Error::Format(format!("elements of type '{descr}' are not taken; {} are", known.join(", ")))
     })?;
@@ -75,7 +75,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     }
     let array = NDArray::empty(&shape, dtype, Context::default())?;
     match widened {
-        Some(int) => storage::write_bytes(&array, |to| to.copy_from_slice(&int.widened(data))),
+        Some(int) => storage::write_bytes(&array, |to| to.copy_from_slice(&int.widen(data))),
         None => storage::write_bytes(&array, |to| to.copy_from_slice(data)),
     }
     Ok(array)
@@ -92,7 +92,7 @@ pub(crate) fn write(path: &Path, array: &NDArray, element: Option<&ElementType>)
         return write(path, &wide, None);
     }
     let widened = match element {
-        Some(ElementType::Widened(int)) => Some(*int).filter(|int| int.held_by() == array.dtype()),
+        Some(ElementType::Widened(int)) => Some(*int).filter(|int| int.storage_dtype() == array.dtype()),
         _ => None,
     };
     let descr = match widened {
@@ -112,7 +112,7 @@ pub(crate) fn write(path: &Path, array: &NDArray, element: Option<&ElementType>)
         file.write_all(&(header.len() as u16).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
         storage::read_bytes(array, |bytes| match widened {
-            Some(int) => file.write_all(&int.narrowed(bytes)),
+            Some(int) => file.write_all(&int.narrow(bytes)),
             None => file.write_all(bytes),
         })
     })

@@ -8,11 +8,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// One problem of a model, and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The node's [`crate::ir::Node::label`], or another part of the model such as `input 'x'`.
+    /// The label of the node ([`crate::ir::Node::label`]), or another part of the model such as `input 'x'`.
     pub location: String,
     /// The problem and what to do about it.
     pub message: String,
-    /// True if mapping with the values of inputs could succeed.
+    /// True if the mapping could succeed if the values of inputs were given.
     pub needs_value: bool,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A position in a text, from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The line.
@@ -57,7 +57,7 @@ pub enum Error {
     Mapping {
         /// The file.
         file: String,
-        /// The location in the file.
+        /// The position in the file.
         position: Position,
         /// The problem.
         message: String,
@@ -92,7 +92,7 @@ impl Error {
         Error::Value(message.into())
     }
 
-    /// True if the model could be mapped with the values of its inputs.
+    /// True if the mapping could succeed if the values of inputs were given.
     pub fn needs_values(&self) -> bool {
         match self {
             Error::NeedsValue(_) => true,
@@ -106,7 +106,7 @@ impl Error {
         matches!(self, Error::Engine(e) if e.cause().is_some())
     }
 
-    /// The error as problems at a location.
+    /// The error as problems at a location. Problems of a subgraph get the location as a prefix.
     pub fn at(self, location: impl Into<String>) -> Vec<Problem> {
         let location = location.into();
         match self {

@@ -9,45 +9,46 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::map;
 
-/// Where external tensor data may be read from.
+/// The files from which tensor data may be read.
 #[derive(Default)]
 pub struct External {
     directory: Option<PathBuf>,
     /// Files that are already mapped.
     mapped: Mutex<Vec<(PathBuf, Bytes)>>,
-    /// Files that could not be read, each of which is reported once.
+    /// Locations of files that could not be read. Only the first tensor of a file reports the error.
     failed: Mutex<HashSet<String>>,
 }
 
 impl External {
-    /// Rejects external data.
+    /// Rejects all external data.
     pub fn refused() -> External {
         External::default()
     }
 
-    /// Allows files in this directory and below it, symbolic links resolved.
+    /// Allows files in this directory and its subdirectories, after symbolic links are resolved.
     ///
     /// # Errors
-    /// There is no such directory.
+    /// The directory cannot be resolved.
     pub fn within(directory: &Path) -> Result<External> {
         let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(directory.display(), &e));
         Ok(External { directory: Some(directory.canonicalize().map_err(io)?), ..External::default() })
     }
 
-    /// The bytes of a tensor, located by its entries `location`, `offset` and `length`; `expected` is their number.
+    /// The bytes of a tensor. `entry` gives the values of its keys `location`, `offset` and `length`; `expected` is its size in bytes.
     ///
     /// # Errors
-    /// External data is not allowed, lies outside of the directory, or has the wrong length.
+    /// External data is not allowed, its file is outside of the directory, or its length is wrong.
     pub fn data<'a>(&self, entry: impl Fn(&str) -> Option<&'a str>, expected: usize) -> Result<Bytes> {
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
-        let number = |key: &str, absent: usize| match entry(key) {
-            None => Ok(absent),
+        let number = |key: &str, default: usize| match entry(key) {
+            None => Ok(default),
             Some(text) => {
                 text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is not a number")))
             }
         };
         let file = self.file(location).map_err(|e| match self.is_first_failure(location) {
             true => e,
+            // An error without problems has been reported.
             false => Error::Model(Vec::new()),
         })?;
         let offset = number("offset", 0)?;
@@ -74,7 +75,7 @@ impl External {
     /// The content of a file, by its path relative to the directory.
     ///
     /// # Errors
-    /// External data is not allowed, the file lies outside of the directory, or the system cannot read it.
+    /// External data is not allowed, the file is outside of the directory, or it cannot be read.
     pub fn file(&self, location: &str) -> Result<Bytes> {
         let Some(directory) = &self.directory else {
             return Err(Error::format(format!(

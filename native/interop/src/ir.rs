@@ -40,7 +40,7 @@ impl Framework {
     }
 }
 
-/// An integer type that arrays do not support; its elements are stored in a wider type.
+/// An integer type that arrays do not support. Its elements are stored in a wider type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WidenedInt {
     /// `uint16`, stored as `int32`.
@@ -67,20 +67,20 @@ impl WidenedInt {
         }
     }
 
-    /// The type of a name.
-    pub fn named(name: &str) -> Option<WidenedInt> {
+    /// The type of this name.
+    pub fn from_name(name: &str) -> Option<WidenedInt> {
         WidenedInt::ALL.into_iter().find(|int| int.name() == name)
     }
 
-    /// The type of arrays that stores the elements.
-    pub fn held_by(self) -> DType {
+    /// The type of the arrays that store the elements.
+    pub fn storage_dtype(self) -> DType {
         match self {
             WidenedInt::U16 | WidenedInt::I16 => DType::I32,
             WidenedInt::U32 | WidenedInt::U64 => DType::I64,
         }
     }
 
-    /// Bytes of an element in a file.
+    /// The size of an element in a file, in bytes.
     pub fn size(self) -> usize {
         match self {
             WidenedInt::U16 | WidenedInt::I16 => 2,
@@ -89,44 +89,44 @@ impl WidenedInt {
         }
     }
 
-    /// The bytes of elements in the type that holds them. All are little-endian.
-    pub fn widened(self, data: &[u8]) -> Vec<u8> {
-        let mut wide = Vec::with_capacity(data.len() / self.size() * self.held_by().size());
+    /// Converts little-endian elements to [`WidenedInt::storage_dtype`].
+    pub fn widen(self, data: &[u8]) -> Vec<u8> {
+        let mut widened = Vec::with_capacity(data.len() / self.size() * self.storage_dtype().size());
         for element in data.chunks_exact(self.size()) {
             let is_negative = self == WidenedInt::I16 && element[1] >= 0x80;
-            wide.extend_from_slice(element);
-            wide.extend((self.size()..self.held_by().size()).map(|_| if is_negative { 0xff } else { 0 }));
+            widened.extend_from_slice(element);
+            widened.extend((self.size()..self.storage_dtype().size()).map(|_| if is_negative { 0xff } else { 0 }));
         }
-        wide
+        widened
     }
 
-    /// The reverse of [`WidenedInt::widened`]; integers out of range wrap around.
-    pub fn narrowed(self, data: &[u8]) -> Vec<u8> {
-        data.chunks_exact(self.held_by().size()).flat_map(|element| &element[..self.size()]).copied().collect()
+    /// The inverse of [`WidenedInt::widen`]. Integers out of range wrap around.
+    pub fn narrow(self, data: &[u8]) -> Vec<u8> {
+        data.chunks_exact(self.storage_dtype().size()).flat_map(|element| &element[..self.size()]).copied().collect()
     }
 }
 
 /// The element type of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElementType {
-    /// A type of arrays.
-    Ours(DType),
+    /// A type that arrays support.
+    DType(DType),
     /// An integer type that is stored in a wider one.
     Widened(WidenedInt),
     /// A type that arrays do not support, such as `string`, by its name in the framework.
-    Foreign(String),
+    Unsupported(String),
 }
 
 impl ElementType {
-    /// The type of arrays that stores the elements.
+    /// The type of the arrays that store the elements.
     ///
     /// # Errors
-    /// There is none.
-    pub fn ours(&self) -> Result<DType> {
+    /// The type is [`ElementType::Unsupported`].
+    pub fn dtype(&self) -> Result<DType> {
         match self {
-            ElementType::Ours(dtype) => Ok(*dtype),
-            ElementType::Widened(int) => Ok(int.held_by()),
-            ElementType::Foreign(name) => Err(Error::unsupported(format!(
+            ElementType::DType(dtype) => Ok(*dtype),
+            ElementType::Widened(int) => Ok(int.storage_dtype()),
+            ElementType::Unsupported(name) => Err(Error::unsupported(format!(
                 "element type {name}: arrays hold {}; convert the model to one of them",
                 DType::ALL.map(|d| d.name()).join(", ")
             ))),
@@ -137,9 +137,9 @@ impl ElementType {
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ElementType::Ours(dtype) => dtype.fmt(f),
+            ElementType::DType(dtype) => dtype.fmt(f),
             ElementType::Widened(int) => f.write_str(int.name()),
-            ElementType::Foreign(name) => f.write_str(name),
+            ElementType::Unsupported(name) => f.write_str(name),
         }
     }
 }
@@ -151,14 +151,14 @@ pub struct Tensor {
     pub element: ElementType,
     /// Dimensions.
     pub dims: Vec<usize>,
-    /// The elements in row-major order, in the type of our arrays that holds them; empty for foreign types.
+    /// The elements in row-major order, of the type [`ElementType::dtype`]; empty for unsupported types.
     pub data: Bytes,
 }
 
 impl Tensor {
-    /// A tensor of an array's element type.
+    /// A tensor of a type that arrays support.
     pub fn new(dtype: DType, dims: Vec<usize>, data: Bytes) -> Tensor {
-        Tensor { element: ElementType::Ours(dtype), dims, data }
+        Tensor { element: ElementType::DType(dtype), dims, data }
     }
 
     /// The content of an array.
@@ -170,9 +170,9 @@ impl Tensor {
     /// An array with a copy of the elements.
     ///
     /// # Errors
-    /// A foreign element type, no memory.
+    /// An unsupported element type, data of another length than the shape requires, out of memory.
     pub fn to_array(&self) -> Result<NDArray> {
-        let array = NDArray::empty(&Shape::from_usize(&self.dims), self.element.ours()?, Context::default())?;
+        let array = NDArray::empty(&Shape::from_usize(&self.dims), self.element.dtype()?, Context::default())?;
         let expected = array.len() * array.dtype().size();
         if self.data.len() != expected {
             return Err(Error::format(format!("a tensor has {} bytes instead of {expected}", self.data.len())));
@@ -207,7 +207,7 @@ pub enum Value {
 }
 
 impl PartialEq for Value {
-    /// Numbers are equal by value; graphs are never equal.
+    /// Numbers of different types are equal if they have the same value, in single precision; graphs are never equal.
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::None, Value::None) => true,
@@ -242,7 +242,7 @@ impl Value {
         }
     }
 
-    /// A list of integers.
+    /// The value as a list of integers.
     pub fn ints(&self) -> Option<Vec<i64>> {
         match self {
             Value::List(items) => items.iter().map(Value::int).collect(),
@@ -259,10 +259,10 @@ impl Value {
         }
     }
 
-    /// True if the values are equal as numbers in single precision; Booleans count as 0 and 1.
-    pub fn says(&self, other: &Value) -> bool {
+    /// True if numbers, or lists of numbers, are equal in single precision. Booleans count as 0 and 1; other values are compared by `==`.
+    pub fn eq_as_f32(&self, other: &Value) -> bool {
         match (self, other) {
-            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.says(b)),
+            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.eq_as_f32(b)),
             _ => match (self.number(), other.number()) {
                 (Some(a), Some(b)) => a as f32 == b as f32,
                 _ => self == other,
@@ -325,7 +325,7 @@ impl fmt::Display for Value {
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dim {
-    /// A floating-point number.
+    /// A known length.
     Known(usize),
     /// A name; dimensions with the same name are equal.
     Named(String),
@@ -343,7 +343,7 @@ pub struct ValueInfo {
     /// Dimensions; `None` if the rank is unknown.
     pub dims: Option<Vec<Dim>>,
     /// The kind of a value that is not a tensor, such as `sequence`.
-    pub other: Option<&'static str>,
+    pub non_tensor_kind: Option<&'static str>,
 }
 
 impl ValueInfo {
@@ -374,10 +374,10 @@ pub struct Node {
     pub outputs: Vec<String>,
     /// Attributes.
     pub attributes: IndexMap<String, Value>,
-    /// The operator set version of the node if it differs from the model's.
+    /// The operator set version of the node, if it differs from the model's.
     pub version: Option<i64>,
     /// True if an attribute could not be read; the model's problems say why.
-    pub unread: bool,
+    pub has_unread_attribute: bool,
 }
 
 impl Node {
@@ -388,7 +388,7 @@ impl Node {
         format!("{domain}{} '{}'", self.op, name.map_or("", String::as_str))
     }
 
-    /// The outer names that the subgraphs of the node refer to.
+    /// The names of outer values to which the subgraphs of the node refer.
     pub fn free_names(&self) -> HashSet<&str> {
         let mut free = HashSet::new();
         for value in self.attributes.values() {
@@ -405,22 +405,22 @@ impl Node {
 pub struct Graph {
     /// Name.
     pub name: String,
-    /// Nodes in any order.
+    /// Nodes, in any order.
     pub nodes: Vec<Node>,
     /// Inputs, except those with an initializer.
     pub inputs: Vec<ValueInfo>,
     /// Outputs.
     pub outputs: Vec<ValueInfo>,
-    /// Initializers: usually trained parameters.
+    /// Initializers, which are usually trained parameters.
     pub constants: IndexMap<String, Tensor>,
     /// Declared types and shapes of intermediate values and outputs.
     pub values: IndexMap<String, ValueInfo>,
-    /// Names of constants that could not be read: the model's problems say why.
-    pub unread: Vec<String>,
+    /// Names of initializers that could not be read; the model's problems say why.
+    pub unread_constants: Vec<String>,
 }
 
 impl Graph {
-    /// The outer names that the graph refers to.
+    /// The names of outer values to which the graph refers.
     fn free_names(&self) -> HashSet<&str> {
         let mut own: HashSet<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
         own.extend(self.constants.keys().map(String::as_str));
@@ -430,14 +430,14 @@ impl Graph {
     }
 }
 
-/// A model: a graph and the versions of the operator sets it is written in.
+/// A model: a graph and the operator sets that it uses.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The framework whose operators the graph is made of.
     pub framework: Framework,
     /// The graph.
     pub graph: Graph,
-    /// Versions by domain.
+    /// The operator set version of each domain.
     pub opsets: IndexMap<String, i64>,
     /// Problems found while reading. A model with problems is not imported; the import reports them with its own.
     pub problems: Vec<Problem>,
@@ -517,10 +517,10 @@ pub struct AttributeDescriptor {
     pub name: String,
     /// Kind.
     pub kind: AttributeKind,
-    /// Default value; [`Value::None`] if the operator defines the behaviour.
+    /// Default value; [`Value::None`] if there is none, or if the operator defines what absence means.
     pub default: Value,
-    /// True if it is required.
-    pub required: bool,
+    /// True if a node must have it.
+    pub is_required: bool,
 }
 
 /// The descriptor of one version of an operator.
@@ -539,48 +539,48 @@ pub struct OpDescriptor {
 }
 
 impl OpDescriptor {
-    /// The attribute of a name.
+    /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&AttributeDescriptor> {
         self.attributes.iter().find(|a| a.name == name)
     }
 
-    /// Checks a node of this operator.
+    /// Checks the inputs, outputs and attributes of a node of this operator.
     ///
     /// # Errors
-    /// All problems.
+    /// A list of all problems.
     pub fn check(&self, node: &Node) -> Result<()> {
-        let mut wrong = Vec::new();
-        let variadic = self.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-        let given = node.inputs.len();
-        if given > self.inputs.len() && !variadic {
-            wrong.push(format!("it has {given} inputs; {} takes at most {}", node.op, self.inputs.len()));
+        let mut problems = Vec::new();
+        let is_variadic = self.inputs.last().is_some_and(|a| a.arity == Arity::Many);
+        let num_inputs = node.inputs.len();
+        if num_inputs > self.inputs.len() && !is_variadic {
+            problems.push(format!("it has {num_inputs} inputs; {} takes at most {}", node.op, self.inputs.len()));
         }
         for (i, arg) in self.inputs.iter().enumerate() {
             if arg.arity == Arity::One && node.inputs.get(i).is_none_or(String::is_empty) {
-                wrong.push(format!("its input {} is missing", arg.name));
+                problems.push(format!("its input {} is missing", arg.name));
             }
         }
-        let many = self.outputs.last().is_some_and(|a| a.arity == Arity::Many);
-        if node.outputs.len() > self.outputs.len() && !many {
+        let is_variadic = self.outputs.last().is_some_and(|a| a.arity == Arity::Many);
+        if node.outputs.len() > self.outputs.len() && !is_variadic {
             let n = self.outputs.len();
-            wrong.push(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op));
+            problems.push(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op));
         }
         for (name, value) in &node.attributes {
             match self.attribute(name) {
                 None => {
                     let known: Vec<_> = self.attributes.iter().map(|a| a.name.as_str()).collect();
                     let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-                    wrong
+                    problems
                         .push(format!("it has an attribute '{name}', which {} does not have; it has {known}", node.op));
                 }
                 Some(a) if !a.kind.takes(value) => {
-                    wrong.push(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind));
+                    problems.push(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind));
                 }
                 Some(_) => {}
             }
         }
-        let missing = self.attributes.iter().filter(|a| a.required && !node.attributes.contains_key(&a.name));
-        wrong.extend(missing.map(|a| format!("its attribute {} is missing", a.name)));
-        if wrong.is_empty() { Ok(()) } else { Err(Error::format(wrong.join("; "))) }
+        let missing = self.attributes.iter().filter(|a| a.is_required && !node.attributes.contains_key(&a.name));
+        problems.extend(missing.map(|a| format!("its attribute {} is missing", a.name)));
+        if problems.is_empty() { Ok(()) } else { Err(Error::format(problems.join("; "))) }
     }
 }

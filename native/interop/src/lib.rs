@@ -1,7 +1,8 @@
-//! The interpreter: converts models between frameworks and MXNet graphs by named mapping rules.
+//! Import and export of models: converts ONNX and NNEF models to MXNet graphs and back, by an interpreter of mapping processes.
 //!
 //! A module uses only modules above it in this list; `tests/layers.rs` checks that.
 //!
+//! - `map`: memory-mapped files; [`external`]: tensor data in files beside the model.
 //! - [`ir`]: the framework-neutral form of models.
 //! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
 //! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the front end that reads NNEF models; [`mxnet`]: MXNet graphs in

@@ -1,4 +1,4 @@
-//! Runs imported models.
+//! Runs imported models on arrays.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::import::{self, ImportOptions, Imported};
 use crate::ir::Model;
 
-/// True if a graph can be planned: no operator has a shape that depends on data.
+/// True if a graph can be planned, that is if no shape depends on data.
 pub fn can_be_planned(imported: &Imported) -> bool {
     !is_dynamic(&imported.symbol)
 }
@@ -37,7 +37,7 @@ pub fn bind(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Ex
 /// Binds an imported model to inputs and computes its outputs.
 ///
 /// # Errors
-/// Inputs that are missing or do not fit, those of the operators.
+/// Inputs that are missing or have a wrong shape or type; errors of the operators.
 pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
     let _numpy = NumpyShapes::set();
     let executor = bind(imported, inputs)?;
@@ -45,28 +45,28 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
     Ok(executor.output_tensors().iter().map(|y| y.array()).collect::<Result<_, _>>()?)
 }
 
-/// How a model was executed.
+/// How a model was run.
 pub enum Run {
-    /// As this graph, which may contain the values of some inputs, see [`run`].
+    /// As this graph, which contains the values of some inputs if they determine shapes; see [`run`].
     Graph(Box<Imported>),
     /// Node by node, because shapes depend on data.
     Executed,
 }
 
-/// Runs a model on inputs, in the first way that works: as a planned graph; as a graph specialized to the values of its integer, Boolean
-/// and one-element inputs; node by node, if shapes depend on data.
+/// Runs a model on inputs, in the first of these ways that works: as a planned graph; as a graph specialized to the values of its integer,
+/// Boolean and one-element inputs; node by node, which allows shapes that depend on data.
 ///
 /// # Errors
-/// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.
+/// Inputs that are missing or have a wrong shape or type, all parts of the model that cannot be mapped, errors of the operators.
 pub fn run(model: &Model, inputs: HashMap<String, NDArray>) -> Result<(Vec<NDArray>, Run)> {
     for info in &model.graph.inputs {
         check_input(info, inputs.get(&info.name))?;
     }
-    let decides = |array: &NDArray| array.len() <= 1 || !array.dtype().is_float();
+    let may_determine_shapes = |array: &NDArray| array.len() <= 1 || !array.dtype().is_float();
     for with_values in [false, true] {
         let mut options = ImportOptions::default();
         for (name, array) in &inputs {
-            if with_values && decides(array) {
+            if with_values && may_determine_shapes(array) {
                 options.values.insert(name.clone(), array.clone());
             } else {
                 options.shapes.insert(name.clone(), array.shape().dims().to_vec());
@@ -88,7 +88,7 @@ fn check_input(info: &crate::ir::ValueInfo, given: Option<&NDArray>) -> Result<(
         return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
     };
     if let Some(element) = &info.element
-        && element.ours()? != array.dtype()
+        && element.dtype()? != array.dtype()
     {
         return Err(Error::value(format!("the input '{}' is {element}, but {} was given", info.name, array.dtype())));
     }

@@ -38,7 +38,7 @@ fn cast(from: &str, to: &str, code: i64) -> Node {
 
 fn value(name: &str, element: Option<DType>, dims: Option<&[usize]>) -> ValueInfo {
     let dims = dims.map(|dims| dims.iter().map(|d| Dim::Known(*d)).collect());
-    ValueInfo { name: name.into(), element: element.map(ElementType::Ours), dims, other: None }
+    ValueInfo { name: name.into(), element: element.map(ElementType::DType), dims, non_tensor_kind: None }
 }
 
 fn graph(inputs: &[&str], nodes: Vec<Node>, outputs: &[&str]) -> Graph {
@@ -234,7 +234,7 @@ fn inputs_wiring_and_nodes_are_reported_together() {
         node("NoSuchOp", "b e", "y", &[]),
     ];
     let mut model = graph(&["x", "u"], nodes, &["y", "z"]);
-    model.inputs[1].element = Some(ElementType::Foreign("uint4".into()));
+    model.inputs[1].element = Some(ElementType::Unsupported("uint4".into()));
     let expected = [
         ("input 'u'", "element type uint4"),
         ("Add 'n_b'", "'nowhere' is neither"),

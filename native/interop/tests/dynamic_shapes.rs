@@ -24,8 +24,8 @@ fn node(op: &str, inputs: &[&str], output: &str, attributes: &[(&str, Value)]) -
 
 fn dynamic(name: &str, dims: &[&str]) -> ValueInfo {
     let dim = |d: &&str| d.parse().map_or_else(|_| Dim::Named(d.to_string()), Dim::Known);
-    let (element, dims) = (Some(ElementType::Ours(DType::F32)), Some(dims.iter().map(dim).collect()));
-    ValueInfo { name: name.into(), element, dims, other: None }
+    let (element, dims) = (Some(ElementType::DType(DType::F32)), Some(dims.iter().map(dim).collect()));
+    ValueInfo { name: name.into(), element, dims, non_tensor_kind: None }
 }
 
 fn integers(items: &[i64]) -> Tensor {
@@ -67,7 +67,7 @@ fn model() -> Model {
         nodes,
         // The graph needs x first.
         inputs: vec![dynamic("z", &["1", "2"]), dynamic("x", &["batch", "length", "4"])],
-        outputs: vec![ValueInfo { name: "y".into(), element: None, dims: None, other: None }],
+        outputs: vec![ValueInfo { name: "y".into(), element: None, dims: None, non_tensor_kind: None }],
         constants: constants.map(|(name, tensor)| (name.to_string(), tensor)).into_iter().collect(),
         ..Graph::default()
     };

@@ -28,8 +28,8 @@ fn error(text: &str) -> String {
 }
 
 fn input(name: &str, dims: Vec<Dim>) -> ValueInfo {
-    let element = Some(ElementType::Ours(ferromx_core::dtype::DType::F32));
-    ValueInfo { name: name.into(), element, dims: Some(dims), other: None }
+    let element = Some(ElementType::DType(ferromx_core::dtype::DType::F32));
+    ValueInfo { name: name.into(), element, dims: Some(dims), non_tensor_kind: None }
 }
 
 fn node(domain: &str, op: &str, inputs: &[&str], output: &str) -> Node {
@@ -45,7 +45,7 @@ fn node(domain: &str, op: &str, inputs: &[&str], output: &str) -> Node {
 }
 
 fn model(nodes: Vec<Node>, inputs: Vec<ValueInfo>) -> Model {
-    let outputs = vec![ValueInfo { name: "y".into(), element: None, dims: None, other: None }];
+    let outputs = vec![ValueInfo { name: "y".into(), element: None, dims: None, non_tensor_kind: None }];
     let opsets = [(String::new(), 21), ("org.example".to_string(), 3)].into_iter().collect();
     Model { graph: Graph { nodes, inputs, outputs, ..Graph::default() }, opsets, ..Model::default() }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferromx_interop::emit::{HookNode, HookTensor, Hooks, Made, Prepared};
+use ferromx_interop::emit::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode};
 use ferromx_interop::ir::{Node, Tensor as Constant, Value};
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::error::Error;
@@ -46,7 +46,7 @@ impl JvmHooks {
 }
 
 impl Hooks for JvmHooks {
-    fn concerns(&self, node: &Node) -> ferromx_interop::Result<bool> {
+    fn applies_to(&self, node: &Node) -> ferromx_interop::Result<bool> {
         Ok(in_jvm(|env| {
             let (domain, op) = (env.new_string(&node.domain)?, env.new_string(&node.op)?);
             let name = env.new_string(&node.name)?;
@@ -55,21 +55,25 @@ impl Hooks for JvmHooks {
         })?)
     }
 
-    fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Prepared>> {
+    fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<RewrittenNode>> {
         self.call(node, None, |env, bridge, raw| {
             let made = upcalls::PREPARE.call(env, bridge, &[raw.into()])?.l()?;
             if made.is_null() { Ok(None) } else { prepared(env, &made, node.node).map(Some) }
         })
     }
 
-    fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Made>> {
+    fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, None, |env, bridge, raw| {
             let made = upcalls::BEFORE.call(env, bridge, &[raw.into()])?.l()?;
             taken(env, &made)
         })
     }
 
-    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> ferromx_interop::Result<Option<Made>> {
+    fn after(
+        &self,
+        node: &HookNode<'_>,
+        outputs: &[Option<HookTensor>],
+    ) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, Some(outputs), |env, bridge, raw| {
             let made = upcalls::AFTER.call(env, bridge, &[raw.into()])?.l()?;
             taken(env, &made)
@@ -172,18 +176,18 @@ fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String,
 }
 
 /// Converts a `RawMade`; `None` if it is null.
-fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<Made>> {
+fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<HookOutputs>> {
     if made.is_null() {
         return Ok(None);
     }
     let symbols = field!(env, made, MADE_SYMBOLS, JLongArray<'l>);
     let symbols = take_symbols(&longs(env, &symbols, "symbols")?)?;
     let outputs = symbols.into_iter().flatten().collect();
-    Ok(Some(Made { outputs, constants: constants(env, made)? }))
+    Ok(Some(HookOutputs { outputs, constants: constants(env, made)? }))
 }
 
 /// Converts a `RawNode` to a node; graph attributes are taken from the original.
-fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<Prepared> {
+fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<RewrittenNode> {
     let texts = field!(env, raw, NODE_TEXTS, JObjectArray<'l, JString<'l>>);
     let [domain, op, name]: [String; 3] = strings(env, &texts, "texts")?
         .try_into()
@@ -215,7 +219,7 @@ fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result
         version: (version > 0).then_some(version),
         ..Node::default()
     };
-    Ok(Prepared { node, constants: constants(env, raw)? })
+    Ok(RewrittenNode { node, constants: constants(env, raw)? })
 }
 
 /// Converts an attribute from the JVM.

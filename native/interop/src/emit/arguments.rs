@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
 
-use super::is_unknown;
+use super::is_symbolic;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Tensor, Value};
 use crate::mapping::Kind;
@@ -21,11 +21,11 @@ pub struct SymInt(pub i64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymInts(pub Vec<i64>);
 
-/// A type of arguments.
+/// A Rust type for arguments of rules.
 pub(crate) trait Argument<'v>: Sized {
     /// The kind in the signature.
     const KIND: Kind;
-    /// Whether the argument may be absent.
+    /// True if the argument may be absent.
     const IS_OPTIONAL: bool = false;
 
     /// The argument; `Ok(None)` if the value is of another kind.
@@ -35,7 +35,7 @@ pub(crate) trait Argument<'v>: Sized {
     fn read(value: &'v Value) -> Result<Option<Self>>;
 }
 
-/// The arguments of a call of a rule. Omitted ones are absent.
+/// The arguments of a call of a rule. Omitted arguments are `Value::None`.
 pub(crate) struct Arguments<'v> {
     values: &'v [Value],
     next: usize,
@@ -57,9 +57,9 @@ impl<'v> Arguments<'v> {
     }
 }
 
-/// A number that is not a symbolic dimension.
+/// Rejects symbolic dimensions.
 fn known_dim(x: i64) -> Result<i64> {
-    match is_unknown(x) {
+    match is_symbolic(x) {
         true => Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())),
         false => Ok(x),
     }
@@ -82,7 +82,7 @@ arguments! {
     i64: Int = |value| value.int().map(known_dim).transpose();
     SymInt: Int = |value| Ok(value.int().map(SymInt));
     f64: Number = |value| Ok(value.number());
-    // ONNX encodes truth values as integers. An absent one is false.
+    // ONNX encodes Booleans as integers. An absent one is false.
     bool: Bool = |value| Ok(if *value == Value::None { Some(false) } else { value.int().map(|i| i != 0) });
     DType: Text = |value| match value {
         Value::Text(name) => name.parse().map(Some).map_err(Error::Value),
@@ -132,7 +132,7 @@ impl<'v, T: Argument<'v>> Argument<'v> for Option<T> {
     }
 }
 
-/// A type of results.
+/// A Rust type for results of rules.
 pub(crate) trait Outcome {
     /// The kind in the signature.
     const KIND: Kind;

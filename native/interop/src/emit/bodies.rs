@@ -1,7 +1,7 @@
 //! Dynamic control flow: branches become `_cond`, loops `_while_loop` and `_foreach`.
 //!
-//! A body is mapped with variables as its inputs. Its operators are marked, so that the subgraph can be extracted from the outer graph;
-//! outer values that it reads become inputs of the operator.
+//! A body is mapped in the outer graph with variables as its inputs. Its operators carry the name of the subgraph, by which it is cut out
+//! of the outer graph; outer values that it reads become inputs of the control flow operator.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use ferromx_runtime::symbol::{NodeEntry, Symbol};
 use super::{Builder, Handle, Operation, Scope};
 use crate::error::{Error, Result};
 
-/// A subgraph.
+/// The body of a control flow operator.
 pub struct Body {
     symbol: Symbol,
-    /// The tensor of each variable: an input of the body or a value of the outer graph.
+    /// The tensor of each variable: a body input or a value of the outer graph.
     inputs: Vec<Handle>,
 }
 
@@ -49,9 +49,9 @@ impl Body {
 }
 
 impl Builder {
-    /// A variable for an input of a body that receives this tensor or slices of it.
-    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, given: Handle) -> Handle {
-        Handle(match self.info(given.0).is_from_placeholder {
+    /// A variable for a body input that receives `source` or its slices.
+    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, source: Handle) -> Handle {
+        Handle(match self.info(source.0).is_from_placeholder {
             true => self.placeholder(name, shape, dtype),
             false => self.input(name, shape, dtype, None),
         })
@@ -67,15 +67,15 @@ impl Builder {
 }
 
 impl Scope<'_, '_> {
-    /// Creates a body's operators by `make` and extracts them from the graph. Also returns the outputs.
+    /// Calls `make` to emit the operators of a body, and cuts the body out of the graph. Also returns the tensors that `make` returned.
     ///
     /// # Errors
     /// Those of `make`.
     pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Handle>>) -> Result<(Body, Vec<Handle>)> {
         let name = self.name.clone();
-        let level = self.builder().enter(&name);
+        let level = self.builder().begin_subgraph(&name);
         let made = make(self).and_then(|made| Ok((self.builder().copies(&format!("{name}/output"), &made)?, made)));
-        self.builder().leave(level);
+        self.builder().end_subgraph(level);
         let (outputs, made) = made?;
         let builder = self.builder();
         let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(h.0)).collect();

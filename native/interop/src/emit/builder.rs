@@ -18,7 +18,7 @@ use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 
-use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
+use super::dimensions::{Dimensions, Dims, Function, UNKNOWN_DIM, is_symbolic};
 use super::scalars;
 use super::symbolic;
 use super::{Handle, Operation, op};
@@ -28,23 +28,23 @@ use crate::mapping::ast::Operator;
 use crate::mxnet;
 
 /// Maximum number of elements of a folded constant that is larger than its inputs, such as a tensor of zeros.
-const MAX_GROWN: usize = 1 << 24;
+const MAX_EXPANDED: usize = 1 << 24;
 /// Maximum number of elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
 const MAX_ELEMENTS: i64 = 1 << 36;
-/// Constants up to this many bytes are always folded.
-const SMALL_FOLD: usize = 1 << 12;
-/// Maximum number of bytes of folded constants in a graph, in addition to a multiple of the model's constants.
-const MAX_FOLDED: usize = 1 << 28;
-/// Bytes of folded constants for each byte of the model's constants.
-const FOLDED_PER_BYTE: usize = 4;
+/// Constants up to this many bytes are folded whatever the budget is.
+const SMALL_CONSTANT_BYTES: usize = 1 << 12;
+/// The budget for folded constants in bytes, without the share of the model's parameters.
+const FOLD_BUDGET: usize = 1 << 28;
+/// Bytes that each byte of a parameter adds to the budget for folded constants.
+const FOLD_BUDGET_PER_BYTE: usize = 4;
 /// Maximum number of elements of an integer tensor whose symbolic elements are propagated.
-const MAX_FOLLOWED: usize = 1 << 10;
+const MAX_PROPAGATED: usize = 1 << 10;
 
 /// The known facts about a tensor of the graph.
 pub struct TensorInfo {
     /// Name of its variable if it is a constant.
     pub name: String,
-    /// Its entry in the graph. Constants get one at their first use.
+    /// Its entry in the graph. A constant gets one at its first use.
     symbol: Option<Symbol>,
     /// Shape, with -1 for unknown dimensions.
     pub shape: Shape,
@@ -55,17 +55,17 @@ pub struct TensorInfo {
     /// Dimensions; unknown ones are symbolic, so that equal ones compare equal.
     pub dims: Option<Dims>,
     /// The elements of an integer tensor, some of them symbolic.
-    pub partly: Option<NDArray>,
-    /// The element type in the model, if [`TensorInfo::dtype`] only holds its elements.
+    pub symbolic_value: Option<NDArray>,
+    /// The element type in the model, if it is an integer type that is stored as the wider [`TensorInfo::dtype`].
     pub widened: Option<WidenedInt>,
     /// True for a parameter of the model, which may be trained.
     pub is_parameter: bool,
-    /// True for a placeholder and for tensors that depend on one.
+    /// True for a placeholder of a failed node's output, and for tensors that depend on one.
     pub is_from_placeholder: bool,
 }
 
 impl TensorInfo {
-    /// Its entry in the graph; a constant that nothing reads has none.
+    /// The tensor's entry in the graph; a constant without readers has none.
     pub fn symbol(&self) -> Option<&Symbol> {
         self.symbol.as_ref()
     }
@@ -76,34 +76,34 @@ pub struct Builder {
     tensors: Vec<TensorInfo>,
     /// The names of nodes, each with the last suffix that made it unique.
     names: HashMap<String, usize>,
-    /// True if a model is executed by folding, so that random operators are computed, too.
-    executing: bool,
+    /// True if a model is executed: all operators are folded, even random ones.
+    is_executing: bool,
     /// Remaining bytes for folded constants.
     fold_budget: usize,
     dimensions: Dimensions,
-    /// The subgraphs that are being built, the innermost one last: name and first tensor.
-    inner: Vec<(String, usize)>,
+    /// The subgraphs under construction, the innermost one last: name and first tensor.
+    open_subgraphs: Vec<(String, usize)>,
     /// Tensors that operators mutate.
-    states: HashSet<usize>,
+    mutated: HashSet<usize>,
     /// Tensors that operators read without mutating them.
-    read: HashSet<usize>,
+    read_only: HashSet<usize>,
     /// Copies of mutated tensors, for operators that only read them.
     copies: HashMap<usize, usize>,
-    /// The calls that dequantized constants, and those that transposed the results.
+    /// Folded calls that dequantized constants or transposed the results, by result.
     dequantized: HashMap<usize, Folded>,
-    /// Results of such calls that were added to the graph.
+    /// The outputs of nodes that repeat a folded call in the graph, by the call's result.
     unfolded: HashMap<usize, usize>,
 }
 
-/// The attribute with the subgraph of an operator.
-const INNER: &str = "__subgraph_name__";
+/// The attribute with the name of the subgraph to which a node belongs.
+const SUBGRAPH_NAME: &str = "__subgraph_name__";
 
-/// True if equal inputs always give equal outputs.
+/// True if the outputs depend only on the inputs, so that a call can be folded.
 fn is_pure(def: &OpDef) -> bool {
     !def.random && !matches!(def.forward, Forward::Foreign(_)) && def.name != "Custom"
 }
 
-/// Operators that plans compute on integers if both operands are dequantized.
+/// Operators that plans compute on 8-bit integers if both operands are dequantized.
 const INTEGER_PRODUCTS: [&str; 3] = ["Convolution", "FullyConnected", "_npi_matmul"];
 
 /// A call whose result was folded.
@@ -115,13 +115,13 @@ struct Folded {
     ins: Vec<usize>,
 }
 
-/// The attributes of a variable of a known shape and type.
-fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
+/// The attributes of a variable that declare its shape and type.
+fn variable_attrs(shape: &Shape, dtype: Option<DType>) -> Attrs {
     let mut attrs = Attrs::new();
     if shape.is_known() {
         // Legacy semantics read an empty shape and dimensions of 0 as unknown.
-        let plain = !shape.dims().contains(&0) && !shape.dims().is_empty();
-        let key = if plain { "__shape__" } else { "__np_shape__" };
+        let is_legacy = !shape.dims().contains(&0) && !shape.dims().is_empty();
+        let key = if is_legacy { "__shape__" } else { "__np_shape__" };
         attrs.insert(key.into(), Value::from(shape.dims().to_vec()).to_string());
     }
     if let Some(dtype) = dtype {
@@ -130,8 +130,8 @@ fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     attrs
 }
 
-/// Integer parameters with any value: indices that are clipped to the axis, and fill values.
-const ANY_NUMBER: [&str; 13] = [
+/// Integer parameters that may have any value: indices that are clipped to the axis, and fill values.
+const UNBOUNDED_PARAMS: [&str; 13] = [
     "begin",
     "end",
     "scalar",
@@ -147,25 +147,25 @@ const ANY_NUMBER: [&str; 13] = [
     "max_output_boxes_per_class",
 ];
 
-/// True if operators can compute with the integers of a parameter.
-fn is_moderate(value: &Value) -> bool {
+/// True if the integers of a parameter are small enough that operators do not overflow.
+fn is_in_range(value: &Value) -> bool {
     match value {
         Value::Int(i) => (-MAX_ELEMENTS..=MAX_ELEMENTS).contains(i),
-        Value::List(items) => items.iter().all(is_moderate),
+        Value::List(items) => items.iter().all(is_in_range),
         _ => true,
     }
 }
 
 /// True if a value contains a symbolic dimension.
-fn is_symbolic(value: &Value) -> bool {
+fn has_symbolic_dim(value: &Value) -> bool {
     match value {
-        Value::Int(i) => is_unknown(*i),
-        Value::List(items) => items.iter().any(is_symbolic),
+        Value::Int(i) => is_symbolic(*i),
+        Value::List(items) => items.iter().any(has_symbolic_dim),
         _ => false,
     }
 }
 
-fn whole(dims: Vec<i64>) -> Vec<Value> {
+fn int_values(dims: Vec<i64>) -> Vec<Value> {
     dims.into_iter().map(Value::Int).collect()
 }
 
@@ -180,17 +180,17 @@ pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
 }
 
 impl Builder {
-    /// An empty graph. With `executing`, all operators are computed at once, even random ones.
-    pub fn new(executing: bool) -> Builder {
+    /// An empty graph. If `is_executing` is true, all operators are computed at once, even random ones.
+    pub fn new(is_executing: bool) -> Builder {
         Builder {
             tensors: Vec::new(),
             names: HashMap::new(),
-            executing,
-            fold_budget: MAX_FOLDED,
+            is_executing,
+            fold_budget: FOLD_BUDGET,
             dimensions: Dimensions::default(),
-            inner: Vec::new(),
-            states: HashSet::new(),
-            read: HashSet::new(),
+            open_subgraphs: Vec::new(),
+            mutated: HashSet::new(),
+            read_only: HashSet::new(),
             copies: HashMap::new(),
             dequantized: HashMap::new(),
             unfolded: HashMap::new(),
@@ -199,7 +199,7 @@ impl Builder {
 
     /// True if all operators are computed at once.
     pub fn is_executing(&self) -> bool {
-        self.executing
+        self.is_executing
     }
 
     /// The known facts about a tensor.
@@ -212,7 +212,7 @@ impl Builder {
         self.tensors.len() - 1
     }
 
-    /// An unused node name: the requested one, or one that begins with it.
+    /// An unused node name: the requested one, or that with a suffix.
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "node" } else { wanted };
         let mut name = wanted.to_string();
@@ -229,7 +229,7 @@ impl Builder {
     /// An input of the graph.
     pub fn input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, dims: Option<Dims>) -> usize {
         let name = self.unique(name);
-        let attrs = described(&shape, dtype);
+        let attrs = variable_attrs(&shape, dtype);
         let symbol = Some(Symbol::variable(&name, attrs));
         let dims = dims.or_else(|| self.named_dims(&shape));
         self.push(TensorInfo {
@@ -239,7 +239,7 @@ impl Builder {
             dtype,
             value: None,
             dims,
-            partly: None,
+            symbolic_value: None,
             widened: None,
             is_parameter: false,
             is_from_placeholder: false,
@@ -247,7 +247,7 @@ impl Builder {
     }
 
     /// Records the declared dimensions of a dynamic input: known lengths and names.
-    pub fn keep_dims(&self, handle: usize, dims: &[Dim]) {
+    pub fn record_dims(&self, handle: usize, dims: &[Dim]) {
         let TensorInfo { shape, symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
         if shape.is_known() || shape.ndim() != Some(dims.len()) {
             return;
@@ -265,13 +265,13 @@ impl Builder {
     }
 
     /// Records the index of an input in the model, so that an export keeps the order.
-    pub fn keep_index(&mut self, handle: usize, index: usize) {
+    pub fn record_input_index(&mut self, handle: usize, index: usize) {
         let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
         let [variable] = symbol.entries() else { return };
         variable.node.attrs.write().insert(mxnet::INPUT_INDEX.into(), index.to_string());
     }
 
-    /// Records that a tensor holds the elements of a narrower type.
+    /// Records that the elements of a tensor have a narrower type in the model.
     pub(super) fn mark_widened(&mut self, handle: usize, int: WidenedInt) {
         self.tensors[handle].widened = Some(int);
     }
@@ -288,17 +288,17 @@ impl Builder {
         self.tensors[handle].is_from_placeholder = true;
     }
 
-    /// The current size of the graph, for [`Builder::forget`].
-    pub fn mark(&self) -> usize {
+    /// The current size of the graph, for [`Builder::roll_back`].
+    pub fn checkpoint(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Removes the tensors added after [`Builder::mark`]. Their names stay reserved.
-    pub fn forget(&mut self, mark: usize) {
-        self.tensors.truncate(mark);
-        self.states.retain(|h| *h < mark);
-        self.read.retain(|h| *h < mark);
-        self.copies.retain(|h, copy| *h < mark && *copy < mark);
+    /// Removes the tensors added after [`Builder::checkpoint`]. Their names stay reserved.
+    pub fn roll_back(&mut self, checkpoint: usize) {
+        self.tensors.truncate(checkpoint);
+        self.mutated.retain(|h| *h < checkpoint);
+        self.read_only.retain(|h| *h < checkpoint);
+        self.copies.retain(|h, copy| *h < checkpoint && *copy < checkpoint);
     }
 
     /// A constant tensor. It becomes a parameter of the graph if an operator reads it.
@@ -313,26 +313,29 @@ impl Builder {
             dtype: Some(dtype),
             value: Some(value),
             dims,
-            partly: None,
+            symbolic_value: None,
             widened: None,
             is_parameter: false,
             is_from_placeholder: false,
         })
     }
 
-    /// A parameter of the model: a constant that stays a variable because it may be trained.
+    /// A parameter of the model: a constant that must stay a variable, since it may be trained.
     pub fn parameter(&mut self, name: &str, value: NDArray) -> usize {
         let bytes = value.len() * value.dtype().size();
-        self.fold_budget = self.fold_budget.saturating_add(bytes.saturating_mul(FOLDED_PER_BYTE));
+        self.fold_budget = self.fold_budget.saturating_add(bytes.saturating_mul(FOLD_BUDGET_PER_BYTE));
         let handle = self.constant(name, value);
         self.tensors[handle].is_parameter = true;
         handle
     }
 
-    /// An integer tensor with symbolic elements.
+    /// A constant integer tensor.
+    ///
+    /// # Errors
+    /// A symbolic element.
     pub fn numbers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
         let value = NDArray::from_slice(items, shape)?;
-        if items.iter().all(|x| !is_unknown(*x)) {
+        if items.iter().all(|x| !is_symbolic(*x)) {
             return Ok(self.constant(name, value));
         }
         Err(Error::NeedsValue("a tensor that depends on unknown dimensions has no operator here".into()))
@@ -340,25 +343,25 @@ impl Builder {
 
     /// A new symbolic dimension.
     pub fn new_dim(&mut self) -> i64 {
-        self.dimensions.fresh()
+        self.dimensions.new_atom()
     }
 
-    /// The dimension that is missing from `known`, so that both have equally many elements. Binding the graph reports a remainder.
+    /// The dimension that `known` lacks to have as many elements as `all`. If the division is not exact, binding the graph fails.
     pub fn missing_dim(&mut self, all: &[i64], known: &[i64]) -> Option<i64> {
         let (all, known) = (self.dimensions.product(all)?, self.dimensions.product(known)?);
-        self.dimensions.over(all, known)
+        self.dimensions.floor_div(all, known)
     }
 
     /// The combination of two integers, which may be symbolic.
     ///
     /// # Errors
     /// The result cannot be represented.
-    pub fn combined(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
+    pub fn combine(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
         let made = match operator {
-            Operator::Plus => self.dimensions.plus(a, b),
-            Operator::Minus => self.dimensions.minus(a, b),
-            Operator::Times => self.dimensions.times(a, b),
-            Operator::Over => self.dimensions.over(a, b),
+            Operator::Add => self.dimensions.plus(a, b),
+            Operator::Subtract => self.dimensions.minus(a, b),
+            Operator::Multiply => self.dimensions.times(a, b),
+            Operator::Divide => self.dimensions.floor_div(a, b),
             _ => self.dimensions.remainder(a, b),
         };
         let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
@@ -366,11 +369,11 @@ impl Builder {
     }
 
     /// The order of two integers, which may be symbolic; `None` if it is not known.
-    pub fn compared(&self, a: i64, b: i64) -> Option<Ordering> {
+    pub fn compare(&self, a: i64, b: i64) -> Option<Ordering> {
         match () {
             () if a == b => Some(Ordering::Equal),
-            () if self.dimensions.is_above(a, b) => Some(Ordering::Greater),
-            () if self.dimensions.is_above(b, a) => Some(Ordering::Less),
+            () if self.dimensions.is_greater(a, b) => Some(Ordering::Greater),
+            () if self.dimensions.is_greater(b, a) => Some(Ordering::Less),
             () => None,
         }
     }
@@ -381,23 +384,23 @@ impl Builder {
     }
 
     /// The larger of two dimensions.
-    pub fn larger(&mut self, a: i64, b: i64) -> Option<i64> {
-        self.dimensions.extreme(Function::Most, a, b)
+    pub fn max_dim(&mut self, a: i64, b: i64) -> Option<i64> {
+        self.dimensions.min_or_max(Function::Max, a, b)
     }
 
-    /// Integers as parameters of a dynamic operator: the tensors whose dimensions occur in them, and an expression for each integer. The
-    /// first inputs are those in `given`.
+    /// Integers as a parameter of a dynamic operator: an expression for each integer, and the inputs whose dimensions occur in them. The
+    /// inputs begin with those in `given`.
     ///
     /// # Errors
     /// A dimension that no tensor of the graph has.
-    pub fn expressions(&self, given: &[usize], dims: &[i64]) -> Result<(Vec<Value>, Vec<String>)> {
+    pub fn dim_exprs(&self, given: &[usize], dims: &[i64]) -> Result<(Vec<Value>, Vec<String>)> {
         let mut inputs = given.to_vec();
         let mut atom = |atom: i64| {
             let own = inputs.iter().enumerate().find_map(|(i, h)| Some((i, self.axis_of(*h, atom)?)));
             let (input, axis) = match own {
                 Some(found) => found,
                 None => {
-                    let (holder, axis) = self.holder_of(atom)?;
+                    let (holder, axis) = self.tensor_with_dim(atom)?;
                     inputs.push(holder);
                     (inputs.len() - 1, axis)
                 }
@@ -415,8 +418,8 @@ impl Builder {
         self.tensors[handle].dims.as_ref()?.iter().position(|d| *d == dim)
     }
 
-    /// The symbolic dimension for a dimension name of the model.
-    pub fn dim_of_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
+    /// The symbolic dimension for a dimension name of the model; `known` has those of the names seen before.
+    pub fn dim_by_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
         if let Some((_, dim)) = known.iter().find(|(n, _)| n == name) {
             return *dim;
         }
@@ -430,7 +433,7 @@ impl Builder {
     }
 
     /// A tensor of the graph with this symbolic dimension, and the axis.
-    pub fn holder_of(&self, dim: i64) -> Option<(usize, usize)> {
+    pub fn tensor_with_dim(&self, dim: i64) -> Option<(usize, usize)> {
         let of = |(h, t): (usize, &TensorInfo)| {
             t.symbol.as_ref()?;
             Some((h, self.axis_of(h, dim)?))
@@ -438,7 +441,7 @@ impl Builder {
         self.tensors.iter().enumerate().find_map(of)
     }
 
-    /// The tensor as a symbol; a constant becomes a variable.
+    /// The symbol of a tensor. A constant becomes a variable.
     pub fn symbol(&mut self, handle: usize) -> Symbol {
         if let Some(symbol) = &self.tensors[handle].symbol {
             return symbol.clone();
@@ -446,7 +449,7 @@ impl Builder {
         let wanted = self.tensors[handle].name.clone();
         let name = self.unique(&wanted);
         let info = &mut self.tensors[handle];
-        let symbol = Symbol::variable(&name, described(&info.shape, info.dtype));
+        let symbol = Symbol::variable(&name, variable_attrs(&info.shape, info.dtype));
         info.name = name;
         info.symbol = Some(symbol.clone());
         symbol
@@ -462,19 +465,19 @@ impl Builder {
         self.tensors.iter().filter_map(of)
     }
 
-    /// Adds an operator and returns its visible outputs. Inputs are tensors, lists of tensors, numbers (which become scalars of the type
-    /// of the first tensor), or `None` for optional inputs at the end.
+    /// Adds an operator and returns its visible outputs. An input is a tensor, a list of tensors, a number, which becomes a scalar of the
+    /// first tensor's type, or `None` for an optional input at the end.
     ///
     /// # Errors
     /// Inputs and parameters that the operator does not accept.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
-        if params.iter().any(|(_, value)| is_symbolic(value)) {
+        if params.iter().any(|(_, value)| has_symbolic_dim(value)) {
             return self.apply_dynamic(op, name, inputs, params);
         }
-        if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
+        if let Some((key, value)) = params.iter().find(|(k, v)| !UNBOUNDED_PARAMS.contains(k) && !is_in_range(v)) {
             return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
         }
-        if let (true, Some((op, data, x))) = (params.is_empty(), scalars::with_number(self, op, inputs)) {
+        if let (true, Some((op, data, x))) = (params.is_empty(), scalars::scalar_variant(self, op, inputs)) {
             return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
         }
         let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
@@ -491,7 +494,7 @@ impl Builder {
         Ok(Handle(made[0]))
     }
 
-    /// Adds the dynamic form of an operator, whose parameters are expressions of dimensions.
+    /// Adds an operator with symbolic parameters as its dynamic variant, whose parameters are expressions of dimensions.
     fn apply_dynamic(
         &mut self,
         op: &str,
@@ -505,13 +508,13 @@ impl Builder {
         }
         let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
         let rank = given.first().and_then(|h| self.tensors[*h].shape.ndim());
-        let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_unknown(*d)));
+        let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_symbolic(*d)));
         let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
             ("_npx_reshape" | "_np_reshape", _) => {
-                (SYMBOLIC_RESHAPE.name(), vec![("shape", dims(param("newshape")).map(whole))])
+                (SYMBOLIC_RESHAPE.name(), vec![("shape", dims(param("newshape")).map(int_values))])
             }
-            ("_npi_broadcast_to", _) => (SYMBOLIC_EXPAND.name(), vec![("shape", dims(param("shape")).map(whole))]),
-            ("_full", _) => (SYMBOLIC_FULL.name(), vec![("shape", dims(param("shape")).map(whole))]),
+            ("_npi_broadcast_to", _) => (SYMBOLIC_EXPAND.name(), vec![("shape", dims(param("shape")).map(int_values))]),
+            ("_full", _) => (SYMBOLIC_FULL.name(), vec![("shape", dims(param("shape")).map(int_values))]),
             ("slice", Some(_)) => {
                 let list = |key| match param(key) {
                     Value::List(items) => Some(items.clone()),
@@ -533,7 +536,7 @@ impl Builder {
         let mut numbers = Vec::new();
         for (_, list) in &lists {
             let unknown = || {
-                let known: Vec<_> = params.iter().filter(|(_, v)| is_symbolic(v)).map(|(key, _)| *key).collect();
+                let known: Vec<_> = params.iter().filter(|(_, v)| has_symbolic_dim(v)).map(|(key, _)| *key).collect();
                 let what = known.join(" and ");
                 Error::NeedsValue(format!(
                     "the {what} of {op} follows from a dimension that is not known: give the shapes of the inputs"
@@ -541,7 +544,7 @@ impl Builder {
             };
             numbers.extend(list.as_ref().ok_or_else(unknown)?.iter().filter_map(Value::int));
         }
-        let (ins, written) = self.expressions(&given, &numbers)?;
+        let (ins, written) = self.dim_exprs(&given, &numbers)?;
         let mut written = written.into_iter();
         let mut attrs = Attrs::new();
         for (key, list) in lists {
@@ -563,18 +566,18 @@ impl Builder {
         let unknown =
             || Error::NeedsValue("the shape of the repeated tensor is unknown: give the shapes of the inputs".into());
         let dims = dims.ok_or_else(unknown)?;
-        let (mut apart, mut repeated, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut split, mut repeated, mut merged) = (Vec::new(), Vec::new(), Vec::new());
         for (d, r) in dims.iter().zip(reps) {
-            apart.extend([1, *d]);
+            split.extend([1, *d]);
             repeated.extend([*r, *d]);
-            joined.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
+            merged.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
         }
-        let apart = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(Handle(data)), newshape: apart))?;
-        let repeated = self.emit(&format!("{name}/repeated"), op!(BROADCAST_TO(apart), shape: repeated))?;
-        Ok(vec![self.emit(name, op!(NPX_RESHAPE(repeated), newshape: joined))?.0])
+        let split = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(Handle(data)), newshape: split))?;
+        let repeated = self.emit(&format!("{name}/repeated"), op!(BROADCAST_TO(split), shape: repeated))?;
+        Ok(vec![self.emit(name, op!(NPX_RESHAPE(repeated), newshape: merged))?.0])
     }
 
-    /// As [`Builder::apply`], with parameters as text, and with subgraphs.
+    /// Like [`Builder::apply`], but with parameters as text and with subgraphs.
     ///
     /// # Errors
     /// As [`Builder::apply`].
@@ -589,7 +592,7 @@ impl Builder {
         let mut ins = self.inputs(op, inputs)?;
         let call = self.call(op, &attrs, ins.len(), graphs)?;
         let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
-        if let Some(values) = constant.filter(|_| self.executing || is_pure(call.def))
+        if let Some(values) = constant.filter(|_| self.is_executing || is_pure(call.def))
             && let Some(made) = self.fold(&call, name, values)?
         {
             let is_weight = match op {
@@ -607,7 +610,7 @@ impl Builder {
         {
             ins[1] = weights;
         }
-        if matches!(call.def.forward, Forward::Dynamic(_)) && self.executing {
+        if matches!(call.def.forward, Forward::Dynamic(_)) && self.is_executing {
             return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
         }
         self.add(&call, &attrs, name, &ins, graphs)
@@ -620,7 +623,8 @@ impl Builder {
         node.and_then(|node| node.op.as_ref()).is_some_and(|op| op.def.name == DEQUANTIZE_LINEAR.name())
     }
 
-    /// Dequantized weights as a node, so that a plan finds their integers; `None` if `handle` is something else.
+    /// Repeats the folded call that dequantized these weights as a node of the graph, so that a plan finds the integers; `None` if
+    /// `handle` is not the result of such a call.
     fn unfolded(&mut self, handle: usize) -> Result<Option<usize>> {
         if let Some(made) = self.unfolded.get(&handle) {
             return Ok(Some(*made));
@@ -634,23 +638,23 @@ impl Builder {
         Ok(Some(made))
     }
 
-    fn call(&self, op: &str, attrs: &Attrs, inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {
+    fn call(&self, op: &str, attrs: &Attrs, num_inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {
         let (name, def) = registry::find(op)?;
         let mut attrs = attrs.clone();
         if let Inputs::Variadic { count, .. } = def.inputs {
-            attrs.entry(count.into()).or_insert_with(|| (inputs + graphs.len()).to_string());
+            attrs.entry(count.into()).or_insert_with(|| (num_inputs + graphs.len()).to_string());
         }
         let params = attach(def, def.parse(&attrs)?, graphs)?;
-        // Shape rules and kernels rely on the count. A subgraph operator counts its subgraphs, too.
+        // Shape inference and kernels rely on the number of inputs, which includes the subgraphs of a control flow operator.
         if let (Some(required), true) = (def.num_inputs(&params), graphs.is_empty())
-            && inputs < required
+            && num_inputs < required
         {
-            return Err(Error::value(format!("{op} takes {required} inputs, but {inputs} are given")));
+            return Err(Error::value(format!("{op} takes {required} inputs, but {num_inputs} are given")));
         }
         Ok(OpCall { name, def, params })
     }
 
-    /// Flattens the inputs and turns numbers into tensors.
+    /// Flattens lists of inputs and converts numbers to constants.
     fn inputs(&mut self, op: &str, inputs: &[Value]) -> Result<Vec<usize>> {
         let mut flat: Vec<&Value> = Vec::new();
         for input in inputs {
@@ -684,26 +688,27 @@ impl Builder {
         Ok(ins)
     }
 
-    /// Folds an operator with constant inputs, unless its result would be much larger than the inputs.
+    /// Folds an operator with constant inputs. `None` if the result is much larger than the inputs or exceeds the budget.
     fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
-        let given: usize = values.iter().map(NDArray::len).sum();
-        if !self.executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
+        let num_in: usize = values.iter().map(NDArray::len).sum();
+        if !self.is_executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
             let mut ins: Vec<Shape> = values.iter().map(|v| v.shape().clone()).collect();
             let mut outs = vec![Shape::unknown(); call.def.num_outputs(&call.params)];
             (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| call.locate(e, name, values.len()))?;
-            let made = outs.iter().filter_map(|s| s.checked_elements().ok()).max().unwrap_or(0);
+            let num_out = outs.iter().filter_map(|s| s.checked_elements().ok()).max().unwrap_or(0);
             let size = values.iter().map(|v| v.dtype().size()).max().unwrap_or(size_of::<f64>());
-            let bytes = made.saturating_mul(size);
-            if made > MAX_GROWN.max(given.saturating_mul(2)) || (bytes > SMALL_FOLD && bytes > self.fold_budget) {
+            let bytes = num_out.saturating_mul(size);
+            let is_expanded = num_out > MAX_EXPANDED.max(num_in.saturating_mul(2));
+            if is_expanded || (bytes > SMALL_CONSTANT_BYTES && bytes > self.fold_budget) {
                 return Ok(None);
             }
         }
         let mut outs = Arrays::new();
         imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
-        let made: usize = outs.iter().map(|a| a.len() * a.dtype().size()).sum();
-        if !self.executing && made > SMALL_FOLD {
-            self.fold_budget = self.fold_budget.saturating_sub(made);
+        let bytes: usize = outs.iter().map(|a| a.len() * a.dtype().size()).sum();
+        if !self.is_executing && bytes > SMALL_CONSTANT_BYTES {
+            self.fold_budget = self.fold_budget.saturating_sub(bytes);
         }
         let visible = call.def.num_visible(&call.params);
         let named = |k: usize| if visible == 1 { name.to_string() } else { format!("{name}_{k}") };
@@ -719,32 +724,32 @@ impl Builder {
         ins: &[usize],
         graphs: &[Symbol],
     ) -> Result<Vec<usize>> {
-        let own = self.with_own_states(call, ins)?;
-        let ins = own.as_slice();
+        let unshared = self.with_unshared_states(call, ins)?;
+        let ins = unshared.as_slice();
         let (shapes, dims) = self.infer_shapes(call, name, ins)?;
         shapes.iter().try_for_each(check_shape)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
-        let followed = self.follow(call, ins, (&shapes, dtypes.first().copied().flatten()))?;
+        let values = self.propagate(call, ins, (&shapes, dtypes.first().copied().flatten()))?;
         let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
         let is_from_placeholder = ins.iter().any(|h| self.tensors[*h].is_from_placeholder);
         let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
-        if let Some((inner, _)) = self.inner.last() {
-            atomic.set_attr(INNER, inner);
+        if let Some((subgraph, _)) = self.open_subgraphs.last() {
+            atomic.set_attr(SUBGRAPH_NAME, subgraph);
         }
         let symbol = atomic.compose(&name, &symbols, None)?;
         let mut outs = Vec::new();
         for (k, (shape, dims)) in shapes.into_iter().zip(dims).take(symbol.num_outputs()).enumerate() {
             let dims = match dims {
-                Some(dims) => Some(dims.iter().map(|d| if *d == UNNAMED { self.new_dim() } else { *d }).collect()),
+                Some(dims) => Some(dims.iter().map(|d| if *d == UNKNOWN_DIM { self.new_dim() } else { *d }).collect()),
                 None => self.named_dims(&shape),
             };
-            let partly = followed.as_ref().and_then(|arrays| arrays.get(k).cloned());
+            let symbolic_value = values.as_ref().and_then(|arrays| arrays.get(k).cloned());
             let dtype = dtypes[k];
-            // All elements are known, so it is a constant.
-            let known = partly.as_ref().filter(|a| !symbolic::has_unknown(a));
+            // An output whose elements are all known is a constant.
+            let known = symbolic_value.as_ref().filter(|a| !symbolic::has_symbolic(a));
             if let (Some(array), Some(dtype)) = (known, dtype) {
-                let value = symbolic::converted(array, dtype)?;
+                let value = symbolic::convert(array, dtype)?;
                 outs.push(self.constant(&name, value));
                 continue;
             }
@@ -756,7 +761,7 @@ impl Builder {
                 dtype,
                 value: None,
                 dims,
-                partly,
+                symbolic_value,
                 widened: None,
                 is_parameter: false,
                 is_from_placeholder,
@@ -765,14 +770,17 @@ impl Builder {
         Ok(outs)
     }
 
-    /// The inputs of an operator, with copies of parameters that one operator mutates and others read: exporters store equal parameters
-    /// once.
-    fn with_own_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
-        let mut own = Vec::with_capacity(ins.len());
+    /// The inputs of an operator, with copies of parameters that one operator mutates and another reads. Models share such parameters,
+    /// since exporters store parameters with equal elements once.
+    fn with_unshared_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
+        let mut unshared = Vec::with_capacity(ins.len());
         for (i, h) in ins.iter().copied().enumerate() {
             let is_state = call.def.mutates.contains(&i);
-            let is_shared =
-                if is_state { self.read.contains(&h) || self.states.contains(&h) } else { self.states.contains(&h) };
+            let is_shared = if is_state {
+                self.read_only.contains(&h) || self.mutated.contains(&h)
+            } else {
+                self.mutated.contains(&h)
+            };
             let known = self.tensors[h].value.clone().filter(|_| is_shared);
             let used = match (known, self.copies.get(&h).copied().filter(|_| !is_state)) {
                 (None, _) => h,
@@ -789,13 +797,13 @@ impl Builder {
                 }
             };
             if is_state {
-                self.states.insert(used)
+                self.mutated.insert(used)
             } else {
-                self.read.insert(used)
+                self.read_only.insert(used)
             };
-            own.push(used);
+            unshared.push(used);
         }
-        Ok(own)
+        Ok(unshared)
     }
 
     fn infer_shapes(&mut self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {
@@ -816,7 +824,7 @@ impl Builder {
             }
             _ => vec![None; n],
         };
-        // A shape rule may reject unknown dimensions; then the sampled shapes are used.
+        // Shape inference may reject unknown dimensions; then the dimensions from samples are used.
         if let Err(e) = inferred
             && (known || probed.iter().any(Option::is_none))
         {
@@ -824,7 +832,7 @@ impl Builder {
         }
         for (shape, dims) in shapes.iter_mut().zip(&probed) {
             if let Some(dims) = dims {
-                *shape = Shape::new(&dims.iter().map(|d| if is_unknown(*d) { -1 } else { *d }).collect::<Dims>());
+                *shape = Shape::new(&dims.iter().map(|d| if is_symbolic(*d) { -1 } else { *d }).collect::<Dims>());
             }
         }
         Ok((shapes, probed))
@@ -838,44 +846,44 @@ impl Builder {
         Ok(outs)
     }
 
-    /// Propagates symbolic integers through an operator.
-    fn follow(
+    /// The values of an operator's outputs if some inputs have symbolic elements; `None` if they are not known.
+    fn propagate(
         &mut self,
         call: &OpCall,
         ins: &[usize],
         outs: (&[Shape], Option<DType>),
     ) -> Result<Option<Vec<NDArray>>> {
-        if !ins.iter().any(|h| self.tensors[*h].partly.is_some()) {
+        if !ins.iter().any(|h| self.tensors[*h].symbolic_value.is_some()) {
             return Ok(None);
         }
         let mut values = Vec::with_capacity(ins.len());
         for h in ins {
             let info = &self.tensors[*h];
-            // A number of the model must not be mistaken for a symbolic dimension.
-            let value = info.value.as_ref().filter(|v| v.dtype() != DType::I64 || !symbolic::has_unknown(v));
-            match info.partly.as_ref().or(value).filter(|a| a.len() <= MAX_FOLLOWED) {
+            // An integer of the model in the range of symbols must not be mistaken for one.
+            let value = info.value.as_ref().filter(|v| v.dtype() != DType::I64 || !symbolic::has_symbolic(v));
+            match info.symbolic_value.as_ref().or(value).filter(|a| a.len() <= MAX_PROPAGATED) {
                 Some(array) => values.push(array.clone()),
                 None => return Ok(None),
             }
         }
-        symbolic::follow(&mut self.dimensions, call, values, outs)
+        symbolic::propagate(&mut self.dimensions, call, values, outs)
     }
 
-    /// Starts a subgraph that all new operators belong to, until [`Builder::leave`].
-    pub fn enter(&mut self, wanted: &str) -> usize {
+    /// Starts a subgraph, to which new operators belong until [`Builder::end_subgraph`]. Returns its nesting level.
+    pub fn begin_subgraph(&mut self, wanted: &str) -> usize {
         let name = self.unique(&format!("{wanted}/graph"));
-        self.inner.push((name, self.tensors.len()));
-        self.inner.len()
+        self.open_subgraphs.push((name, self.tensors.len()));
+        self.open_subgraphs.len()
     }
 
-    /// Ends a subgraph and those nested in it. Its dimensions cannot be used outside.
-    pub fn leave(&mut self, level: usize) {
-        if let Some((_, first)) = self.inner.drain(level.saturating_sub(1)..).next() {
+    /// Ends a subgraph and those nested in it. Their symbolic dimensions are forgotten, since outer nodes cannot refer to inner tensors.
+    pub fn end_subgraph(&mut self, level: usize) {
+        if let Some((_, first)) = self.open_subgraphs.drain(level.saturating_sub(1)..).next() {
             self.tensors[first..].iter_mut().for_each(|t| t.dims = None);
         }
     }
 
-    /// Copies of tensors, made by operators even for constants.
+    /// Adds a copy operator for each tensor, even for constants.
     ///
     /// # Errors
     /// Those of the operator.
@@ -899,19 +907,19 @@ impl Builder {
         self.tensors.iter().position(|t| t.name == name && t.symbol.as_ref().is_some_and(is))
     }
 
-    /// The shape of a tensor as a tensor of 64-bit integers: dimensions `start..end`.
+    /// The dimensions `start..end` of a tensor as a tensor of 64-bit integers.
     pub fn shape_of(&mut self, name: &str, handle: usize, start: usize, end: usize) -> Result<usize> {
         let info = &self.tensors[handle];
         let dims = info.dims.clone();
         let known = dims.as_ref().and_then(|d| d.get(start..end)).map(Dims::from_slice);
         if let Some(known) = &known
-            && known.iter().all(|d| !is_unknown(*d))
+            && known.iter().all(|d| !is_symbolic(*d))
         {
             return self.numbers(name, known, &[known.len() as i64]);
         }
         let all = self.emit(name, op!(SHAPE_ARRAY(Handle(handle))))?.0;
         if let Some(dims) = dims {
-            self.tensors[all].partly = Some(NDArray::from_slice(&dims, &[dims.len() as i64])?);
+            self.tensors[all].symbolic_value = Some(NDArray::from_slice(&dims, &[dims.len() as i64])?);
             if start == 0 && end == dims.len() {
                 return Ok(all);
             }

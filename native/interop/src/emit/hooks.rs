@@ -1,7 +1,7 @@
 //! Hooks: user code that replaces or adjusts the mapping of nodes.
 //!
-//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols whose variables represent
-//! the node's tensors.
+//! A hook may rewrite a node before it is mapped, replace the table's process, or replace the outputs of the process. It returns symbols
+//! whose variables stand for the node's tensors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,17 +40,17 @@ pub struct HookNode<'a> {
     pub inputs: Vec<Option<HookTensor>>,
 }
 
-/// The result of a hook.
+/// The outputs of a node from a hook.
 #[derive(Default)]
-pub struct Made {
-    /// The outputs of the node, in their order; a symbol may have several of them.
+pub struct HookOutputs {
+    /// The outputs of the node in order; a symbol may have several.
     pub outputs: Vec<Symbol>,
-    /// The arrays of variables that the hook added.
+    /// The arrays of the variables that the hook added.
     pub constants: Vec<(String, NDArray)>,
 }
 
 /// A node that a hook rewrote.
-pub struct Prepared {
+pub struct RewrittenNode {
     /// The node.
     pub node: Node,
     /// Constants for inputs that the model does not have.
@@ -63,25 +63,25 @@ pub trait Hooks: Send + Sync {
     ///
     /// # Errors
     /// The program's.
-    fn concerns(&self, node: &Node) -> Result<bool>;
+    fn applies_to(&self, node: &Node) -> Result<bool>;
 
     /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
     ///
     /// # Errors
     /// The program's.
-    fn prepare(&self, node: &HookNode<'_>) -> Result<Option<Prepared>>;
+    fn prepare(&self, node: &HookNode<'_>) -> Result<Option<RewrittenNode>>;
 
-    /// The outputs of a node, instead of the table's.
+    /// The outputs of a node in place of those of the table. Called before the node is mapped.
     ///
     /// # Errors
     /// The program's.
-    fn before(&self, node: &HookNode<'_>) -> Result<Option<Made>>;
+    fn before(&self, node: &HookNode<'_>) -> Result<Option<HookOutputs>>;
 
-    /// The outputs of a node, instead of those created so far.
+    /// The outputs of a node in place of `outputs`. Called after the node was mapped.
     ///
     /// # Errors
     /// The program's.
-    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<Made>>;
+    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<HookOutputs>>;
 }
 
 impl HookTensor {
@@ -109,13 +109,18 @@ pub(crate) fn located(e: Error, node: &Node) -> Error {
     }
 }
 
-/// Copies the operators of symbols into a graph. `known` has the tensors of variables; other variables become inputs.
+/// Copies the operators of symbols into a graph and returns the tensors of the symbols' outputs. `known` has the tensors of variables;
+/// other variables become inputs.
 ///
 /// # Errors
 /// Those of the operators.
-pub fn copied(builder: &mut Builder, symbols: &[Symbol], known: &mut HashMap<String, usize>) -> Result<Vec<usize>> {
+pub fn copy_symbols(
+    builder: &mut Builder,
+    symbols: &[Symbol],
+    known: &mut HashMap<String, usize>,
+) -> Result<Vec<usize>> {
     let entries = || symbols.iter().flat_map(Symbol::entries);
-    let mut made: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
+    let mut tensors: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
     for node in topological(entries()) {
         let outputs = match &node.op {
             None => match known.get(&node.name) {
@@ -127,13 +132,13 @@ pub fn copied(builder: &mut Builder, symbols: &[Symbol], known: &mut HashMap<Str
                 }
             },
             Some(op) => {
-                let ins = node.inputs.iter().map(|e| Value::Handle(made[&Arc::as_ptr(&e.node)][e.index as usize]));
+                let ins = node.inputs.iter().map(|e| Value::Handle(tensors[&Arc::as_ptr(&e.node)][e.index as usize]));
                 let ins: Vec<Value> = ins.collect();
                 let attrs = node.attrs.read().clone();
                 builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?
             }
         };
-        made.insert(Arc::as_ptr(&node), outputs);
+        tensors.insert(Arc::as_ptr(&node), outputs);
     }
-    Ok(entries().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect())
+    Ok(entries().map(|e| tensors[&Arc::as_ptr(&e.node)][e.index as usize]).collect())
 }

@@ -1,10 +1,14 @@
-//! Emits operators: evaluates the expressions of processes, in imports to MXNet operators and in exports to operators of the framework.
+//! Evaluates the expressions of processes and emits operators: MXNet's in an import, the framework's in an export.
 //!
-//! - [`Builder`]: an MXNet graph with shapes, types and folded constants; symbolic dimensions.
-//! - [`Scope`]: evaluates the expressions of a process for a node.
-//! - [`rules`]: the rules that expressions call.
-//! - [`Sink`]: the framework's nodes that an export writes.
-//! - [`Hooks`]: user code in place of processes.
+//! - `scope`: evaluates the expressions of a process for a node.
+//! - [`rules`]: the built-in rules, which expressions call; `arguments`: the types of their arguments and results; `tables`: the tables of
+//!   the frameworks, with these rules.
+//! - `builder`: an MXNet graph under construction, with shape inference and constant folding; `operation`: calls of MXNet operators that
+//!   are checked at compile time; `scalars`: operators with a scalar parameter; `bodies`: the bodies of control flow operators.
+//! - `dimensions`: symbolic dimensions; `symbolic`: their propagation through operators.
+//! - `widened`: integer types that arrays do not support.
+//! - `nodes`: the nodes that an export emits; `onnx_ops`: the ONNX operators that rules emit.
+//! - `hooks`: user code that replaces or adjusts the mapping of a node.
 //!
 //! Import and export differ in their [`Context`].
 
@@ -14,6 +18,7 @@ mod builder;
 mod dimensions;
 mod hooks;
 mod nodes;
+mod onnx_ops;
 mod operation;
 pub mod rules;
 mod scalars;
@@ -21,7 +26,6 @@ mod scope;
 mod symbolic;
 mod tables;
 mod widened;
-mod written;
 
 use std::collections::HashMap;
 
@@ -32,15 +36,15 @@ pub use arguments::{Handle, SymInt, SymInts};
 pub use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
 pub use builder::{Builder, TensorInfo};
-pub use dimensions::{Dims, is_unknown};
+pub use dimensions::{Dims, is_symbolic};
 pub(crate) use hooks::located;
-pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
+pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, copy_symbols};
 pub use nodes::{Sink, framework_call};
 pub(crate) use nodes::{framework_node, framework_operator};
+pub(crate) use onnx_ops::OnnxOp;
 pub(crate) use operation::{Operation, op};
 pub use scope::{Names, Naming, Scope};
 pub(crate) use widened::type_code;
-pub(crate) use written::Written;
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};
@@ -60,18 +64,18 @@ pub struct Emitter<'t> {
 }
 
 /// The advice for an operator without a process.
-pub(crate) const MEND: &str = "map it by a hook, or make the model without it";
+pub(crate) const ADVICE: &str = "map it by a hook, or make the model without it";
 
 impl<'t> Emitter<'t> {
-    /// An empty graph. With `executing` all operators are computed at once.
+    /// An empty graph for a model with these operator sets. If `is_executing` is true, all operators are computed at once.
     ///
     /// # Errors
-    /// A version of an operator set that is not known.
+    /// An operator set version that is newer than the descriptors.
     pub fn new(
         framework: Framework,
         mappings: Option<&'t Mappings>,
         opsets: IndexMap<String, i64>,
-        executing: bool,
+        is_executing: bool,
     ) -> Result<Emitter<'t>> {
         let (table, schema) = match mappings {
             Some(added) => (&added.table, &added.schema),
@@ -87,7 +91,7 @@ impl<'t> Emitter<'t> {
                 )));
             }
         }
-        Ok(Emitter { builder: Builder::new(executing), framework, table, schema, opsets })
+        Ok(Emitter { builder: Builder::new(is_executing), framework, table, schema, opsets })
     }
 
     /// The version of a domain's operator set that the model uses.
@@ -110,9 +114,12 @@ impl<'t> Emitter<'t> {
             Error::unsupported(match node.domain.as_str() {
                 "" => {
                     let framework = self.framework.name();
-                    format!("version {version} of the operator set of {framework} has no operator {}: {MEND}", node.op)
+                    format!(
+                        "version {version} of the operator set of {framework} has no operator {}: {ADVICE}",
+                        node.op
+                    )
                 }
-                domain => format!("the operator {} of the domain {domain} is not known: {MEND}", node.op),
+                domain => format!("the operator {} of the domain {domain} is not known: {ADVICE}", node.op),
             })
         })
     }
@@ -126,20 +133,20 @@ pub trait Context<'t> {
     /// The graph and the processes.
     fn emitter_mut(&mut self) -> &mut Emitter<'t>;
 
-    /// The framework's nodes written so far, with the graph; `None` in an import.
+    /// The sink of an export, with the graph; `None` in an import.
     fn sink(&mut self) -> Option<(&mut Sink, &mut Builder)>;
 
-    /// Maps a graph of the framework with these input values and returns its outputs.
+    /// Maps a subgraph of the framework with these input values and returns its outputs.
     ///
     /// # Errors
-    /// Too deeply nested subgraphs; a failed hook; an export, which maps no graphs of the framework.
+    /// Subgraphs that are nested too deeply; a failed hook; any call in an export, which cannot map subgraphs.
     fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>>;
 
     /// Number of problems reported so far.
     fn problem_count(&self) -> usize;
 }
 
-/// Enables NumPy shape semantics while it lives: ONNX has zero-dimensional tensors and axes of length 0.
+/// Enables NumPy shape semantics until it is dropped: ONNX has zero-dimensional tensors and axes of length 0. Holds the previous setting.
 pub struct NumpyShapes(bool);
 
 impl NumpyShapes {

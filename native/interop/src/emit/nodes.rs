@@ -1,28 +1,28 @@
-//! The framework's nodes that an export writes.
+//! The nodes of the framework that an export emits.
 
 use std::collections::{HashMap, HashSet};
 
 use ferromx_core::shape::Shape;
 use indexmap::IndexMap;
 
-use super::{Builder, Names, Scope, Written};
+use super::{Builder, Names, Naming, OnnxOp, Scope};
 use crate::error::{Error, Position, Result};
 use crate::ir::{Arity, AttributeKind, Node, Value};
 use crate::mapping::ast::{Call, Expr};
 
-/// The nodes written so far.
+/// The nodes and names that an export has emitted so far.
 #[derive(Default)]
 pub struct Sink {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Names by handle, of tensors of the MXNet graph and of new ones.
+    /// The names of tensors in the model, by handle: tensors of the MXNet graph and those that nodes of the framework added.
     pub names: HashMap<usize, String>,
-    /// All names in the model.
+    /// All names in use.
     pub used: HashSet<String>,
 }
 
 impl Sink {
-    /// An unused name.
+    /// An unused name: the requested one, or that with a suffix.
     pub fn unique(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_string();
         let mut n = 0;
@@ -44,7 +44,7 @@ impl Sink {
     ///
     /// # Errors
     /// A value that is not a tensor.
-    pub fn written_name(&mut self, builder: &Builder, value: &Value) -> Result<String> {
+    pub fn name_of(&mut self, builder: &Builder, value: &Value) -> Result<String> {
         let handle = match value {
             Value::None => return Ok(String::new()),
             Value::Handle(h) => *h,
@@ -59,45 +59,47 @@ impl Sink {
     }
 }
 
-fn in_import() -> Error {
+/// The error for an export rule in an import.
+fn no_sink() -> Error {
     Error::value("nothing is being written")
 }
 
-/// Adds one operator of the framework with attributes, and returns the tensors of its first `outputs` outputs.
+/// Adds an ONNX operator and returns the tensors of its first `num_outputs` outputs.
 ///
 /// # Errors
 /// Those of [`framework_call`].
 pub(crate) fn framework_node(
     scope: &mut Scope<'_, '_>,
-    written: Written,
+    operator: OnnxOp,
     inputs: Vec<Value>,
-    outputs: usize,
+    num_outputs: usize,
 ) -> Result<Vec<Value>> {
-    let op = written.name();
-    let named = written.attributes().into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
+    let op = operator.name();
+    let named = operator.attributes().into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
     let args = inputs.into_iter().map(Expr::Literal).collect();
     let call = Call { name: op.into(), args, named, position: Position::default() };
     let wanted = format!("{}/{op}", scope.name);
-    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
-    let names: Vec<String> = (0..outputs).map(|_| sink.unique(&wanted)).collect();
-    let made = names.iter().map(|name| Value::Handle(sink.tensor(builder, name))).collect();
-    let outer = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
-    let written = framework_call(scope, &call, &Names::new(), Some(&names));
-    scope.name = outer;
-    written.map(|_| made)
+    let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
+    let names: Vec<String> = (0..num_outputs).map(|_| sink.unique(&wanted)).collect();
+    let outputs = names.iter().map(|name| Value::Handle(sink.tensor(builder, name))).collect();
+    let outer_name = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
+    let result = framework_call(scope, &call, &Names::new(), Some(&names));
+    scope.name = outer_name;
+    result.map(|_| outputs)
 }
 
-/// Adds one operator of the framework on tensors, without attributes, and returns the tensor of its first output.
+/// Adds an ONNX operator without attributes and returns the tensor of its first output.
 ///
 /// # Errors
 /// Those of [`framework_call`].
-pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, written: Written, inputs: &[Value]) -> Result<Value> {
+pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, operator: OnnxOp, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
-    let call = Call { name: written.name().into(), args, named: Vec::new(), position: Position::default() };
+    let call = Call { name: operator.name().into(), args, named: Vec::new(), position: Position::default() };
     framework_call(scope, &call, &Names::new(), None)
 }
 
-/// Adds one operator of the framework with the operators in its inputs, and returns the tensor of its first output.
+/// Adds an operator of the framework, after the operators that its inputs call. With `outputs`, the operator gets the name of the scope and
+/// produces these values; otherwise it gets new names, and the tensor of its first output is returned.
 ///
 /// # Errors
 /// Inputs and attributes that the operator does not accept.
@@ -109,7 +111,7 @@ pub fn framework_call(
 ) -> Result<Value> {
     let mut inputs = Vec::new();
     for e in &call.args {
-        let value = scope.eval(e, names, false)?;
+        let value = scope.eval(e, names, Naming::Operator)?;
         match value {
             Value::List(items) => inputs.extend(items),
             other => inputs.push(other),
@@ -118,25 +120,28 @@ pub fn framework_call(
     while let Some(Value::None) = inputs.last() {
         inputs.pop();
     }
-    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
-    let inputs = inputs.iter().map(|v| sink.written_name(builder, v)).collect::<Result<Vec<_>>>()?;
+    let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
+    let inputs = inputs.iter().map(|v| sink.name_of(builder, v)).collect::<Result<Vec<_>>>()?;
     let probe = Node { op: call.name.clone(), domain: scope.domain_of(&call.name), ..Node::default() };
     let descriptor = scope.context.emitter().descriptor(&probe)?;
     let mut attributes = IndexMap::new();
     for a in &descriptor.attributes {
         let value = match call.named.iter().find(|(key, _)| *key == a.name) {
-            Some((_, e)) => scope.eval(e, names, false)?,
+            Some((_, e)) => scope.eval(e, names, Naming::Operator)?,
             None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
             None => Value::None,
         };
-        // Booleans and integers are converted to the kind of the attribute.
+        // ONNX has no Boolean attributes, and the mapping may give an integer for a float.
         let value = match (a.kind, value) {
             (AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
             (AttributeKind::Float, v) if v.number().is_some() => Value::Float(v.number().unwrap_or_default()),
             (_, v) => v,
         };
-        let empty = matches!(&value, Value::List(items) if items.is_empty());
-        if value == Value::None && !matches!(value, Value::Graph(_)) || value == a.default || (empty && !a.required) {
+        let is_empty = matches!(&value, Value::List(items) if items.is_empty());
+        if value == Value::None && !matches!(value, Value::Graph(_))
+            || value == a.default
+            || (is_empty && !a.is_required)
+        {
             continue;
         }
         if !a.kind.takes(&value) {
@@ -146,7 +151,7 @@ pub fn framework_call(
     }
     let wanted = format!("{}/{}", scope.name, call.name);
     let given_name = scope.name.clone();
-    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
+    let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
     let (name, outputs, handle) = match outputs {
         Some(outputs) => (given_name, outputs.to_vec(), Value::None),
         None => {
@@ -156,13 +161,13 @@ pub fn framework_call(
         }
     };
     let is_variadic = descriptor.outputs.last().is_some_and(|o| o.arity == Arity::Many);
-    let keep = if is_variadic { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
+    let num_outputs = if is_variadic { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
     sink.nodes.push(Node {
         name,
         domain: probe.domain,
         op: call.name.clone(),
         inputs,
-        outputs: outputs.into_iter().take(keep).collect(),
+        outputs: outputs.into_iter().take(num_outputs).collect(),
         attributes,
         ..Node::default()
     });

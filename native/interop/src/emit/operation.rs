@@ -81,11 +81,11 @@ params_of! {
     Vec<i64> => Shape, ShapeOrNone, Tuple<i64> => |x| x.into();
     Vec<Value> => OptTuple => |x| Value::List(x);
     Vec<[i64; 2]> => PadWidth => |x| Value::List(x.into_iter().map(|pair| pair.to_vec().into()).collect());
-    // A number that may be an integer.
+    // An integer or floating-point number of a mapping file.
     Value => f64 => |x| x;
 }
 
-/// Enumerations are their own values.
+/// An enumeration is passed as its text.
 macro_rules! enumerations {
     ($($param:ty),*) => {$(
         impl ParamOf<$param> for $param {

@@ -1,4 +1,4 @@
-//! Scalar operators: a binary operator with a one-element constant becomes the variant with a scalar parameter.
+//! Replaces a binary operator with a one-element constant by its variant with a scalar parameter.
 
 use ferromx_ops::definitions::{
     ADD, BROADCAST_ADD, BROADCAST_DIV, BROADCAST_MAXIMUM, BROADCAST_MINIMUM, DIV_SCALAR, MAXIMUM_SCALAR,
@@ -10,7 +10,7 @@ use super::builder::Builder;
 use crate::ir::Value;
 
 /// Binary operators with their variants for a scalar second and a scalar first operand.
-const WITH_NUMBER: [(&str, &str, &str); 9] = [
+const SCALAR_VARIANTS: [(&str, &str, &str); 9] = [
     (ADD.name(), PLUS_SCALAR.name(), PLUS_SCALAR.name()),
     (SUBTRACT.name(), MINUS_SCALAR.name(), RMINUS_SCALAR.name()),
     (MULTIPLY.name(), MUL_SCALAR.name(), MUL_SCALAR.name()),
@@ -22,20 +22,21 @@ const WITH_NUMBER: [(&str, &str, &str); 9] = [
     (BROADCAST_ADD.name(), PLUS_SCALAR.name(), PLUS_SCALAR.name()),
 ];
 
-/// The scalar variant of a binary operator, if one input is a constant that broadcasts to the other.
-pub(super) fn with_number(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
-    let (_, second, first) = WITH_NUMBER.iter().find(|(name, ..)| *name == op)?;
+/// The scalar variant of a binary operator with its tensor and its scalar, if one input is a one-element constant that broadcasts to the
+/// other.
+pub(super) fn scalar_variant(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
+    let (_, second, first) = SCALAR_VARIANTS.iter().find(|(name, ..)| *name == op)?;
     let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };
-    let number = |constant: usize, other: usize| {
+    let scalar = |constant: usize, other: usize| {
         let (c, o) = (builder.info(constant), builder.info(other));
         let value = c.value.as_ref().filter(|v| v.len() == 1 && !c.is_parameter && v.dtype().is_float())?;
-        let fits =
+        let broadcasts =
             o.value.is_none() && c.dtype == o.dtype && o.shape.ndim().is_some_and(|n| n >= value.shape().dims().len());
         let x = value.to_vec_as::<f64>().ok()?[0];
-        (fits && x.is_finite()).then_some(x)
+        (broadcasts && x.is_finite()).then_some(x)
     };
-    match number(*b, *a) {
+    match scalar(*b, *a) {
         Some(x) => Some((second, *a, x)),
-        None => number(*a, *b).map(|x| (*first, *b, x)),
+        None => scalar(*a, *b).map(|x| (*first, *b, x)),
     }
 }

@@ -5,37 +5,37 @@ use std::collections::HashMap;
 
 use ferromx_core::ndarray::NDArray;
 
-use super::{Builder, Context, Handle, Operation, TensorInfo, framework_call, is_unknown, rules};
+use super::{Builder, Context, Handle, Operation, TensorInfo, framework_call, is_symbolic, rules};
 use crate::error::{Error, Result};
 use crate::ir::{Node, Value};
 use crate::mapping::ast::{Call, Definition, Expr, Operator, Process};
 
-/// The values of a process's names.
+/// The values to which a pattern bound the names of a process, or the arguments of a rule.
 pub type Names<'p> = HashMap<&'p str, Value>;
 
-/// The name of an operator.
+/// How an operator is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// That of the node.
+    /// After the mapped node.
     Node,
-    /// That of the node and that of the operator.
+    /// After the mapped node and the operator: `node/operator`.
     Operator,
 }
 
-/// The context of rules: the graph that is being built and the node that is being mapped.
+/// Evaluates the expressions of a process for a node. Rules get it as their first argument.
 pub struct Scope<'a, 't> {
     /// The import or export.
     pub context: &'a mut (dyn Context<'t> + 'a),
     /// The node that is mapped.
     pub node: &'a Node,
-    /// The name that its operator gets.
+    /// The name for the operator that replaces the node.
     pub name: String,
-    /// Set by a rule if the value of a tensor is missing.
-    pub wanted_value: bool,
+    /// True if a rule missed the value of a tensor that could be known.
+    pub needs_value: bool,
     /// The process that is applied.
     process: &'a Process,
     /// The `let` definitions evaluated so far.
-    defined: HashMap<&'a str, Value>,
+    definitions: HashMap<&'a str, Value>,
 }
 
 impl<'a, 't> Scope<'a, 't> {
@@ -46,7 +46,7 @@ impl<'a, 't> Scope<'a, 't> {
         name: String,
         process: &'a Process,
     ) -> Scope<'a, 't> {
-        Scope { context, node, name, wanted_value: false, process, defined: HashMap::new() }
+        Scope { context, node, name, needs_value: false, process, definitions: HashMap::new() }
     }
 
     /// The graph under construction.
@@ -64,18 +64,18 @@ impl<'a, 't> Scope<'a, 't> {
         self.context.emitter().builder.is_executing()
     }
 
-    /// The value of an expression. The outermost operator gets the node's name.
+    /// The value of an expression, whose outermost operator is named by `naming`.
     ///
     /// # Errors
     /// Those of rules and operators.
-    pub fn eval(&mut self, e: &Expr, names: &Names<'_>, outermost: bool) -> Result<Value> {
+    pub fn eval(&mut self, e: &Expr, names: &Names<'_>, naming: Naming) -> Result<Value> {
         Ok(match e {
             Expr::Literal(value) => value.clone(),
-            Expr::Name(name, _) => self.name_of(name, names, outermost)?,
-            Expr::List(items) => Value::List(self.each(items, names, false)?),
-            Expr::Outputs(items) => Value::List(self.each(items, names, outermost)?),
-            Expr::Call(call) => self.call(call, names, outermost)?,
-            Expr::Pick(e, index) => match self.eval(e, names, outermost)? {
+            Expr::Name(name, _) => self.resolve(name, names, naming)?,
+            Expr::List(items) => Value::List(self.eval_all(items, names, Naming::Operator)?),
+            Expr::Outputs(items) => Value::List(self.eval_all(items, names, naming)?),
+            Expr::Call(call) => self.call(call, names, naming)?,
+            Expr::Pick(e, index) => match self.eval(e, names, naming)? {
                 Value::List(mut items) if *index < items.len() => items.swap_remove(*index),
                 Value::List(items) => {
                     return Err(Error::value(format!("element {index} of {} is wanted", items.len())));
@@ -83,29 +83,29 @@ impl<'a, 't> Scope<'a, 't> {
                 single if *index == 0 => single,
                 other => return Err(Error::value(format!("element {index} of a {} is wanted", other.kind()))),
             },
-            Expr::Negative(e) => match self.eval(e, names, false)? {
+            Expr::Negative(e) => match self.eval(e, names, Naming::Operator)? {
                 Value::Int(i) => Value::Int(i.wrapping_neg()),
                 Value::Float(x) => Value::Float(-x),
                 other => return Err(Error::value(format!("minus a {}", other.kind()))),
             },
-            Expr::Not(e) => Value::Bool(!self.eval(e, names, false)?.is_true()),
+            Expr::Not(e) => Value::Bool(!self.eval(e, names, Naming::Operator)?.is_true()),
             Expr::Binary(operator, a, b) => self.binary(*operator, a, b, names)?,
             Expr::If(condition, yes, no) => {
-                let chosen = if self.eval(condition, names, false)?.is_true() { yes } else { no };
-                self.eval(chosen, names, outermost)?
+                let chosen = if self.eval(condition, names, Naming::Operator)?.is_true() { yes } else { no };
+                self.eval(chosen, names, naming)?
             }
         })
     }
 
-    fn name_of(&mut self, name: &str, names: &Names<'_>, outermost: bool) -> Result<Value> {
-        if let Some(value) = names.get(name).or_else(|| self.defined.get(name)) {
+    fn resolve(&mut self, name: &str, names: &Names<'_>, naming: Naming) -> Result<Value> {
+        if let Some(value) = names.get(name).or_else(|| self.definitions.get(name)) {
             return Ok(value.clone());
         }
         // Definitions are evaluated at their first use, so conditions can guard them.
         let process = self.process;
         if let Some((name, e)) = process.lets.iter().find(|(n, _)| n == name) {
-            let value = self.eval(e, names, outermost)?;
-            self.defined.insert(name, value.clone());
+            let value = self.eval(e, names, naming)?;
+            self.definitions.insert(name, value.clone());
             return Ok(value);
         }
         // An attribute of the node, or its default. The table has checked that some version of the operator has it.
@@ -116,38 +116,37 @@ impl<'a, 't> Scope<'a, 't> {
         Ok(self.node.attributes.get(name).cloned().or_else(default).unwrap_or_default())
     }
 
-    fn each(&mut self, items: &[Expr], names: &Names<'_>, outermost: bool) -> Result<Vec<Value>> {
-        items.iter().map(|e| self.eval(e, names, outermost)).collect()
+    fn eval_all(&mut self, items: &[Expr], names: &Names<'_>, naming: Naming) -> Result<Vec<Value>> {
+        items.iter().map(|e| self.eval(e, names, naming)).collect()
     }
 
-    fn call(&mut self, call: &Call, names: &Names<'_>, outermost: bool) -> Result<Value> {
+    fn call(&mut self, call: &Call, names: &Names<'_>, naming: Naming) -> Result<Value> {
         let table = self.context.emitter().table;
         let signature = table.signature(&call.name);
         if signature.is_none() && self.context.sink().is_some() {
             return framework_call(self, call, names, None);
         }
-        let args = self.each(&call.args, names, false)?;
+        let args = self.eval_all(&call.args, names, Naming::Operator)?;
         if let Some(signature) = signature {
-            let made = match (rules::find(&call.name), table.definition(&call.name)) {
+            let result = match (rules::find(&call.name), table.definition(&call.name)) {
                 (Some(rule), _) => (rule.forward)(self, &args),
-                (None, Some(rule)) => self.defined_rule(rule, args, outermost),
+                (None, Some(rule)) => self.call_definition(rule, args, naming),
                 (None, None) => Err(Error::value("the rule is not defined")),
             };
-            return made.map_err(|e| match e {
+            return result.map_err(|e| match e {
                 Error::Value(text) => Error::Value(format!("rule {signature}: {text}")),
                 other => other,
             });
         }
         let mut params = Vec::new();
         for (key, e) in &call.named {
-            params.push((key.as_str(), self.eval(e, names, false)?));
+            params.push((key.as_str(), self.eval(e, names, Naming::Operator)?));
         }
-        let naming = if outermost { Naming::Node } else { Naming::Operator };
         self.operator(&call.name, args, params, naming)
     }
 
     /// The result of a rule that a mapping file defines.
-    fn defined_rule(&mut self, rule: &Definition, args: Vec<Value>, outermost: bool) -> Result<Value> {
+    fn call_definition(&mut self, rule: &Definition, args: Vec<Value>, naming: Naming) -> Result<Value> {
         let mut names = Names::new();
         let given = args.into_iter().chain(std::iter::repeat(Value::None));
         for (i, (param, value)) in rule.signature.params.iter().zip(given).enumerate() {
@@ -162,16 +161,16 @@ impl<'a, 't> Scope<'a, 't> {
             }
             names.insert(param.name.as_ref(), value);
         }
-        let made = self.eval(&rule.body, &names, outermost)?;
-        match rule.signature.result.takes(&made) {
-            true => Ok(made),
+        let result = self.eval(&rule.body, &names, naming)?;
+        match rule.signature.result.takes(&result) {
+            true => Ok(result),
             false => {
-                Err(Error::value(format!("its result is a {}, not a {}", made.kind(), rule.signature.result.name())))
+                Err(Error::value(format!("its result is a {}, not a {}", result.kind(), rule.signature.result.name())))
             }
         }
     }
 
-    /// The domain of an operator of the framework that the process names.
+    /// The domain of a framework's operator that the process emits.
     pub fn domain_of(&self, op: &str) -> String {
         self.context.emitter().schema.domain_of(&self.process.domain, op).to_string()
     }
@@ -217,7 +216,7 @@ impl<'a, 't> Scope<'a, 't> {
         Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
     }
 
-    /// Adds an inner operator of the mapped node, named after the node and the operator.
+    /// Adds an operator, named after the node and the operator.
     ///
     /// # Errors
     /// Those of the operator.
@@ -235,48 +234,48 @@ impl<'a, 't> Scope<'a, 't> {
         self.builder().emit(&name, operation)
     }
 
-    /// Adds an operator named by the node and a suffix.
+    /// Adds an operator, named after the node with a suffix.
     ///
     /// # Errors
     /// Those of the operator.
-    pub(crate) fn emit_as<P>(&mut self, what: &str, operation: Operation<P>) -> Result<Handle> {
-        let name = format!("{}/{what}", self.name);
+    pub(crate) fn emit_as<P>(&mut self, suffix: &str, operation: Operation<P>) -> Result<Handle> {
+        let name = format!("{}/{suffix}", self.name);
         self.builder().emit(&name, operation)
     }
 
-    /// A constant with the name of the node.
+    /// A constant, named after the node.
     pub fn constant(&mut self, array: NDArray) -> Handle {
         let name = self.name.clone();
         Handle(self.builder().constant(&name, array))
     }
 
-    /// A constant named by the node and a suffix.
-    pub fn inner_constant(&mut self, what: &str, array: NDArray) -> Handle {
-        let name = format!("{}/{what}", self.name);
+    /// A constant, named after the node with a suffix.
+    pub fn inner_constant(&mut self, suffix: &str, array: NDArray) -> Handle {
+        let name = format!("{}/{suffix}", self.name);
         Handle(self.builder().constant(&name, array))
     }
 
-    /// A constant vector of 64-bit integers.
+    /// A constant vector of 64-bit integers, named after the node with a suffix.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn integers(&mut self, what: &str, items: &[i64]) -> Result<Handle> {
+    pub fn integers(&mut self, suffix: &str, items: &[i64]) -> Result<Handle> {
         let array = NDArray::from_slice(items, &[items.len() as i64])?;
-        Ok(self.inner_constant(what, array))
+        Ok(self.inner_constant(suffix, array))
     }
 
     fn binary(&mut self, operator: Operator, a: &Expr, b: &Expr, names: &Names<'_>) -> Result<Value> {
-        let left = self.eval(a, names, false)?;
+        let left = self.eval(a, names, Naming::Operator)?;
         match operator {
             Operator::And if !left.is_true() => return Ok(Value::Bool(false)),
             Operator::Or if left.is_true() => return Ok(Value::Bool(true)),
             _ => {}
         }
-        let right = self.eval(b, names, false)?;
+        let right = self.eval(b, names, Naming::Operator)?;
         if let (Value::Int(x), Value::Int(y)) = (&left, &right)
-            && (is_unknown(*x) || is_unknown(*y))
+            && (is_symbolic(*x) || is_symbolic(*y))
         {
-            return self.of_dimensions(operator, *x, *y);
+            return self.combine_or_compare(operator, *x, *y);
         }
         let ordered = |f: fn(&f64, &f64) -> bool| match (left.number(), right.number()) {
             (Some(x), Some(y)) => Ok(Value::Bool(f(&x, &y))),
@@ -285,12 +284,12 @@ impl<'a, 't> Scope<'a, 't> {
         match operator {
             Operator::And | Operator::Or => Ok(Value::Bool(right.is_true())),
             Operator::Equal => Ok(Value::Bool(left == right)),
-            Operator::Differs => Ok(Value::Bool(left != right)),
+            Operator::NotEqual => Ok(Value::Bool(left != right)),
             Operator::Less => ordered(f64::lt),
             Operator::LessEqual => ordered(f64::le),
             Operator::Greater => ordered(f64::gt),
             Operator::GreaterEqual => ordered(f64::ge),
-            Operator::Plus if matches!((&left, &right), (Value::List(_), Value::List(_))) => match (left, right) {
+            Operator::Add if matches!((&left, &right), (Value::List(_), Value::List(_))) => match (left, right) {
                 (Value::List(mut x), Value::List(y)) => {
                     x.extend(y);
                     Ok(Value::List(x))
@@ -304,16 +303,16 @@ impl<'a, 't> Scope<'a, 't> {
 
 impl Scope<'_, '_> {
     /// Combines or compares two integers of which at least one is symbolic.
-    fn of_dimensions(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
-        let order = self.builder().compared(a, b);
+    fn combine_or_compare(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
+        let order = self.builder().compare(a, b);
         let holds = match operator {
             Operator::Equal => order.map(Ordering::is_eq),
-            Operator::Differs => order.map(Ordering::is_ne),
+            Operator::NotEqual => order.map(Ordering::is_ne),
             Operator::Less => order.map(Ordering::is_lt),
             Operator::LessEqual => order.map(Ordering::is_le),
             Operator::Greater => order.map(Ordering::is_gt),
             Operator::GreaterEqual => order.map(Ordering::is_ge),
-            _ => return self.builder().combined(operator, a, b),
+            _ => return self.builder().combine(operator, a, b),
         };
         let unknown =
             || Error::NeedsValue("a dimension decides the form of the graph: give the shapes of the inputs".into());
@@ -322,27 +321,27 @@ impl Scope<'_, '_> {
 }
 
 fn arithmetic(operator: Operator, left: &Value, right: &Value) -> Result<Value> {
-    let bad = || Error::value(format!("{left} and {right} cannot be combined"));
-    let whole = |v: &Value| matches!(v, Value::Int(_) | Value::Bool(_)).then(|| v.int()).flatten();
-    if let (Some(x), Some(y)) = (whole(left), whole(right)) {
+    let error = || Error::value(format!("{left} and {right} cannot be combined"));
+    let int = |v: &Value| matches!(v, Value::Int(_) | Value::Bool(_)).then(|| v.int()).flatten();
+    if let (Some(x), Some(y)) = (int(left), int(right)) {
         return match operator {
-            Operator::Plus => x.checked_add(y),
-            Operator::Minus => x.checked_sub(y),
-            Operator::Times => x.checked_mul(y),
-            Operator::Over => x.checked_div(y),
+            Operator::Add => x.checked_add(y),
+            Operator::Subtract => x.checked_sub(y),
+            Operator::Multiply => x.checked_mul(y),
+            Operator::Divide => x.checked_div(y),
             _ => x.checked_rem_euclid(y),
         }
         .map(Value::Int)
-        .ok_or_else(bad);
+        .ok_or_else(error);
     }
     match (left.number(), right.number()) {
         (Some(x), Some(y)) => Ok(Value::Float(match operator {
-            Operator::Plus => x + y,
-            Operator::Minus => x - y,
-            Operator::Times => x * y,
-            Operator::Over => x / y,
+            Operator::Add => x + y,
+            Operator::Subtract => x - y,
+            Operator::Multiply => x * y,
+            Operator::Divide => x / y,
             _ => x.rem_euclid(y),
         })),
-        _ => Err(bad()),
+        _ => Err(error()),
     }
 }

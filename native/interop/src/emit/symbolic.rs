@@ -1,4 +1,4 @@
-//! Propagation of symbolic dimensions: through operators on integers, and through shape rules, which are evaluated for sample lengths.
+//! Propagation of symbolic dimensions: through operators on integer tensors, and through shape inference, which runs with sample lengths.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ use ferromx_runtime::arrays::write_converted;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::OpCall;
 
-use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
+use super::dimensions::{Dimensions, Dims, Function, UNKNOWN_DIM, is_symbolic};
 use crate::error::Result;
 
 /// True if an element is symbolic.
-pub(super) fn has_unknown(array: &NDArray) -> bool {
-    array.to_vec::<i64>().is_ok_and(|items| items.iter().any(|x| is_unknown(*x)))
+pub(super) fn has_symbolic(array: &NDArray) -> bool {
+    array.to_vec::<i64>().is_ok_and(|items| items.iter().any(|x| is_symbolic(*x)))
 }
 
-/// The elements converted to another type.
-pub(super) fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
+/// Converts integers to another element type.
+pub(super) fn convert(array: &NDArray, dtype: DType) -> Result<NDArray> {
     if array.dtype() == dtype {
         return Ok(array.clone());
     }
@@ -33,7 +33,7 @@ pub(super) fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
 }
 
 /// Operators that move integers without changing their values.
-const MOVES: &[&str] = &[
+const DATA_MOVEMENT: &[&str] = &[
     "_copy",
     "_np_copy",
     "_np_reshape",
@@ -56,24 +56,24 @@ const MOVES: &[&str] = &[
     "_np_transpose",
 ];
 
-/// A combination of two integers; `None` if the result is not known.
+/// A binary operator on integers; `None` if the result is not known.
 type Combine = fn(&mut Dimensions, i64, i64) -> Option<i64>;
 
-/// The order of two integers, if it is the same for all lengths.
-fn compared(d: &Dimensions, a: i64, b: i64, is_wanted: [bool; 3]) -> Option<i64> {
-    let [less, equal, above] = is_wanted.map(i64::from);
+/// The result of a comparison, if it is the same for all lengths. `results` has the results for less, equal and greater.
+fn compare(d: &Dimensions, a: i64, b: i64, results: [bool; 3]) -> Option<i64> {
+    let [less, equal, greater] = results.map(i64::from);
     match (d.is_at_least(a, b), d.is_at_least(b, a)) {
         _ if a == b => Some(equal),
-        _ if d.is_above(a, b) => Some(above),
-        _ if d.is_above(b, a) => Some(less),
-        (true, _) if equal == above => Some(above),
+        _ if d.is_greater(a, b) => Some(greater),
+        _ if d.is_greater(b, a) => Some(less),
+        (true, _) if equal == greater => Some(greater),
         (_, true) if equal == less => Some(less),
         _ => None,
     }
 }
 
-/// Operators that combine integers.
-const COMBINES: &[(&str, Combine)] = &[
+/// Elementwise binary operators.
+const ARITHMETIC: &[(&str, Combine)] = &[
     (ADD.name(), Dimensions::plus),
     (SUBTRACT.name(), Dimensions::minus),
     (MULTIPLY.name(), Dimensions::times),
@@ -81,27 +81,27 @@ const COMBINES: &[(&str, Combine)] = &[
     (BROADCAST_SUB.name(), Dimensions::minus),
     (BROADCAST_MUL.name(), Dimensions::times),
     (MOD.name(), Dimensions::remainder),
-    (BROADCAST_MAXIMUM.name(), |d, a, b| d.extreme(Function::Most, a, b)),
-    (BROADCAST_MINIMUM.name(), |d, a, b| d.extreme(Function::Least, a, b)),
-    (EQUAL.name(), |d, a, b| compared(d, a, b, [false, true, false])),
-    (NOT_EQUAL.name(), |d, a, b| compared(d, a, b, [true, false, true])),
-    (LESS.name(), |d, a, b| compared(d, a, b, [true, false, false])),
-    (LESS_EQUAL.name(), |d, a, b| compared(d, a, b, [true, true, false])),
-    (GREATER.name(), |d, a, b| compared(d, a, b, [false, false, true])),
-    (GREATER_EQUAL.name(), |d, a, b| compared(d, a, b, [false, true, true])),
+    (BROADCAST_MAXIMUM.name(), |d, a, b| d.min_or_max(Function::Max, a, b)),
+    (BROADCAST_MINIMUM.name(), |d, a, b| d.min_or_max(Function::Min, a, b)),
+    (EQUAL.name(), |d, a, b| compare(d, a, b, [false, true, false])),
+    (NOT_EQUAL.name(), |d, a, b| compare(d, a, b, [true, false, true])),
+    (LESS.name(), |d, a, b| compare(d, a, b, [true, false, false])),
+    (LESS_EQUAL.name(), |d, a, b| compare(d, a, b, [true, true, false])),
+    (GREATER.name(), |d, a, b| compare(d, a, b, [false, false, true])),
+    (GREATER_EQUAL.name(), |d, a, b| compare(d, a, b, [false, true, true])),
 ];
 
-/// The element of a broadcast array at an index of the result.
+/// The flat index into an array of shape `from` for a flat index into the broadcast shape `to`.
 fn broadcast_index(index: usize, from: &[i64], to: &[i64]) -> usize {
-    let (mut rest, mut at, mut stride) = (index, 0, 1);
+    let (mut rest, mut source, mut stride) = (index, 0, 1);
     for (k, n) in to.iter().enumerate().rev() {
         let coordinate = rest % (*n).max(1) as usize;
         rest /= (*n).max(1) as usize;
         let Some(own) = (k + from.len()).checked_sub(to.len()).map(|i| from[i]) else { continue };
-        at += if own == 1 { 0 } else { coordinate * stride };
+        source += if own == 1 { 0 } else { coordinate * stride };
         stride *= own.max(1) as usize;
     }
-    at
+    source
 }
 
 /// The common broadcast shape of arrays.
@@ -121,24 +121,25 @@ fn broadcast_dims(values: &[NDArray]) -> Option<Vec<i64>> {
     Some(dims)
 }
 
-/// The elementwise combination of two arrays.
-fn each(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<Option<NDArray>> {
+/// Applies a function to the elements of arrays with broadcasting; `None` if a shape or a result is not known.
+fn map_broadcast(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<Option<NDArray>> {
     let Some(dims) = broadcast_dims(values) else { return Ok(None) };
     let items = values.iter().map(NDArray::to_vec::<i64>).collect::<std::result::Result<Vec<_>, _>>()?;
-    let mut made = Vec::new();
+    let mut results = Vec::new();
     for i in 0..dims.iter().product::<i64>() as usize {
-        let at = |(v, x): (&NDArray, &Vec<i64>)| x[broadcast_index(i, v.shape().dims(), &dims)];
-        let Some(element) = f(&values.iter().zip(&items).map(at).collect::<Vec<_>>()) else { return Ok(None) };
-        made.push(element);
+        let operand = |(v, x): (&NDArray, &Vec<i64>)| x[broadcast_index(i, v.shape().dims(), &dims)];
+        let Some(result) = f(&values.iter().zip(&items).map(operand).collect::<Vec<_>>()) else { return Ok(None) };
+        results.push(result);
     }
-    Ok(Some(NDArray::from_slice(&made, &dims)?))
+    Ok(Some(NDArray::from_slice(&results, &dims)?))
 }
 
-/// The result of an operator on symbolic integers; `None` if the operator is not supported.
+/// The results of an operator on arrays with symbolic elements, as int64; `None` if they are not known. `outs` are the inferred shapes and
+/// the type of the first output.
 ///
 /// # Errors
 /// Those of the operator.
-pub(super) fn follow(
+pub(super) fn propagate(
     dimensions: &mut Dimensions,
     call: &OpCall,
     values: Vec<NDArray>,
@@ -147,7 +148,7 @@ pub(super) fn follow(
     let name = call.def.name;
     let (shapes, dtype) = outs;
     let is_float = dtype.is_none_or(DType::is_float);
-    // Booleans and integers of other types are int64 here.
+    // All elements are converted to int64, which symbols need.
     let mut ints = Vec::with_capacity(values.len());
     for value in values {
         if value.dtype().is_float() && value.to_vec_as::<f64>()?.iter().any(|x| x.fract() != 0.0 || x.abs() > 1e15) {
@@ -159,22 +160,22 @@ pub(super) fn follow(
         });
     }
     let single = |array: Option<NDArray>| array.map(|a| vec![a]);
-    if let Some((_, combine)) = COMBINES.iter().find(|(op, _)| *op == name) {
-        return Ok(single(each(&ints, |x| combine(dimensions, *x.first()?, *x.get(1)?))?));
+    if let Some((_, combine)) = ARITHMETIC.iter().find(|(op, _)| *op == name) {
+        return Ok(single(map_broadcast(&ints, |x| combine(dimensions, *x.first()?, *x.get(1)?))?));
     }
     match name {
         // An inexact floating-point quotient is not an integer.
         "broadcast_div" | "_npi_true_divide" => {
-            let quotient = if is_float { Dimensions::exact_quotient } else { Dimensions::over };
-            return Ok(single(each(&ints, |x| quotient(dimensions, *x.first()?, *x.get(1)?))?));
+            let quotient = if is_float { Dimensions::exact_quotient } else { Dimensions::floor_div };
+            return Ok(single(map_broadcast(&ints, |x| quotient(dimensions, *x.first()?, *x.get(1)?))?));
         }
-        "Cast" if dtype == Some(DType::Bool) && ints.iter().any(has_unknown) => return Ok(None),
+        "Cast" if dtype == Some(DType::Bool) && ints.iter().any(has_symbolic) => return Ok(None),
         "Cast" | "floor" | "ceil" | "_npi_around" => return Ok(single(ints.pop())),
-        "negative" => return Ok(single(each(&ints, |x| dimensions.minus(0, x[0]))?)),
+        "negative" => return Ok(single(map_broadcast(&ints, |x| dimensions.minus(0, x[0]))?)),
         "_npi_where" => {
-            return Ok(single(each(&ints, |x| match x {
+            return Ok(single(map_broadcast(&ints, |x| match x {
                 [_, a, b] if a == b => Some(*a),
-                [c, a, b] if !is_unknown(*c) => Some(if *c != 0 { *a } else { *b }),
+                [c, a, b] if !is_symbolic(*c) => Some(if *c != 0 { *a } else { *b }),
                 _ => None,
             })?));
         }
@@ -189,8 +190,8 @@ pub(super) fn follow(
         }
         _ => {}
     }
-    // `take` moves its first input only; an unknown index gives no result.
-    if !MOVES.contains(&name) || (name == "take" && ints.get(1).is_none_or(has_unknown)) {
+    // The indices of `take` must be known.
+    if !DATA_MOVEMENT.contains(&name) || (name == "take" && ints.get(1).is_none_or(has_symbolic)) {
         return Ok(None);
     }
     let mut moved = Arrays::new();
@@ -198,7 +199,8 @@ pub(super) fn follow(
     Ok(Some(moved.into_iter().collect()))
 }
 
-/// Sample lengths for eight unknown dimensions, in several sets, so that a coincidence in one set has no effect.
+/// Sample lengths for up to eight unknown dimensions, in several sets, so that lengths that are equal by coincidence in one set differ in
+/// another.
 type Samples = [[i64; 8]; 3];
 
 /// Primes as sample lengths of unknown dimensions.
@@ -222,24 +224,25 @@ const SMALL: Samples =
 /// Range in which a length is varied to find its rounding, and the largest divisor that can be found.
 const MAX_STRIDE: i64 = 32;
 
-/// Operators whose parameters alone determine the lengths of the result.
+/// Operators whose result has constant lengths from their parameters.
 const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
 
-/// Evaluates a shape rule for known shapes.
+/// Shape inference of an operator for known input shapes.
 type Infer<'a> = &'a dyn Fn(Vec<Shape>) -> Option<Vec<Shape>>;
 
-/// A shape rule with its samples.
+/// Shape inference of an operator and its results for sample lengths.
 struct Probe<'a> {
     dimensions: &'a mut Dimensions,
     ins: &'a [Dims],
     atoms: Vec<i64>,
     infer: Infer<'a>,
-    /// Sample lengths of the atoms and the resulting shapes.
-    tried: Vec<(HashMap<i64, i64>, Vec<Shape>)>,
+    /// Sample lengths of the atoms, with the output shapes for them.
+    samples: Vec<(HashMap<i64, i64>, Vec<Shape>)>,
 }
 
-/// The dimensions of outputs as expressions of those of the inputs. The shape rule runs with sample lengths; an output length that equals
-/// an input's sample in all sets is that dimension. `shapes` is the result of the rule without samples, if it has one.
+/// The dimensions of outputs as expressions of those of the inputs. Shape inference runs with sample lengths; an output length that equals
+/// the length of an input dimension in all samples is that dimension. `shapes` is the result of inference without samples; it may be
+/// partly unknown.
 pub(super) fn probe(
     dimensions: &mut Dimensions,
     op: &str,
@@ -253,14 +256,15 @@ pub(super) fn probe(
     if atoms.is_empty() || atoms.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
         return nothing();
     }
-    let mut probe = Probe { dimensions, ins, atoms, infer: &infer, tried: Vec::new() };
-    if !probe.try_all(&SAMPLES) && !probe.try_all(&MULTIPLES) && !probe.try_all(&SMALL) {
+    let mut probe = Probe { dimensions, ins, atoms, infer: &infer, samples: Vec::new() };
+    if !probe.sample_all(&SAMPLES) && !probe.sample_all(&MULTIPLES) && !probe.sample_all(&SMALL) {
         return nothing();
     }
     (0..shapes.len()).map(|o| probe.output(op, o, &shapes[o])).collect()
 }
 
 impl Probe<'_> {
+    /// The output shapes for these lengths of the atoms.
     fn shapes(&self, atoms: &HashMap<i64, i64>) -> Option<Vec<Shape>> {
         let shape = |dims: &Dims| {
             let dims: Option<Dims> =
@@ -270,126 +274,131 @@ impl Probe<'_> {
         (self.infer)(self.ins.iter().map(shape).collect::<Option<_>>()?)
     }
 
-    fn try_all(&mut self, sets: &Samples) -> bool {
-        self.tried.clear();
+    /// Runs inference for all sets of lengths; false if it fails for one of them.
+    fn sample_all(&mut self, sets: &Samples) -> bool {
+        self.samples.clear();
         for set in sets {
             let atoms: HashMap<i64, i64> = self.atoms.iter().copied().zip(*set).collect();
             let Some(shapes) = self.shapes(&atoms) else { return false };
-            self.tried.push((atoms, shapes));
+            self.samples.push((atoms, shapes));
         }
         true
     }
 
+    /// The dimensions of output `o`; `None` if its rank is not the same for all samples.
     fn output(&mut self, op: &str, o: usize, shape: &Shape) -> Option<Dims> {
-        let made: Vec<Shape> = self.tried.iter().map(|(_, shapes)| shapes.get(o).cloned()).collect::<Option<_>>()?;
-        let rank = made[0].ndim()?;
-        let fits = |s: &Shape| s.is_known() && s.ndim() == Some(rank);
-        if !made.iter().all(fits) || (shape.ndim_is_known() && shape.ndim() != Some(rank)) {
+        let sampled: Vec<Shape> =
+            self.samples.iter().map(|(_, shapes)| shapes.get(o).cloned()).collect::<Option<_>>()?;
+        let rank = sampled[0].ndim()?;
+        let has_rank = |s: &Shape| s.is_known() && s.ndim() == Some(rank);
+        if !sampled.iter().all(has_rank) || (shape.ndim_is_known() && shape.ndim() != Some(rank)) {
             return None;
         }
         let dim = |k: usize| {
-            let samples: Vec<i64> = made.iter().map(|s| s.dim(k)).collect();
-            let is_constant = samples.iter().all(|n| *n == samples[0]);
-            match self.named(&samples) {
+            let lengths: Vec<i64> = sampled.iter().map(|s| s.dim(k)).collect();
+            let is_constant = lengths.iter().all(|n| *n == lengths[0]);
+            match self.find(&lengths) {
                 _ if shape.dim(k) >= 0 => shape.dim(k),
-                Some(name) => name,
-                None if is_constant && (RESHAPES.contains(&op) || passed_on(op, self.ins, k, samples[0])) => samples[0],
-                None if is_constant => UNNAMED,
-                None => self.calculated(o, k, &samples).unwrap_or(UNNAMED),
+                Some(dim) => dim,
+                None if is_constant && (RESHAPES.contains(&op) || keeps_dim(op, self.ins, k, lengths[0])) => lengths[0],
+                None if is_constant => UNKNOWN_DIM,
+                None => self.derived(o, k, &lengths).unwrap_or(UNKNOWN_DIM),
             }
         };
         Some((0..rank).map(dim).collect())
     }
 
-    /// The unknown dimensions of the inputs and their atoms.
-    fn names(&self) -> Vec<i64> {
-        let mut names: Vec<i64> = self.ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
-        names.extend(&self.atoms);
-        names.sort_unstable();
-        names.dedup();
-        names
+    /// The symbolic dimensions of the inputs and their atoms.
+    fn candidates(&self) -> Vec<i64> {
+        let mut dims: Vec<i64> = self.ins.iter().flatten().copied().filter(|d| is_symbolic(*d)).collect();
+        dims.extend(&self.atoms);
+        dims.sort_unstable();
+        dims.dedup();
+        dims
     }
 
-    /// The values of a dimension in all samples.
-    fn samples_of(&self, name: i64) -> Option<Vec<i64>> {
-        self.tried.iter().map(|(atoms, _)| self.dimensions.sample(name, atoms)).collect()
+    /// The lengths of a dimension in all samples.
+    fn lengths(&self, dim: i64) -> Option<Vec<i64>> {
+        self.samples.iter().map(|(atoms, _)| self.dimensions.sample(dim, atoms)).collect()
     }
 
-    /// The input dimension with these values in the samples.
-    fn named(&self, samples: &[i64]) -> Option<i64> {
-        self.names().into_iter().find(|name| self.samples_of(*name).is_some_and(|s| s == samples))
+    /// The input dimension that has these lengths in the samples.
+    fn find(&self, lengths: &[i64]) -> Option<i64> {
+        self.candidates().into_iter().find(|dim| self.lengths(*dim).is_some_and(|own| own == lengths))
     }
 
-    /// A dimension computed from others: a product, a sum, or a floor quotient.
-    fn calculated(&mut self, o: usize, k: usize, samples: &[i64]) -> Option<i64> {
-        let found = self.product(samples).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
-        found.filter(|name| self.samples_of(*name).is_some_and(|s| s == samples))
+    /// A dimension computed from those of the inputs: a product, a sum, or a floor quotient.
+    fn derived(&mut self, o: usize, k: usize, lengths: &[i64]) -> Option<i64> {
+        let found = self.product(lengths).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
+        found.filter(|dim| self.lengths(*dim).is_some_and(|own| own == lengths))
     }
 
-    /// A product of two unknown dimensions, a multiple of one, or a quotient by a number.
-    fn product(&mut self, samples: &[i64]) -> Option<i64> {
-        let names = self.names();
-        for name in &names {
-            let own = self.samples_of(*name)?;
-            if own.iter().zip(samples).all(|(n, x)| *n != 0 && x % n == 0) {
-                let rest: Vec<i64> = own.iter().zip(samples).map(|(n, x)| x / n).collect();
-                let other = if rest.iter().all(|r| *r == rest[0]) { Some(rest[0]) } else { self.named(&rest) };
+    /// The product of an input dimension and another dimension or a constant, or its quotient by a constant.
+    fn product(&mut self, lengths: &[i64]) -> Option<i64> {
+        for dim in self.candidates() {
+            let own = self.lengths(dim)?;
+            if own.iter().zip(lengths).all(|(n, x)| *n != 0 && x % n == 0) {
+                let rest: Vec<i64> = own.iter().zip(lengths).map(|(n, x)| x / n).collect();
+                let other = if rest.iter().all(|r| *r == rest[0]) { Some(rest[0]) } else { self.find(&rest) };
                 if let Some(other) = other {
-                    return self.dimensions.times(*name, other);
+                    return self.dimensions.times(dim, other);
                 }
             }
-            if own.iter().zip(samples).all(|(n, x)| *x != 0 && n % x == 0 && n / x == own[0] / samples[0]) {
-                return self.dimensions.over(*name, own[0] / samples[0]);
+            if own.iter().zip(lengths).all(|(n, x)| *x != 0 && n % x == 0 && n / x == own[0] / lengths[0]) {
+                return self.dimensions.floor_div(dim, own[0] / lengths[0]);
             }
         }
         None
     }
 
-    /// An output dimension if these atoms are longer than in the first sample.
-    fn varied(&self, o: usize, k: usize, longer: &[(i64, i64)]) -> Option<i64> {
-        let mut atoms = self.tried.first()?.0.clone();
-        longer.iter().for_each(|(atom, by)| *atoms.entry(*atom).or_default() += by);
+    /// The length of axis `k` of output `o` for the first sample with these increments of its atoms.
+    fn length_with(&self, o: usize, k: usize, increments: &[(i64, i64)]) -> Option<i64> {
+        let mut atoms = self.samples.first()?.0.clone();
+        increments.iter().for_each(|(atom, increment)| *atoms.entry(*atom).or_default() += increment);
         self.shapes(&atoms)?.get(o).filter(|s| s.ndim().is_some_and(|n| k < n)).map(|s| s.dim(k))
     }
 
-    /// A linear combination of atoms plus a constant.
+    /// A linear combination of atoms plus a constant. The slopes are the differences for increments of 1.
     fn sum(&mut self, o: usize, k: usize) -> Option<i64> {
-        let first = self.varied(o, k, &[])?;
-        let mut sum = first;
-        let (atoms, start) = (self.atoms.clone(), self.tried.first()?.0.clone());
+        let length = self.length_with(o, k, &[])?;
+        let mut constant = length;
+        let (atoms, start) = (self.atoms.clone(), self.samples.first()?.0.clone());
         let mut dim = 0;
         for atom in atoms {
-            let (one, two) = (self.varied(o, k, &[(atom, 1)])? - first, self.varied(o, k, &[(atom, 2)])? - first);
-            if two != 2 * one {
+            let slope = self.length_with(o, k, &[(atom, 1)])? - length;
+            if self.length_with(o, k, &[(atom, 2)])? - length != 2 * slope {
                 return None;
             }
-            sum = sum.checked_sub(start.get(&atom)?.checked_mul(one)?)?;
-            let term = self.dimensions.times(atom, one)?;
+            constant = constant.checked_sub(start.get(&atom)?.checked_mul(slope)?)?;
+            let term = self.dimensions.times(atom, slope)?;
             dim = self.dimensions.plus(dim, term)?;
         }
-        self.dimensions.plus(dim, sum)
+        self.dimensions.plus(dim, constant)
     }
 
-    /// A floor quotient `(atom + shift) / stride`, the length that windows give.
+    /// A floor quotient `(atom + shift) / stride`, the output length of sliding windows.
     fn quotient(&mut self, o: usize, k: usize) -> Option<i64> {
         for atom in self.atoms.clone() {
-            let start = *self.tried.first()?.0.get(&atom)?;
-            let made: Option<Vec<i64>> = (0..2 * MAX_STRIDE).map(|by| self.varied(o, k, &[(atom, by)])).collect();
-            let made = made?;
-            let steps: Vec<i64> = (1..made.len()).filter(|i| made[*i] != made[i - 1]).map(|i| i as i64).collect();
+            let start = *self.samples.first()?.0.get(&atom)?;
+            let lengths: Option<Vec<i64>> =
+                (0..2 * MAX_STRIDE).map(|increment| self.length_with(o, k, &[(atom, increment)])).collect();
+            let lengths = lengths?;
+            let steps: Vec<i64> =
+                (1..lengths.len()).filter(|i| lengths[*i] != lengths[i - 1]).map(|i| i as i64).collect();
             let [first, second, ..] = steps.as_slice() else { continue };
             let stride = second - first;
-            // Where the quotient first increases, the division is exact.
-            let shift = made[*first as usize].checked_mul(stride)?.checked_sub(start + first)?;
+            // The division is exact at the increment that changes the quotient.
+            let shift = lengths[*first as usize].checked_mul(stride)?.checked_sub(start + first)?;
             let sum = self.dimensions.plus(atom, shift)?;
-            return self.dimensions.over(sum, stride);
+            return self.dimensions.floor_div(sum, stride);
         }
         None
     }
 }
 
-/// True if the output of a user-defined operator has a known dimension of its input. Its shape rule needs complete shapes.
-fn passed_on(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
+/// True if a user-defined operator may pass on a known dimension of an input. Its shape inference needs complete shapes, so only samples
+/// give its output shape.
+fn keeps_dim(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
     op == "Custom" && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }
 
@@ -403,9 +412,9 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_are_recognised() {
+    fn output_dimensions_are_derived_from_samples() {
         let mut d = Dimensions::default();
-        let (batch, length) = (d.fresh(), d.fresh());
+        let (batch, length) = (d.new_atom(), d.new_atom());
         let ins = [batch, length, 8];
         let made = |dims: &[i64]| Some(Dims::from_slice(dims));
         assert_eq!(probed(&mut d, &ins, &[-1, -1, 8], |s| vec![s[1], s[0], 8]), made(&[length, batch, 8]));
@@ -414,17 +423,17 @@ mod tests {
         assert_eq!(probed(&mut d, &ins, &[-1, 8], |s| vec![s[0] * s[1], 8]), made(&[product, 8]));
         let sum = d.plus(batch, length).and_then(|x| d.plus(x, 1)).unwrap();
         assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[0] + s[1] + 1]), made(&[sum]));
-        let strided = d.plus(length, -1).and_then(|x| d.over(x, 2)).and_then(|x| d.plus(x, 1)).unwrap();
+        let strided = d.plus(length, -1).and_then(|x| d.floor_div(x, 2)).and_then(|x| d.plus(x, 1)).unwrap();
         assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![(s[1] - 1) / 2 + 1]), made(&[strided]));
-        let third = d.over(length, 3).unwrap();
+        let third = d.floor_div(length, 3).unwrap();
         assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] / 3]), made(&[third]));
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] * s[1] / 7]), made(&[UNNAMED]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] * s[1] / 7]), made(&[UNKNOWN_DIM]));
     }
 
     #[test]
-    fn arrays_are_broadcast() {
+    fn functions_are_applied_with_broadcasting() {
         let (a, b) = (NDArray::from_slice(&[1i64, 2], &[2, 1]), NDArray::from_slice(&[10i64, 20, 30], &[3]));
-        let sum = each(&[a.unwrap(), b.unwrap()], |x| Some(x[0] + x[1])).unwrap().unwrap();
+        let sum = map_broadcast(&[a.unwrap(), b.unwrap()], |x| Some(x[0] + x[1])).unwrap().unwrap();
         assert_eq!((sum.to_vec::<i64>().unwrap(), sum.shape().dims()), (vec![11, 21, 31, 12, 22, 32], &[2, 3][..]));
     }
 }

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_are_right() {
+    fn the_mapping_files_have_no_mistakes() {
         for framework in Framework::ALL {
             if let Err(e) = framework.table() {
                 panic!("{e}");
@@ -49,12 +49,12 @@ mod tests {
         let (table, schema) = (Framework::Onnx.table().unwrap(), Framework::Onnx.schema().unwrap());
         let mut missing = Vec::new();
         for op in schema.operators("").into_iter().filter(|op| !OUTSIDE.iter().any(|o| op.contains(o))) {
-            // Two were replaced by others, and Scan of version 8 has a mapping of its own.
-            let gone = |v: i64| matches!((op, v), ("Scatter", 11..) | ("Upsample", 10..) | ("Scan", ..9));
-            let known = |v: &i64| {
-                !gone(*v) && schema.find("", op, *v).is_some() && table.for_import("", op, *v).next().is_none()
+            // Scatter and Upsample are deprecated; Scan of version 8 has its own process.
+            let is_excluded = |v: i64| matches!((op, v), ("Scatter", 11..) | ("Upsample", 10..) | ("Scan", ..9));
+            let is_unmapped = |v: &i64| {
+                !is_excluded(*v) && schema.find("", op, *v).is_some() && table.for_import("", op, *v).next().is_none()
             };
-            let versions: Vec<i64> = (6..=25).filter(known).collect();
+            let versions: Vec<i64> = (6..=25).filter(is_unmapped).collect();
             if !versions.is_empty() {
                 missing.push(format!("{op} {versions:?}"));
             }

@@ -1,12 +1,12 @@
-//! Integers of types that our arrays do not have: which tensors hold them, and how results that leave their range wrap around.
+//! Integer types that arrays do not support: the tensors that store them in wider types, and the operators that make results wrap around.
 
 use crate::emit::Builder;
 use crate::error::Result;
 use crate::ir::{ElementType, Node, Value, WidenedInt};
 use crate::mxnet;
 
-/// Operators whose results may leave the range of their type.
-const UNBOUNDED: [&str; 19] = [
+/// Operators whose results may overflow their type.
+const OVERFLOWING: [&str; 19] = [
     "Abs",
     "Add",
     "BitShift",
@@ -28,8 +28,8 @@ const UNBOUNDED: [&str; 19] = [
     "Sum",
 ];
 
-/// Operators with their outputs that are of type int64 whatever the type of the inputs is.
-const INDICES: [(&str, std::ops::Range<usize>); 9] = [
+/// Operators with the outputs that have the type int64 for inputs of all types.
+const INT64_OUTPUTS: [(&str, std::ops::Range<usize>); 9] = [
     ("ArgMax", 0..1),
     ("ArgMin", 0..1),
     ("MaxPool", 1..2),
@@ -41,19 +41,19 @@ const INDICES: [(&str, std::ops::Range<usize>); 9] = [
     ("Unique", 1..4),
 ];
 
-/// Attributes with the code of the outputs' element type; 0 is none.
+/// Attributes with the code of the outputs' element type; 0 means that it follows from the inputs.
 const TYPE_CODES: [&str; 3] = ["to", "dtype", "output_dtype"];
 
-/// The type of an output that is not declared: that of an attribute, else that of the inputs.
+/// The type of output `k` if the model does not declare it: that of an attribute, otherwise that of the inputs.
 fn inferred(builder: &Builder, node: &Node, k: usize, inputs: &[Value]) -> Option<WidenedInt> {
-    let coded = TYPE_CODES.iter().find_map(|key| node.attributes.get(*key)?.int()).filter(|code| *code != 0);
-    if let Some(code) = coded {
+    let attribute = TYPE_CODES.iter().find_map(|key| node.attributes.get(*key)?.int()).filter(|code| *code != 0);
+    if let Some(code) = attribute {
         return widened(&crate::onnx::element_type(code));
     }
     if let Some(Value::Tensor(tensor)) = node.attributes.get("value") {
         return widened(&tensor.element);
     }
-    if INDICES.iter().any(|(op, outputs)| *op == node.op && outputs.contains(&k)) {
+    if INT64_OUTPUTS.iter().any(|(op, outputs)| *op == node.op && outputs.contains(&k)) {
         return None;
     }
     let of = |value: &Value| if let Value::Handle(h) = value { builder.info(*h).widened } else { None };
@@ -63,7 +63,7 @@ fn inferred(builder: &Builder, node: &Node, k: usize, inputs: &[Value]) -> Optio
 /// The code of an element type in a model.
 ///
 /// # Errors
-/// Our arrays cannot hold it.
+/// An unsupported element type.
 pub(crate) fn type_code(element: &ElementType) -> Result<i64> {
     Ok(crate::onnx::code_of_element(element)?.into())
 }
@@ -74,7 +74,7 @@ fn widened(element: &ElementType) -> Option<WidenedInt> {
 
 impl Builder {
     /// Records the declared element type of a tensor.
-    pub fn keep_element(&mut self, handle: usize, element: Option<&ElementType>) {
+    pub fn record_element_type(&mut self, handle: usize, element: Option<&ElementType>) {
         let Some(int) = element.and_then(widened) else { return };
         self.mark_widened(handle, int);
         if let Some(symbol) = self.info(handle).symbol()
@@ -84,7 +84,7 @@ impl Builder {
         }
     }
 
-    /// Records the element types of the outputs of a node, as declared or inferred, and makes results that leave their range wrap around.
+    /// Records the declared or inferred element types of a node's outputs, and makes results that overflow them wrap around.
     ///
     /// # Errors
     /// Those of the operators.
@@ -101,17 +101,17 @@ impl Builder {
                 Some(element) => widened(&element),
                 None => inferred(self, node, k, inputs),
             };
-            let Some(int) = int.filter(|int| self.info(h).dtype == Some(int.held_by())) else { continue };
-            let made = if UNBOUNDED.contains(&node.op.as_str()) { self.wrapped(name, h, int)? } else { h };
-            self.mark_widened(made, int);
-            *value = Value::Handle(made);
+            let Some(int) = int.filter(|int| self.info(h).dtype == Some(int.storage_dtype())) else { continue };
+            let output = if OVERFLOWING.contains(&node.op.as_str()) { self.wrap(name, h, int)? } else { h };
+            self.mark_widened(output, int);
+            *value = Value::Handle(output);
         }
         Ok(())
     }
 
-    /// The integers modulo the size of their type.
-    fn wrapped(&mut self, name: &str, handle: usize, int: WidenedInt) -> Result<usize> {
-        let steps: &[(&str, i64)] = match int {
+    /// Wraps integers around to the range of their type.
+    fn wrap(&mut self, name: &str, handle: usize, int: WidenedInt) -> Result<usize> {
+        let operators: &[(&str, i64)] = match int {
             WidenedInt::U16 => &[("_npi_bitwise_and_scalar", 0xffff)],
             WidenedInt::I16 => &[
                 ("_npi_bitwise_and_scalar", 0xffff),
@@ -121,12 +121,12 @@ impl Builder {
             WidenedInt::U32 => &[("_npi_bitwise_and_scalar", 0xffff_ffff)],
             WidenedInt::U64 => &[],
         };
-        steps.iter().try_fold(handle, |handle, (op, scalar)| {
+        operators.iter().try_fold(handle, |handle, (op, scalar)| {
             Ok(self.apply(op, name, &[Value::Handle(handle)], &[("scalar", Value::Int(*scalar))])?[0])
         })
     }
 
-    /// A copy of an output of the model that records its element type for an export; other outputs as they are.
+    /// An output of the model. If its element type is widened, this is a copy whose node records the element type for an export.
     ///
     /// # Errors
     /// Those of the copy.
@@ -134,7 +134,7 @@ impl Builder {
         let Some(int) = self.info(handle).widened else { return Ok(handle) };
         let copy = self.apply("_copy", name, &[Value::Handle(handle)], &[])?[0];
         self.symbol(copy);
-        self.keep_element(copy, Some(&ElementType::Widened(int)));
+        self.record_element_type(copy, Some(&ElementType::Widened(int)));
         Ok(copy)
     }
 }

@@ -71,7 +71,7 @@ struct Writer<'a, 't> {
 fn info(name: &str, shape: &Shape, dtype: Option<DType>) -> ValueInfo {
     let dim = |d: &i64| usize::try_from(*d).map_or(Dim::Unknown, Dim::Known);
     let dims = shape.ndim_is_known().then(|| shape.dims().iter().map(dim).collect());
-    ValueInfo { name: name.into(), element: dtype.map(ElementType::Ours), dims, other: None }
+    ValueInfo { name: name.into(), element: dtype.map(ElementType::DType), dims, non_tensor_kind: None }
 }
 
 impl Writer<'_, '_> {
@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
     }
 
     fn written(&mut self, handle: usize) -> Result<String> {
-        self.exporter.written_name(&Value::Handle(handle))
+        self.exporter.name_of(&Value::Handle(handle))
     }
 
     fn operator(op: &str, inputs: Vec<String>, output: &str) -> Node {
@@ -344,7 +344,7 @@ impl Writer<'_, '_> {
         let rounds = self.count("max_iterations") as i64;
         let mut constant = |what: &str, items: &[i64]| {
             let handle = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
-            self.exporter.written_name(&Value::Handle(handle))
+            self.exporter.name_of(&Value::Handle(handle))
         };
         let (most, first) = (constant("most", &[rounds])?, constant("first", &[0])?);
         let (before, after) = (constant("before", &vec![0; rank + 1])?, constant("after", &vec![0; rank])?);

@@ -8,7 +8,7 @@ use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 
 use super::{Exporter, Source, bodies};
-use crate::emit::{HookNode, HookTensor, Hooks, Made, Prepared, located};
+use crate::emit::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, located};
 use crate::error::{Error, Result};
 use crate::ir::{Node, Value};
 use crate::mxnet::USER_OPERATOR;
@@ -53,7 +53,7 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
     let hooks = exporter.hooks.hooks.clone();
     let Some(hooks) = hooks else { return Ok(false) };
     let node = shown(&source.graph.nodes[i]);
-    if !hooks.concerns(&node).map_err(|e| located(e, &node))? {
+    if !hooks.applies_to(&node).map_err(|e| located(e, &node))? {
         return Ok(false);
     }
     let inputs = node
@@ -72,7 +72,7 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
 }
 
 /// Replaces a node by other MXNet operators.
-fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made, opset: i64) -> Result<()> {
+fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &HookOutputs, opset: i64) -> Result<()> {
     let node = &source.graph.nodes[i];
     let graph = Symbol::group(&made.outputs);
     if graph.num_outputs() < node.outputs.len() {
@@ -102,7 +102,7 @@ fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made,
 }
 
 /// Replaces an MXNet node by a node of any operator set.
-fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: Prepared, opset: i64) -> Result<()> {
+fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: RewrittenNode, opset: i64) -> Result<()> {
     let ours = &source.graph.nodes[i];
     let mut node = made.node;
     let mut added = IndexMap::new();
@@ -114,7 +114,7 @@ fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: Prepare
         let Some(handle) = added.get(name).or_else(|| source.handles.get(name)) else {
             return Err(Error::value(format!("its hook gives it an input '{name}', which the network does not have")));
         };
-        *name = exporter.written_name(&Value::Handle(*handle))?;
+        *name = exporter.name_of(&Value::Handle(*handle))?;
     }
     node.outputs.clone_from(&ours.outputs);
     let described = exporter.emitter.schema.written_version(&node.domain);

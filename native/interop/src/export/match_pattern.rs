@@ -129,7 +129,7 @@ impl<'p> PatternMatch<'_, 'p> {
         let value = n.attributes.get(&a.name).cloned().unwrap_or_default();
         match call.named.iter().find(|(key, _)| *key == a.name) {
             Some((_, e)) => self.expr(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
-            None if NO_MEANING.contains(&a.name.as_str()) || value.says(&a.default) => Ok(()),
+            None if NO_MEANING.contains(&a.name.as_str()) || value.eq_as_f32(&a.default) => Ok(()),
             None => Err(format!("its parameter {} is {value}", a.name)),
         }
     }
@@ -167,7 +167,7 @@ impl<'p> PatternMatch<'_, 'p> {
                 },
             },
             other => match (self.known(other), value) {
-                (Some(expected), _) if expected.says(value) => Ok(()),
+                (Some(expected), _) if expected.eq_as_f32(value) => Ok(()),
                 (Some(expected), Value::Handle(h))
                     if self.source.number(*h).is_some_and(|x| Some(x) == expected.number()) =>
                 {

@@ -18,7 +18,9 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
-use crate::emit::{Builder, Context, Emitter, Hooks, Names, NumpyShapes, Scope, Sink, framework_call, type_code};
+use crate::emit::{
+    Builder, Context, Emitter, Hooks, Names, Naming, NumpyShapes, Scope, Sink, framework_call, type_code,
+};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
 use crate::mapping::Mappings;
@@ -107,7 +109,7 @@ impl Source {
 
 /// The recorded element type of a node.
 fn element_type(node: &SymbolNode) -> Option<WidenedInt> {
-    WidenedInt::named(node.attrs.read().get(mxnet::ELEMENT_TYPE)?)
+    WidenedInt::from_name(node.attrs.read().get(mxnet::ELEMENT_TYPE)?)
 }
 
 /// An export in progress.
@@ -299,7 +301,7 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
         let mut scope = Scope::new(&mut *exporter, ours, ours.name.clone(), process);
         let mut accepted = true;
         for (condition, why) in &process.conditions {
-            if !scope.eval(condition, &names, false)?.is_true() {
+            if !scope.eval(condition, &names, Naming::Operator)?.is_true() {
                 reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
                 accepted = false;
                 break;
@@ -342,7 +344,7 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: 
         return Ok(());
     }
     // A rule's results get the names of the outputs.
-    let made = match scope.eval(&Expr::Call(process.left.clone()), names, false)? {
+    let made = match scope.eval(&Expr::Call(process.left.clone()), names, Naming::Operator)? {
         Value::List(items) => items,
         single => vec![single],
     };
@@ -363,8 +365,8 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: 
 
 impl Exporter<'_> {
     /// The name of a tensor in the model.
-    fn written_name(&mut self, value: &Value) -> Result<String> {
-        self.sink.written_name(&self.emitter.builder, value)
+    fn name_of(&mut self, value: &Value) -> Result<String> {
+        self.sink.name_of(&self.emitter.builder, value)
     }
 }
 
@@ -399,9 +401,9 @@ fn finish(
         let declared = source.variables.get(name).filter(|_| !params.contains_key(name));
         let element = match declared.and_then(|node| element_type(node)) {
             Some(int) => Some(ElementType::Widened(int)),
-            None => t.and_then(|t| t.dtype).map(ElementType::Ours),
+            None => t.and_then(|t| t.dtype).map(ElementType::DType),
         };
-        ValueInfo { name: name.to_string(), element, dims, other: None }
+        ValueInfo { name: name.to_string(), element, dims, non_tensor_kind: None }
     };
     // An input such as a training label may have no reader among the written nodes.
     let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
@@ -437,14 +439,14 @@ fn widen_inputs(graph: &mut Graph, sink: &mut Sink) -> Result<()> {
     let mut conversions = Vec::new();
     for input in &graph.inputs {
         let Some(ElementType::Widened(int)) = input.element else { continue };
-        let wide = sink.unique(&format!("{}/{}", input.name, int.held_by()));
+        let wide = sink.unique(&format!("{}/{}", input.name, int.storage_dtype()));
         let rename = |name: &mut String| {
             if *name == input.name {
                 name.clone_from(&wide);
             }
         };
         bodies::rename_everywhere(&mut graph.nodes, &rename);
-        conversions.push(conversion(wide.clone(), &input.name, &wide, &ElementType::Ours(int.held_by()))?);
+        conversions.push(conversion(wide.clone(), &input.name, &wide, &ElementType::DType(int.storage_dtype()))?);
     }
     graph.nodes.splice(..0, conversions);
     Ok(())

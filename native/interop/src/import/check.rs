@@ -88,7 +88,7 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
     let mut types: Vec<_> = arrays().map(|(name, array)| (name.clone(), array.dtype())).collect();
     for input in &imported.inputs {
         if let Some(element) = &input.element {
-            types.push((input.name.clone(), element.ours()?));
+            types.push((input.name.clone(), element.dtype()?));
         }
     }
     infer_dtypes(&imported.symbol, &types)?;

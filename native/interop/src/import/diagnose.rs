@@ -152,7 +152,7 @@ impl Importer<'_> {
     pub(super) fn placeholder(&mut self, name: &str, info: Option<&ValueInfo>) -> Value {
         let shape = info.map_or(Shape::unknown(), ValueInfo::shape);
         let shape = if check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
-        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok());
+        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok());
         self.diagnosis.any = true;
         Value::Handle(self.emitter.builder.placeholder(name, shape, dtype))
     }
@@ -235,7 +235,7 @@ impl Importer<'_> {
         node.inputs.iter().any(|name| match self.value(name) {
             Ok(Value::Handle(h)) => {
                 let info = self.emitter.builder.info(h);
-                !info.is_from_placeholder && info.value.is_none() && info.partly.is_none()
+                !info.is_from_placeholder && info.value.is_none() && info.symbolic_value.is_none()
             }
             _ => false,
         })
@@ -301,7 +301,7 @@ impl Importer<'_> {
         if self.has_tried_enough() {
             return Ok(());
         }
-        let mark = self.emitter.builder.mark();
+        let mark = self.emitter.builder.checkpoint();
         let problems = std::mem::take(&mut self.problems);
         let scope = self.scope_of(from_placeholders, guess);
         self.scopes.push(scope);
@@ -309,7 +309,7 @@ impl Importer<'_> {
         let made = self.map(around, node);
         self.diagnosis.trying = false;
         self.scopes.pop();
-        self.emitter.builder.forget(mark);
+        self.emitter.builder.roll_back(mark);
         let inner = std::mem::replace(&mut self.problems, problems);
         if inner.is_empty() { made.map(|_| ()) } else { Err(Error::Model(inner)) }
     }

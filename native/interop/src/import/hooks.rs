@@ -10,7 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::Symbol;
 
 use super::Importer;
-use crate::emit::{HookNode, HookTensor, Hooks, Made, copied, located};
+use crate::emit::{HookNode, HookOutputs, HookTensor, Hooks, copy_symbols, located};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Tensor, Value};
 
@@ -37,7 +37,7 @@ impl Hooked {
     /// The hooks, if there is one for the node.
     fn of(&self, node: &Node) -> Result<Option<Arc<dyn Hooks>>> {
         match &self.hooks {
-            Some(hooks) if hooks.concerns(node).map_err(|e| located(e, node))? => Ok(Some(hooks.clone())),
+            Some(hooks) if hooks.applies_to(node).map_err(|e| located(e, node))? => Ok(Some(hooks.clone())),
             _ => Ok(None),
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
         let Some(hooks) = importer.hooked.of(node)? else { continue };
         let mut inputs = Vec::new();
         for name in &node.inputs {
-            let value = graph.constants.get(name).filter(|t| t.element.ours().is_ok()).map(Tensor::to_array);
+            let value = graph.constants.get(name).filter(|t| t.element.dtype().is_ok()).map(Tensor::to_array);
             inputs.push((!name.is_empty()).then_some(()).map(|()| (name, value.transpose())));
         }
         let inputs = inputs.into_iter().map(|input| {
@@ -130,7 +130,7 @@ impl Importer<'_> {
     }
 
     /// Copies the symbols of a hook into the graph.
-    fn taken_over(&mut self, node: &Node, made: Made, known: &HashMap<String, Value>) -> Result<Vec<Value>> {
+    fn taken_over(&mut self, node: &Node, made: HookOutputs, known: &HashMap<String, Value>) -> Result<Vec<Value>> {
         let entries = made.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
         if entries < node.outputs.len() {
             return Err(Error::value(format!("its hook makes {entries} outputs, but it has {}", node.outputs.len())));
@@ -145,7 +145,7 @@ impl Importer<'_> {
             let constant = self.emitter.builder.constant(&name, array);
             handles.insert(name, constant);
         }
-        let made = copied(&mut self.emitter.builder, &made.outputs, &mut handles)?;
+        let made = copy_symbols(&mut self.emitter.builder, &made.outputs, &mut handles)?;
         Ok(made.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
     }
 }

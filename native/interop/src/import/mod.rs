@@ -23,7 +23,7 @@ use diagnose::Diagnosis;
 use hooks::Hooked;
 use match_pattern::Surroundings;
 
-use crate::emit::{Builder, Context, Dims, Emitter, Hooks, MEND, NumpyShapes, Scope, Sink, check_shape};
+use crate::emit::{ADVICE, Builder, Context, Dims, Emitter, Hooks, Naming, NumpyShapes, Scope, Sink, check_shape};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Graph, Model, Node, Value, ValueInfo};
 use crate::mapping::Mappings;
@@ -153,25 +153,25 @@ impl<'t> Importer<'t> {
             let value = match tensor.to_array() {
                 Ok(array) => {
                     let handle = self.emitter.builder.parameter(name, array);
-                    self.emitter.builder.keep_element(handle, Some(&tensor.element));
+                    self.emitter.builder.record_element_type(handle, Some(&tensor.element));
                     Value::Handle(handle)
                 }
                 Err(e) => {
                     self.report(e.at(format!("initializer '{name}'")));
                     let dims = tensor.dims.iter().map(|d| Dim::Known(*d)).collect();
-                    let info = ValueInfo { name: name.clone(), element: None, dims: Some(dims), other: None };
+                    let info = ValueInfo { name: name.clone(), element: None, dims: Some(dims), non_tensor_kind: None };
                     self.placeholder(name, Some(&info))
                 }
             };
             scope.insert(name.clone(), value);
         }
-        for name in graph.unread.iter().map(String::as_str).chain(wiring.unmade.iter().copied()) {
+        for name in graph.unread_constants.iter().map(String::as_str).chain(wiring.unmade.iter().copied()) {
             let value = self.placeholder(name, graph.values.get(name));
             scope.insert(name.to_string(), value);
         }
         for info in &graph.inputs {
             if let Some(Value::Handle(h)) = scope.get(&info.name) {
-                self.emitter.builder.keep_element(*h, info.element.as_ref());
+                self.emitter.builder.record_element_type(*h, info.element.as_ref());
             }
         }
         self.scopes.push(scope);
@@ -248,7 +248,7 @@ impl<'t> Importer<'t> {
         let (descriptor, version) = (self.emitter.descriptor(node)?, self.emitter.version_of(node));
         match self.emitter.table.for_import(&node.domain, &node.op, version).next() {
             None => Err(unmapped(node, version, &[], false)),
-            Some(_) if node.unread => Err(Error::Model(Vec::new())),
+            Some(_) if node.has_unread_attribute => Err(Error::Model(Vec::new())),
             Some(_) => descriptor.check(node),
         }
     }
@@ -274,7 +274,7 @@ impl<'t> Importer<'t> {
             let mut scope = Scope::new(&mut *self, node, name.clone(), process);
             let mut refused = None;
             for (condition, why) in &process.conditions {
-                match scope.eval(condition, &names, false) {
+                match scope.eval(condition, &names, Naming::Operator) {
                     Ok(value) if value.is_true() => continue,
                     Ok(_) => refused = Some(why.clone()),
                     // A subgraph whose conditions cannot be decided may still be mapped node by node.
@@ -284,11 +284,11 @@ impl<'t> Importer<'t> {
                 break;
             }
             if let Some(why) = refused {
-                wanted |= scope.wanted_value;
+                wanted |= scope.needs_value;
                 reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why });
                 continue;
             }
-            let value = scope.eval(&process.right, &names, true)?;
+            let value = scope.eval(&process.right, &names, Naming::Node)?;
             return outputs(node, value);
         }
         Err(unmapped(node, version, &reasons, wanted))
@@ -299,7 +299,7 @@ impl<'t> Importer<'t> {
 fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Error {
     if reasons.is_empty() {
         return Error::unsupported(format!(
-            "there is no process for {} of version {version} of the operator set: {MEND}",
+            "there is no process for {} of version {version} of the operator set: {ADVICE}",
             node.op
         ));
     }
@@ -337,13 +337,13 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             scope.insert(info.name.clone(), Value::Handle(handle));
             continue;
         }
-        if let Some(other) = info.other {
-            let e = Error::unsupported(format!("its type is {other}; only tensors are mapped"));
+        if let Some(kind) = info.non_tensor_kind {
+            let e = Error::unsupported(format!("its type is {kind}; only tensors are mapped"));
             importer.problems.extend(e.at(location));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
             continue;
         }
-        let dtype = match info.element.as_ref().map(|e| e.ours()) {
+        let dtype = match info.element.as_ref().map(|e| e.dtype()) {
             Some(Err(e)) => {
                 importer.problems.extend(e.at(location));
                 scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
@@ -371,14 +371,14 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             let dims =
                 shape.dims().iter().enumerate().map(|(k, d)| match info.dims.as_ref().and_then(|dims| dims.get(k)) {
                     _ if *d >= 0 => *d,
-                    Some(Dim::Named(name)) => importer.emitter.builder.dim_of_name(&mut named, name),
+                    Some(Dim::Named(name)) => importer.emitter.builder.dim_by_name(&mut named, name),
                     _ => importer.emitter.builder.new_dim(),
                 });
             dims.collect::<Dims>()
         });
         let handle = importer.emitter.builder.input(&info.name, shape, dtype, dims);
-        importer.emitter.builder.keep_dims(handle, info.dims.as_deref().unwrap_or_default());
-        importer.emitter.builder.keep_index(handle, index);
+        importer.emitter.builder.record_dims(handle, info.dims.as_deref().unwrap_or_default());
+        importer.emitter.builder.record_input_index(handle, index);
         scope.insert(info.name.clone(), Value::Handle(handle));
     }
     let unknown =

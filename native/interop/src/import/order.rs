@@ -32,7 +32,7 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
         .iter()
         .map(|i| i.name.as_str())
         .chain(graph.constants.keys().map(String::as_str))
-        .chain(graph.unread.iter().map(String::as_str))
+        .chain(graph.unread_constants.iter().map(String::as_str))
         .collect();
     for (i, node) in graph.nodes.iter().enumerate() {
         for output in node.outputs.iter().filter(|o| !o.is_empty()) {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn graph(nodes: Vec<Node>) -> Graph {
-        let value = |name: &str| ValueInfo { name: name.into(), element: None, dims: None, other: None };
+        let value = |name: &str| ValueInfo { name: name.into(), element: None, dims: None, non_tensor_kind: None };
         Graph { nodes, inputs: vec![value("x")], outputs: vec![value("y")], ..Graph::default() }
     }
 

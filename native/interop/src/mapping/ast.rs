@@ -4,26 +4,26 @@ use super::Signature;
 use crate::error::Position;
 use crate::ir::{Arity, OpDescriptor, Value};
 
-/// An operation on values.
+/// A binary operator of the mapping language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Operator {
     Or,
     And,
     Equal,
-    Differs,
+    NotEqual,
     Less,
     LessEqual,
     Greater,
     GreaterEqual,
-    Plus,
-    Minus,
-    Times,
-    Over,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
     Modulo,
 }
 
-/// An expression: a pattern on the side that is matched, a recipe on the side that is created.
+/// An expression. On the side that is matched it is a pattern, on the side that is created it is evaluated.
 #[derive(Clone, Debug)]
 pub enum Expr {
     /// A number, text, `true`, `false` or `none`.
@@ -102,9 +102,9 @@ pub struct Process {
     pub direction: Direction,
     /// `let` definitions.
     pub lets: Vec<(String, Expr)>,
-    /// Conditions; all must hold.
+    /// Conditions, all of which must hold, with the reason that is reported if one does not.
     pub conditions: Vec<(Expr, String)>,
-    /// Attributes that may be ignored.
+    /// Attributes that the process ignores.
     pub unused: Vec<String>,
     /// The file.
     pub file: String,
@@ -142,12 +142,12 @@ pub struct Declaration {
     pub position: Position,
 }
 
-/// What a mapping file says.
+/// The content of a mapping file.
 #[derive(Clone, Debug, Default)]
 pub struct Mapping {
-    /// Operators that it describes.
+    /// Descriptors of operators.
     pub operators: Vec<Declaration>,
-    /// Rules that it defines.
+    /// Rules.
     pub rules: Vec<Definition>,
     /// Processes.
     pub processes: Vec<Process>,

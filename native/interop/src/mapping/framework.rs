@@ -9,13 +9,13 @@ use crate::mapping::Schema;
 /// An embedded file: name and content.
 type File = (&'static str, &'static str);
 
-/// The description of a framework.
+/// The embedded files of a framework.
 struct Sources {
     /// Descriptors of operators, by domain.
     operators: &'static [(&'static str, File)],
     /// Mapping files, in the order in which their processes are tried.
     mappings: &'static [File],
-    /// Operators with two commutative inputs.
+    /// Binary operators whose inputs may be swapped.
     commutative: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ macro_rules! operators {
     };
 }
 
-/// List the file of a new family of operators here.
+/// ONNX with the operators of ONNX Runtime. A new mapping file must be listed here.
 const ONNX: Sources = Sources {
     operators: &[
         operators!("", "runtime-operators.txt"),
@@ -76,7 +76,7 @@ impl Framework {
     /// The operator descriptors of the framework.
     ///
     /// # Errors
-    /// A descriptor file has a mistake, which a test excludes.
+    /// A mistake in a descriptor file, which a test rules out.
     pub fn schema(self) -> Result<&'static Schema> {
         static SCHEMAS: [OnceLock<Result<Schema>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
         SCHEMAS[self as usize].get_or_init(|| Schema::read(self.sources().operators)).as_ref().map_err(Clone::clone)
@@ -87,7 +87,7 @@ impl Framework {
         self.sources().mappings
     }
 
-    /// True if the two inputs of an operator are commutative.
+    /// True if the two inputs of an operator may be swapped.
     pub fn is_commutative(self, op: &str) -> bool {
         self.sources().commutative.contains(&op)
     }

@@ -14,13 +14,13 @@ pub enum Token {
     /// Text in double or single quotes; there are no escapes.
     Text(String),
     /// Punctuation such as `(`, `<->` or `==`.
-    Sign(&'static str),
+    Punctuation(&'static str),
     /// The end of the file.
     End,
 }
 
-/// Punctuation, longer tokens before their prefixes.
-const SIGNS: [&str; 30] = [
+/// Punctuation. A token comes before its prefixes, so that the longest match is found first.
+const PUNCTUATION: [&str; 30] = [
     "<->", "->", "<-", "==", "!=", "<=", ">=", "..", "(", ")", "[", "]", "{", "}", ",", ":", "=", "?", "*", "@", "+",
     "-", "/", "%", "<", ">", ".", "|", "&", ";",
 ];
@@ -29,30 +29,30 @@ const SIGNS: [&str; 30] = [
 ///
 /// # Errors
 /// A character that begins no token, an unterminated string.
-pub fn words(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
+pub fn tokenize(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
     let mut out = Vec::new();
     let mut end = Position { line: 1, column: 1 };
     for (number, line) in text.lines().enumerate() {
-        let at = |rest: &str| {
+        let position_of = |rest: &str| {
             let before = &line[..line.len() - rest.len()];
             Position { line: number + 1, column: before.chars().count() + 1 }
         };
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with('#') {
-            let position = at(rest);
+            let position = position_of(rest);
             let error = |message: String| Error::Mapping { file: file.into(), position, message };
-            let (token, length) = word(rest).map_err(error)?;
+            let (token, length) = scan(rest).map_err(error)?;
             out.push((token, position));
             rest = rest[length..].trim_start();
         }
-        end = at(rest);
+        end = position_of(rest);
     }
     out.push((Token::End, end));
     Ok(out)
 }
 
 /// The first token of a non-empty text, and its length.
-fn word(text: &str) -> Result<(Token, usize), String> {
+fn scan(text: &str) -> Result<(Token, usize), String> {
     let span = |f: fn(char) -> bool| text.find(|c: char| !f(c)).unwrap_or(text.len());
     let first = text.chars().next().unwrap_or(' ');
     if first.is_ascii_alphabetic() || first == '_' {
@@ -67,8 +67,8 @@ fn word(text: &str) -> Result<(Token, usize), String> {
         let n = rest.find(first).ok_or_else(|| format!("a text does not end on its line: a {first} is missing"))?;
         return Ok((Token::Text(rest[..n].into()), n + 2));
     }
-    match SIGNS.iter().find(|s| text.starts_with(**s)) {
-        Some(sign) => Ok((Token::Sign(sign), sign.len())),
+    match PUNCTUATION.iter().find(|s| text.starts_with(**s)) {
+        Some(sign) => Ok((Token::Punctuation(sign), sign.len())),
         None => Err(format!("no word begins with '{first}'")),
     }
 }
@@ -77,41 +77,38 @@ fn number(text: &str) -> Result<(Token, usize), String> {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
     let mut n = digits(0);
-    let mut float = false;
+    let mut is_float = false;
     // `1..` is a range, not a number with a decimal point.
     if bytes.get(n) == Some(&b'.') && bytes.get(n + 1).is_some_and(u8::is_ascii_digit) {
-        float = true;
+        is_float = true;
         n += 1 + digits(n + 1);
     }
     if matches!(bytes.get(n), Some(b'e' | b'E')) {
         let sign = usize::from(matches!(bytes.get(n + 1), Some(b'+' | b'-')));
-        float = true;
+        is_float = true;
         n += 1 + sign + digits(n + 1 + sign);
     }
-    let bad = |_| format!("'{}' is not a number", &text[..n]);
-    if float {
-        return text[..n]
-            .parse()
-            .map(|x| (Token::Float(x), n))
-            .map_err(|_| format!("'{}' is not a number", &text[..n]));
+    let error = || format!("'{}' is not a number", &text[..n]);
+    if is_float {
+        return text[..n].parse().map(|x| (Token::Float(x), n)).map_err(|_| error());
     }
-    text[..n].parse().map(|x| (Token::Int(x), n)).map_err(bad)
+    text[..n].parse().map(|x| (Token::Int(x), n)).map_err(|_| error())
 }
 
 /// A cursor over the tokens of a file.
 pub struct Cursor<'a> {
     file: &'a str,
-    words: Vec<(Token, Position)>,
-    at: usize,
+    tokens: Vec<(Token, Position)>,
+    next: usize,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor at the beginning of a file.
     ///
     /// # Errors
-    /// Those of [`words`].
+    /// Those of [`tokenize`].
     pub fn new(file: &'a str, text: &str) -> Result<Cursor<'a>> {
-        Ok(Cursor { file, words: words(file, text)?, at: 0 })
+        Ok(Cursor { file, tokens: tokenize(file, text)?, next: 0 })
     }
 
     /// The next token.
@@ -121,23 +118,23 @@ impl<'a> Cursor<'a> {
 
     /// The token after `ahead` others.
     pub fn peek_at(&self, ahead: usize) -> &Token {
-        &self.words[(self.at + ahead).min(self.words.len() - 1)].0
+        &self.tokens[(self.next + ahead).min(self.tokens.len() - 1)].0
     }
 
     /// The position of the next token.
     pub fn position(&self) -> Position {
-        self.words[self.at].1
+        self.tokens[self.next].1
     }
 
-    /// The line of the token before the next one.
+    /// The line of the last token taken.
     pub fn last_line(&self) -> usize {
-        self.words[self.at.saturating_sub(1)].1.line
+        self.tokens[self.next.saturating_sub(1)].1.line
     }
 
     /// Takes the next token.
     pub fn take(&mut self) -> Token {
         let token = self.peek().clone();
-        self.at = (self.at + 1).min(self.words.len() - 1);
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
 
@@ -152,32 +149,32 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the next token if it is this punctuation.
-    pub fn takes(&mut self, sign: &str) -> bool {
-        let hit = matches!(self.peek(), Token::Sign(s) if *s == sign);
-        if hit {
+    pub fn accept(&mut self, punctuation: &str) -> bool {
+        let is_next = matches!(self.peek(), Token::Punctuation(s) if *s == punctuation);
+        if is_next {
             self.take();
         }
-        hit
+        is_next
     }
 
     /// Takes the next token if it is this name.
-    pub fn takes_name(&mut self, name: &str) -> bool {
-        let hit = matches!(self.peek(), Token::Name(n) if n == name);
-        if hit {
+    pub fn accept_name(&mut self, name: &str) -> bool {
+        let is_next = matches!(self.peek(), Token::Name(n) if n == name);
+        if is_next {
             self.take();
         }
-        hit
+        is_next
     }
 
-    /// Takes the punctuation that must follow.
+    /// Takes the next token, which must be this punctuation.
     ///
     /// # Errors
     /// The next token is something else.
-    pub fn expect(&mut self, sign: &str) -> Result<()> {
-        if self.takes(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{sign}'"))) }
+    pub fn expect(&mut self, punctuation: &str) -> Result<()> {
+        if self.accept(punctuation) { Ok(()) } else { Err(self.unexpected(&format!("'{punctuation}'"))) }
     }
 
-    /// Takes the name that must follow.
+    /// Takes the next token, which must be a name; `what` describes it in the error.
     ///
     /// # Errors
     /// The next token is something else.
@@ -191,7 +188,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the integer that must follow.
+    /// Takes the next token, which must be an integer; `what` describes it in the error.
     ///
     /// # Errors
     /// The next token is something else.
@@ -212,7 +209,7 @@ impl<'a> Cursor<'a> {
             Token::Int(i) => i.to_string(),
             Token::Float(x) => x.to_string(),
             Token::Text(t) => format!("\"{t}\""),
-            Token::Sign(s) => format!("'{s}'"),
+            Token::Punctuation(s) => format!("'{s}'"),
             Token::End => "the end of the file".into(),
         };
         self.error(format!("{expected} was expected, but {found} was found"))

@@ -16,21 +16,21 @@ const MAX_DEPTH: usize = 100;
 /// A syntax error, with line and column.
 pub(super) fn mapping(file: &str, text: &str) -> Result<Mapping> {
     let lines = text.lines().collect();
-    let mut p = Parser { c: Cursor::new(file, text)?, file, lines, domain: String::new(), depth: 0 };
+    let mut p = Parser { cursor: Cursor::new(file, text)?, file, lines, domain: String::new(), depth: 0 };
     let mut out = Mapping::default();
-    while *p.c.peek() != Token::End {
-        let keyword = match (p.c.peek(), p.c.peek_at(1)) {
+    while *p.cursor.peek() != Token::End {
+        let keyword = match (p.cursor.peek(), p.cursor.peek_at(1)) {
             (Token::Name(name), Token::Name(_) | Token::Text(_)) => name.clone(),
             _ => String::new(),
         };
         match keyword.as_str() {
             "domain" => {
-                p.c.take();
-                match p.c.peek().clone() {
+                p.cursor.take();
+                match p.cursor.peek().clone() {
                     Token::Text(domain) => p.domain = domain,
-                    _ => return Err(p.c.error("the domain is written as a text: domain \"com.microsoft\"")),
+                    _ => return Err(p.cursor.error("the domain is written as a text: domain \"com.microsoft\"")),
                 }
-                p.c.take();
+                p.cursor.take();
             }
             "operator" => out.operators.push(p.declaration()?),
             "rule" => out.rules.push(p.definition()?),
@@ -41,7 +41,7 @@ pub(super) fn mapping(file: &str, text: &str) -> Result<Mapping> {
 }
 
 struct Parser<'a> {
-    c: Cursor<'a>,
+    cursor: Cursor<'a>,
     file: &'a str,
     lines: Vec<&'a str>,
     domain: String,
@@ -49,9 +49,9 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// The lines from a position to the word before the next one, without the blanks that all of them begin with.
+    /// The source lines from `first` to the last token taken, without their common indentation.
     fn text_from(&self, first: usize) -> String {
-        let lines = self.lines.get(first - 1..self.c.last_line()).unwrap_or(&[]);
+        let lines = self.lines.get(first - 1..self.cursor.last_line()).unwrap_or(&[]);
         let indent = |line: &&str| line.len() - line.trim_start().len();
         let common = lines.iter().filter(|l| !l.trim().is_empty()).map(indent).min().unwrap_or(0);
         let line = |line: &&str| line.get(common..).unwrap_or("").trim_end().to_string();
@@ -60,25 +60,25 @@ impl Parser<'_> {
 
     /// `operator Name(X, B?) -> (Y) gain: float = 1.0`
     fn declaration(&mut self) -> Result<Declaration> {
-        self.c.take();
-        let position = self.c.position();
-        let descriptor = schema::descriptor(&mut self.c)?;
+        self.cursor.take();
+        let position = self.cursor.position();
+        let descriptor = schema::descriptor(&mut self.cursor)?;
         Ok(Declaration { domain: self.domain.clone(), descriptor, file: self.file.into(), position })
     }
 
     /// `rule name(list, n?: int) -> list = expression`
     fn definition(&mut self) -> Result<Definition> {
-        let first = self.c.position().line;
-        self.c.take();
-        let position = self.c.position();
-        let name = self.c.name("the name of the rule")?;
-        self.c.expect("(")?;
+        let first = self.cursor.position().line;
+        self.cursor.take();
+        let position = self.cursor.position();
+        let name = self.cursor.name("the name of the rule")?;
+        self.cursor.expect("(")?;
         let mut params: Vec<Param> = Vec::new();
-        while !self.c.takes(")") {
-            let at = self.c.position();
-            let param = self.c.name("an argument")?;
-            let is_optional = self.c.takes("?");
-            let kind = if self.c.takes(":") { self.kind()? } else { Kind::Any };
+        while !self.cursor.accept(")") {
+            let at = self.cursor.position();
+            let param = self.cursor.name("an argument")?;
+            let is_optional = self.cursor.accept("?");
+            let kind = if self.cursor.accept(":") { self.kind()? } else { Kind::Any };
             let error =
                 |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
             if params.iter().any(|p| p.name == param) {
@@ -88,12 +88,12 @@ impl Parser<'_> {
                 return Err(error(format!("'{param}' follows an optional argument")));
             }
             params.push(Param { name: param.into(), kind, is_optional });
-            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
-                return Err(self.c.unexpected("',' or ')'"));
+            if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(")")) {
+                return Err(self.cursor.unexpected("',' or ')'"));
             }
         }
-        let result = if self.c.takes("->") { self.kind()? } else { Kind::Any };
-        self.c.expect("=")?;
+        let result = if self.cursor.accept("->") { self.kind()? } else { Kind::Any };
+        self.cursor.expect("=")?;
         let body = self.expression()?;
         let text = self.text_from(first);
         let signature = Signature { name: name.into(), params: params.into(), result };
@@ -102,8 +102,8 @@ impl Parser<'_> {
 
     /// The kind of a value.
     fn kind(&mut self) -> Result<Kind> {
-        let position = self.c.position();
-        let name = self.c.name("the kind of a value")?;
+        let position = self.cursor.position();
+        let name = self.cursor.name("the kind of a value")?;
         Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
             let known = Kind::ALL.map(|(name, _)| name).join(", ");
             let message = format!("'{name}' is not a kind of value; there are {known}");
@@ -113,24 +113,24 @@ impl Parser<'_> {
 
     /// `label: Pattern [11..17] -> result let a = b if condition unused attribute`
     fn process(&mut self) -> Result<Process> {
-        let position = self.c.position();
-        let label = match (self.c.peek().clone(), self.c.peek_at(1)) {
-            (Token::Name(label), Token::Sign(":")) => {
-                self.c.take();
-                self.c.take();
+        let position = self.cursor.position();
+        let label = match (self.cursor.peek().clone(), self.cursor.peek_at(1)) {
+            (Token::Name(label), Token::Punctuation(":")) => {
+                self.cursor.take();
+                self.cursor.take();
                 Some(label)
             }
             _ => None,
         };
         let left = self.call()?;
-        let (since, until) = if self.c.takes("[") { self.range()? } else { (1, i64::MAX) };
-        let direction = match self.c.peek() {
-            Token::Sign("<->") => Direction::Both,
-            Token::Sign("->") => Direction::Import,
-            Token::Sign("<-") => Direction::Export,
-            _ => return Err(self.c.unexpected("one of '<->', '->' and '<-'")),
+        let (since, until) = if self.cursor.accept("[") { self.range()? } else { (1, i64::MAX) };
+        let direction = match self.cursor.peek() {
+            Token::Punctuation("<->") => Direction::Both,
+            Token::Punctuation("->") => Direction::Import,
+            Token::Punctuation("<-") => Direction::Export,
+            _ => return Err(self.cursor.unexpected("one of '<->', '->' and '<-'")),
         };
-        self.c.take();
+        self.cursor.take();
         let right = self.expression()?;
         let mut process = Process {
             name: label.unwrap_or_else(|| left.name.clone()),
@@ -153,34 +153,34 @@ impl Parser<'_> {
     }
 
     fn range(&mut self) -> Result<(i64, i64)> {
-        let since = self.c.int("the first version of the operator set")?;
-        self.c.expect("..")?;
-        let until = if let Token::Int(_) = self.c.peek() { self.c.int("a version")? } else { i64::MAX };
-        self.c.expect("]")?;
+        let since = self.cursor.int("the first version of the operator set")?;
+        self.cursor.expect("..")?;
+        let until = if let Token::Int(_) = self.cursor.peek() { self.cursor.int("a version")? } else { i64::MAX };
+        self.cursor.expect("]")?;
         Ok((since, until))
     }
 
     fn clauses(&mut self, process: &mut Process) -> Result<()> {
         loop {
-            if self.c.takes_name("let") {
-                let name = self.c.name("a name")?;
-                self.c.expect("=")?;
+            if self.cursor.accept_name("let") {
+                let name = self.cursor.name("a name")?;
+                self.cursor.expect("=")?;
                 process.lets.push((name, self.expression()?));
-            } else if self.c.takes_name("if") {
+            } else if self.cursor.accept_name("if") {
                 let condition = self.expression()?;
-                let why = match (self.c.takes_name("else"), self.c.peek().clone()) {
+                let why = match (self.cursor.accept_name("else"), self.cursor.peek().clone()) {
                     (true, Token::Text(why)) => {
-                        self.c.take();
+                        self.cursor.take();
                         why
                     }
-                    (true, _) => return Err(self.c.unexpected("the reason as a text")),
+                    (true, _) => return Err(self.cursor.unexpected("the reason as a text")),
                     (false, _) => String::new(),
                 };
                 process.conditions.push((condition, why));
-            } else if self.c.takes_name("unused") {
-                process.unused.push(self.c.name("an attribute")?);
-                while self.c.takes(",") {
-                    process.unused.push(self.c.name("an attribute")?);
+            } else if self.cursor.accept_name("unused") {
+                process.unused.push(self.cursor.name("an attribute")?);
+                while self.cursor.accept(",") {
+                    process.unused.push(self.cursor.name("an attribute")?);
                 }
             } else {
                 return Ok(());
@@ -189,22 +189,22 @@ impl Parser<'_> {
     }
 
     fn call(&mut self) -> Result<Call> {
-        let position = self.c.position();
-        let name = self.c.name("an operator")?;
-        self.c.expect("(")?;
+        let position = self.cursor.position();
+        let name = self.cursor.name("an operator")?;
+        self.cursor.expect("(")?;
         let (mut args, mut named) = (Vec::new(), Vec::new());
-        while !self.c.takes(")") {
-            match (self.c.peek().clone(), self.c.peek_at(1)) {
-                (Token::Name(key), Token::Sign(":")) => {
-                    self.c.take();
-                    self.c.take();
+        while !self.cursor.accept(")") {
+            match (self.cursor.peek().clone(), self.cursor.peek_at(1)) {
+                (Token::Name(key), Token::Punctuation(":")) => {
+                    self.cursor.take();
+                    self.cursor.take();
                     named.push((key, self.expression()?));
                 }
                 _ if named.is_empty() => args.push(self.expression()?),
-                _ => return Err(self.c.error("positional inputs must precede named ones")),
+                _ => return Err(self.cursor.error("positional inputs must precede named ones")),
             }
-            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
-                return Err(self.c.unexpected("',' or ')'"));
+            if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(")")) {
+                return Err(self.cursor.unexpected("',' or ')'"));
             }
         }
         Ok(Call { name, args, named, position })
@@ -213,41 +213,41 @@ impl Parser<'_> {
     fn expression(&mut self) -> Result<Expr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.c.error(format!("expressions nest deeper than {MAX_DEPTH}")));
+            return Err(self.cursor.error(format!("expressions nest deeper than {MAX_DEPTH}")));
         }
-        let made = if self.c.takes_name("if") {
+        let expression = if self.cursor.accept_name("if") {
             let condition = self.expression()?;
-            if !self.c.takes_name("then") {
-                return Err(self.c.unexpected("'then'"));
+            if !self.cursor.accept_name("then") {
+                return Err(self.cursor.unexpected("'then'"));
             }
             let yes = self.expression()?;
-            if !self.c.takes_name("else") {
-                return Err(self.c.unexpected("'else'"));
+            if !self.cursor.accept_name("else") {
+                return Err(self.cursor.unexpected("'else'"));
             }
             Expr::If(Box::new(condition), Box::new(yes), Box::new(self.expression()?))
         } else {
             self.binary(0)?
         };
         self.depth -= 1;
-        Ok(made)
+        Ok(expression)
     }
 
     /// The operator at the cursor if its precedence is at least `level`.
     fn operator(&self, level: usize) -> Option<(Operator, usize)> {
-        let found = match self.c.peek() {
+        let found = match self.cursor.peek() {
             Token::Name(n) if n == "or" => (Operator::Or, 0),
             Token::Name(n) if n == "and" => (Operator::And, 1),
-            Token::Sign(s) => match *s {
+            Token::Punctuation(s) => match *s {
                 "==" => (Operator::Equal, 2),
-                "!=" => (Operator::Differs, 2),
+                "!=" => (Operator::NotEqual, 2),
                 "<" => (Operator::Less, 2),
                 "<=" => (Operator::LessEqual, 2),
                 ">" => (Operator::Greater, 2),
                 ">=" => (Operator::GreaterEqual, 2),
-                "+" => (Operator::Plus, 3),
-                "-" => (Operator::Minus, 3),
-                "*" => (Operator::Times, 4),
-                "/" => (Operator::Over, 4),
+                "+" => (Operator::Add, 3),
+                "-" => (Operator::Subtract, 3),
+                "*" => (Operator::Multiply, 4),
+                "/" => (Operator::Divide, 4),
                 "%" => (Operator::Modulo, 4),
                 _ => return None,
             },
@@ -259,7 +259,7 @@ impl Parser<'_> {
     fn binary(&mut self, level: usize) -> Result<Expr> {
         let mut left = self.unary()?;
         while let Some((operator, binds)) = self.operator(level) {
-            self.c.take();
+            self.cursor.take();
             let right = self.binary(binds + 1)?;
             left = Expr::Binary(operator, Box::new(left), Box::new(right));
         }
@@ -267,20 +267,20 @@ impl Parser<'_> {
     }
 
     fn unary(&mut self) -> Result<Expr> {
-        if self.c.takes("-") {
+        if self.cursor.accept("-") {
             return Ok(match self.unary()? {
                 Expr::Literal(Value::Int(i)) => Expr::Literal(Value::Int(-i)),
                 Expr::Literal(Value::Float(x)) => Expr::Literal(Value::Float(-x)),
                 other => Expr::Negative(Box::new(other)),
             });
         }
-        if self.c.takes_name("not") {
+        if self.cursor.accept_name("not") {
             return Ok(Expr::Not(Box::new(self.unary()?)));
         }
         let mut e = self.primary()?;
-        while self.c.takes(".") {
-            let index = self.c.int("the number of an output")?;
-            let index = usize::try_from(index).map_err(|_| self.c.error("outputs count from 0"))?;
+        while self.cursor.accept(".") {
+            let index = self.cursor.int("the number of an output")?;
+            let index = usize::try_from(index).map_err(|_| self.cursor.error("outputs count from 0"))?;
             e = Expr::Pick(Box::new(e), index);
         }
         Ok(e)
@@ -288,29 +288,30 @@ impl Parser<'_> {
 
     fn items(&mut self, end: &str) -> Result<Vec<Expr>> {
         let mut items = Vec::new();
-        while !self.c.takes(end) {
+        while !self.cursor.accept(end) {
             items.push(self.expression()?);
-            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(s) if *s == end) {
-                return Err(self.c.unexpected(&format!("',' or '{end}'")));
+            if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(s) if *s == end) {
+                return Err(self.cursor.unexpected(&format!("',' or '{end}'")));
             }
         }
         Ok(items)
     }
 
     fn primary(&mut self) -> Result<Expr> {
-        match (self.c.peek().clone(), self.c.peek_at(1)) {
-            (Token::Name(_), Token::Sign("(")) => return Ok(Expr::Call(self.call()?)),
+        match (self.cursor.peek().clone(), self.cursor.peek_at(1)) {
+            (Token::Name(_), Token::Punctuation("(")) => return Ok(Expr::Call(self.call()?)),
             (Token::Name(name), after) => {
                 // A star without a right operand marks a variadic input.
-                let star = matches!(after, Token::Sign("*")) && matches!(self.c.peek_at(2), Token::Sign("," | ")"));
-                self.c.take();
+                let star = matches!(after, Token::Punctuation("*"))
+                    && matches!(self.cursor.peek_at(2), Token::Punctuation("," | ")"));
+                self.cursor.take();
                 return Ok(match name.as_str() {
                     "true" => Expr::Literal(Value::Bool(true)),
                     "false" => Expr::Literal(Value::Bool(false)),
                     "none" => Expr::Literal(Value::None),
-                    _ if self.c.takes("?") => Expr::Name(name, Arity::Optional),
+                    _ if self.cursor.accept("?") => Expr::Name(name, Arity::Optional),
                     _ if star => {
-                        self.c.take();
+                        self.cursor.take();
                         Expr::Name(name, Arity::Many)
                     }
                     _ => Expr::Name(name, Arity::One),
@@ -318,20 +319,20 @@ impl Parser<'_> {
             }
             _ => {}
         }
-        if self.c.takes("[") {
+        if self.cursor.accept("[") {
             return Ok(Expr::List(self.items("]")?));
         }
-        if self.c.takes("(") {
+        if self.cursor.accept("(") {
             let mut items = self.items(")")?;
             return Ok(if items.len() == 1 { items.remove(0) } else { Expr::Outputs(items) });
         }
-        let literal = match self.c.peek().clone() {
+        let literal = match self.cursor.peek().clone() {
             Token::Int(i) => Value::Int(i),
             Token::Float(x) => Value::Float(x),
             Token::Text(t) => Value::Text(t),
-            _ => return Err(self.c.unexpected("a value, a name or a call")),
+            _ => return Err(self.cursor.unexpected("a value, a name or a call")),
         };
-        self.c.take();
+        self.cursor.take();
         Ok(Expr::Literal(literal))
     }
 }
@@ -341,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_are_read() {
+    fn processes_are_parsed_with_their_clauses() {
         let text = "# a comment\nConv(X, W, B?) [1..10] <-> Convolution(X, W, B, kernel: kernel_shape)\n  \
                     let a = [1, -2.5]\n  if group == 1 and not a else \"why\"\n  unused auto_pad, pads\nRelu(X) -> relu(X)\n";
         let all = mapping("t", text).unwrap().processes;
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_operators_are_read() {
+    fn rules_and_operator_descriptors_are_parsed() {
         let text = "domain \"org.example\"\noperator Squash@2(X, B?) -> (Y) gain: float = 1.5, mode: string?\n\
                     twice: Squash(X) -> relu(X)\nrule pairs(list, n?: int) -> list =\n  [list, n]\noperator(X) -> relu(X)\n";
         let made = mapping("t", text).unwrap();

@@ -9,9 +9,9 @@ use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDesc
 
 /// The descriptors of a framework.
 pub struct Schema {
-    /// Additional descriptors.
+    /// The framework's own descriptors, if these extend them.
     base: Option<&'static Schema>,
-    /// The newest version of the operator set that is described, by domain.
+    /// The newest operator set version of each domain that has descriptors.
     newest: HashMap<&'static str, i64>,
     /// By domain and operator, versions ascending.
     operators: HashMap<String, HashMap<String, Vec<OpDescriptor>>>,
@@ -30,10 +30,10 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The descriptors of a framework with those of a program.
+    /// Extends the descriptors of a framework by those of a program.
     ///
     /// # Errors
-    /// An operator that the framework has, or that is described twice.
+    /// An operator that the framework already has, or that is described twice.
     pub fn extended(base: &'static Schema, declarations: &[Declaration]) -> Result<Schema> {
         let mut schema = Schema { base: Some(base), newest: HashMap::new(), operators: HashMap::new() };
         for added in declarations {
@@ -68,7 +68,7 @@ impl Schema {
         }
     }
 
-    /// Whether some domain has an operator of this name.
+    /// True if a domain has an operator of this name.
     pub fn has(&self, op: &str) -> bool {
         self.operators.values().any(|operators| operators.contains_key(op))
             || self.base.is_some_and(|base| base.has(op))
@@ -79,7 +79,7 @@ impl Schema {
         self.newest.get(domain).copied().or_else(|| self.base?.newest(domain))
     }
 
-    /// The default version of a domain in exports: that of the newest descriptor.
+    /// The version in which an export writes a domain by default: that of the newest descriptor.
     pub fn written_version(&self, domain: &str) -> i64 {
         let described = |schema: &Schema| {
             let operators = schema.operators.get(domain)?;
@@ -88,7 +88,7 @@ impl Schema {
         described(self).or_else(|| described(self.base?)).unwrap_or(1)
     }
 
-    /// The domain of an operator that a mapping file names: that of the file if it has the operator, else the framework's own.
+    /// The domain of an operator in a mapping file: the file's domain if it has the operator, otherwise the framework's own.
     pub fn domain_of<'d>(&self, domain: &'d str, op: &str) -> &'d str {
         if domain.is_empty() || self.versions(domain, op).is_empty() { "" } else { domain }
     }
@@ -104,7 +104,7 @@ impl Schema {
 
 fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &str) -> Result<()> {
     let mut c = Cursor::new(file, text)?;
-    if !c.takes_name("opset") {
+    if !c.accept_name("opset") {
         return Err(c.unexpected("'opset' with the newest version"));
     }
     schema.newest.insert(domain, c.int("the newest version of the operator set")?);
@@ -119,21 +119,21 @@ fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &st
     Ok(())
 }
 
-/// An operator with inputs, outputs and attributes; without a version it is the first one.
+/// Parses an operator descriptor: `Name@version(inputs) -> (outputs) attributes`. The version is 1 if it is omitted.
 ///
 /// # Errors
 /// Unexpected tokens.
 pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
     let name = c.name("an operator")?;
-    let since = if c.takes("@") { c.int("a version")? } else { 1 };
+    let since = if c.accept("@") { c.int("a version")? } else { 1 };
     let inputs = arguments(c)?;
     c.expect("->")?;
     let outputs = arguments(c)?;
     let mut attributes = Vec::new();
     // An attribute begins with a name and a colon. So does a process with a label, but an operator and its inputs follow.
-    while matches!(c.peek_at(1), Token::Sign(":")) && !matches!(c.peek_at(3), Token::Sign("(")) {
+    while matches!(c.peek_at(1), Token::Punctuation(":")) && !matches!(c.peek_at(3), Token::Punctuation("(")) {
         attributes.push(attribute(c)?);
-        c.takes(",");
+        c.accept(",");
     }
     Ok(OpDescriptor { name, since, inputs, outputs, attributes })
 }
@@ -141,17 +141,17 @@ pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
 fn arguments(c: &mut Cursor<'_>) -> Result<Vec<ArgDescriptor>> {
     c.expect("(")?;
     let mut args = Vec::new();
-    while !c.takes(")") {
+    while !c.accept(")") {
         let name = c.name("an argument")?;
-        let arity = if c.takes("?") {
+        let arity = if c.accept("?") {
             Arity::Optional
-        } else if c.takes("*") {
+        } else if c.accept("*") {
             Arity::Many
         } else {
             Arity::One
         };
         args.push(ArgDescriptor { name, arity });
-        if !c.takes(",") && !matches!(c.peek(), Token::Sign(")")) {
+        if !c.accept(",") && !matches!(c.peek(), Token::Punctuation(")")) {
             return Err(c.unexpected("',' or ')'"));
         }
     }
@@ -179,31 +179,31 @@ fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
             return Err(c.error_at(position, format!("'{other}' is not a kind of attribute; there are {known}")));
         }
     };
-    let optional = c.takes("?");
-    let default = if c.takes("=") { literal(c)? } else { Value::None };
-    let required = !optional && matches!(default, Value::None);
-    Ok(AttributeDescriptor { name, kind, default, required })
+    let is_optional = c.accept("?");
+    let default = if c.accept("=") { literal(c)? } else { Value::None };
+    let is_required = !is_optional && matches!(default, Value::None);
+    Ok(AttributeDescriptor { name, kind, default, is_required })
 }
 
 fn literal(c: &mut Cursor<'_>) -> Result<Value> {
-    if c.takes("[") {
+    if c.accept("[") {
         let mut items = Vec::new();
-        while !c.takes("]") {
+        while !c.accept("]") {
             items.push(literal(c)?);
-            c.takes(",");
+            c.accept(",");
         }
         return Ok(Value::List(items));
     }
     for (name, value) in [("true", true), ("false", false)] {
-        if c.takes_name(name) {
+        if c.accept_name(name) {
             return Ok(Value::Bool(value));
         }
     }
-    let negative = c.takes("-");
+    let is_negative = c.accept("-");
     let value = match c.take() {
-        Token::Int(i) => Value::Int(if negative { -i } else { i }),
-        Token::Float(x) => Value::Float(if negative { -x } else { x }),
-        Token::Text(t) if !negative => Value::Text(t),
+        Token::Int(i) => Value::Int(if is_negative { -i } else { i }),
+        Token::Float(x) => Value::Float(if is_negative { -x } else { x }),
+        Token::Text(t) if !is_negative => Value::Text(t),
         _ => return Err(c.error("a default value was expected before this")),
     };
     Ok(value)
@@ -215,12 +215,12 @@ mod tests {
     use crate::ir::Framework;
 
     #[test]
-    fn operators_are_described_by_version() {
+    fn descriptors_are_found_by_version() {
         let s = Framework::Onnx.schema().unwrap();
         let clip = |v| s.find("", "Clip", v).unwrap();
         assert_eq!((clip(6).inputs.len(), clip(11).inputs.len(), clip(6).attributes.len()), (1, 3, 2));
         let softmax = s.find("", "Softmax", 13).unwrap().attribute("axis").unwrap();
-        assert_eq!((softmax.kind, &softmax.default, softmax.required), (AttributeKind::Int, &Value::Int(-1), false));
+        assert_eq!((softmax.kind, &softmax.default, softmax.is_required), (AttributeKind::Int, &Value::Int(-1), false));
         assert!(s.find("", "Gelu", 19).is_none());
         assert!(s.newest("").unwrap() >= 25);
     }

@@ -1,4 +1,4 @@
-//! Signatures of rules: their arguments and results.
+//! The signatures of rules.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,7 +44,7 @@ impl Kind {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("any", |(name, _)| name)
     }
 
-    /// Whether a value is of this kind.
+    /// True if a value is of this kind.
     pub fn takes(self, value: &Value) -> bool {
         match self {
             Kind::Any => true,
@@ -66,7 +66,7 @@ pub struct Param {
     pub name: Cow<'static, str>,
     /// Its kind.
     pub kind: Kind,
-    /// Whether it may be absent; the last ones may also be omitted.
+    /// True if it may be `none`; trailing optional arguments may also be omitted.
     pub is_optional: bool,
 }
 

@@ -16,9 +16,9 @@ pub type BuiltIns = fn(&str) -> Option<&'static Signature>;
 /// The processes of a framework.
 pub struct Table {
     built_ins: BuiltIns,
-    /// Processes that are tried after these.
+    /// The framework's own table, which is searched after this one.
     base: Option<&'static Table>,
-    /// Rules that are defined in files; each may use those before it.
+    /// Rules that files define. A rule may use only those before it.
     rules: Vec<Definition>,
     processes: Vec<Process>,
     /// Processes for import by domain and operator, in the order of the files.
@@ -29,7 +29,7 @@ impl Table {
     /// Reads and checks mapping files, given by name and content, for the operators of a framework.
     ///
     /// # Errors
-    /// All mistakes, with files and lines.
+    /// All mistakes, with file, line and column.
     pub fn read(files: &[(&str, &str)], schema: &Schema, built_ins: BuiltIns) -> Result<Table> {
         let mut all = Mapping::default();
         for (file, text) in files {
@@ -40,17 +40,17 @@ impl Table {
         Table::checked(built_ins, None, all, schema)
     }
 
-    /// Builds a table from checked mapping files, which is searched before `base`.
+    /// Builds a table after checking all rules and processes.
     fn checked(built_ins: BuiltIns, base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
         let mut table = Table { built_ins, base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
-        let mut wrong: Vec<Error> = Vec::new();
+        let mut errors: Vec<Error> = Vec::new();
         for rule in read.rules {
-            wrong.extend(check_rule(&table, schema, &rule).err());
+            errors.extend(check_rule(&table, schema, &rule).err());
             table.rules.push(rule);
         }
-        let check = |process| Check { process, schema, table: &table }.run().err();
-        wrong.extend(read.processes.iter().filter_map(check));
-        match wrong.as_slice() {
+        let check = |process| ProcessCheck { process, schema, table: &table }.run().err();
+        errors.extend(read.processes.iter().filter_map(check));
+        match errors.as_slice() {
             [] => {}
             [one] => return Err(one.clone()),
             many => return Err(Error::Format(many.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
@@ -70,7 +70,7 @@ impl Table {
         self.processes.iter().chain(self.base.iter().flat_map(|base| &base.processes))
     }
 
-    /// Whether a process was added by a program.
+    /// True if a process extends the framework's own table.
     pub fn is_added(&self, process: &Process) -> bool {
         self.base.is_some() && self.processes.iter().any(|own| std::ptr::eq(own, process))
     }
@@ -80,7 +80,7 @@ impl Table {
         &self.rules
     }
 
-    /// The rule of a name that a file defines.
+    /// The rule of this name, if a file defines it.
     pub fn definition(&self, name: &str) -> Option<&Definition> {
         let own = self.rules.iter().find(|rule| rule.signature.name == name);
         own.or_else(|| self.base?.definition(name))
@@ -108,7 +108,7 @@ impl Table {
     }
 }
 
-/// A framework's operators and processes, with added ones. Added processes are tried first.
+/// A framework's operators and processes, extended by those of a program. The program's processes are tried first.
 pub struct Mappings {
     /// Operators.
     pub schema: Schema,
@@ -120,7 +120,7 @@ impl Mappings {
     /// Reads and checks mapping files, given by name and content, that extend those of a framework.
     ///
     /// # Errors
-    /// Everything that is wrong, with file, line and column.
+    /// All mistakes, with file, line and column.
     pub fn extended(schema: &'static Schema, table: &'static Table, files: &[(String, String)]) -> Result<Mappings> {
         let mut all = Mapping::default();
         for (file, text) in files {
@@ -134,13 +134,13 @@ impl Mappings {
         Ok(Mappings { schema, table })
     }
 
-    /// The domains of the added processes, without that of the framework.
+    /// The domains of the program's processes, except the framework's own.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.table.processes.iter().map(|p| p.domain.as_str()).filter(|domain| !domain.is_empty())
     }
 }
 
-/// Checks a rule that a file defines; `table` has those before it.
+/// Checks a rule that a file defines. `table` has the rules before it.
 fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     let error = |position: Position, message: String| Error::Mapping { file: rule.file.clone(), position, message };
     let Signature { name, params, .. } = &rule.signature;
@@ -203,14 +203,14 @@ fn check_call(table: &Table, call: &Call) -> Result<(), String> {
     Ok(())
 }
 
-/// The check of one process.
-struct Check<'a> {
+/// Checks one process.
+struct ProcessCheck<'a> {
     process: &'a Process,
     schema: &'a Schema,
     table: &'a Table,
 }
 
-impl Check<'_> {
+impl ProcessCheck<'_> {
     fn error(&self, position: Position, message: String) -> Error {
         Error::Mapping { file: self.process.file.clone(), position, message }
     }
@@ -218,12 +218,12 @@ impl Check<'_> {
     fn run(&self) -> Result<()> {
         let p = self.process;
         if p.direction == Direction::Export {
-            return self.export();
+            return self.check_export();
         }
         let mut names: HashSet<&str> = HashSet::new();
-        self.pattern(&p.left, &mut names)?;
+        self.bind_pattern(&p.left, &mut names)?;
         if p.direction == Direction::Both {
-            self.inputs_can_be_found(&names)?;
+            self.check_invertible(&names)?;
         }
         let versions = self.versions(&p.left)?;
         for attribute in versions.iter().flat_map(|d| &d.attributes) {
@@ -231,21 +231,21 @@ impl Check<'_> {
         }
         let mut used: HashSet<&str> = p.left.named.iter().map(|(name, _)| name.as_str()).collect();
         for (name, value) in &p.lets {
-            self.recipe(value, &names)?;
+            self.check_expression(value, &names)?;
             collect(value, &mut used);
             names.insert(name);
         }
         for (condition, _) in &p.conditions {
-            self.recipe(condition, &names)?;
+            self.check_expression(condition, &names)?;
             collect(condition, &mut used);
         }
-        self.recipe(&p.right, &names)?;
+        self.check_expression(&p.right, &names)?;
         collect(&p.right, &mut used);
-        self.all_attributes_matter(&versions, &used)
+        self.check_attributes(&versions, &used)
     }
 
-    /// Read from right to left, a process must determine its inputs.
-    fn inputs_can_be_found(&self, inputs: &HashSet<&str>) -> Result<()> {
+    /// A process for both directions must have all inputs on MXNet's side, so that an export can find them.
+    fn check_invertible(&self, inputs: &HashSet<&str>) -> Result<()> {
         let p = self.process;
         let mut used = HashSet::new();
         collect(&p.right, &mut used);
@@ -262,8 +262,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks an export-only process: MXNet's side is the pattern, the framework's side the recipe.
-    fn export(&self) -> Result<()> {
+    /// Checks an export-only process, whose pattern is MXNet's side.
+    fn check_export(&self) -> Result<()> {
         let p = self.process;
         let mut names = HashSet::new();
         collect(&p.right, &mut names);
@@ -277,7 +277,7 @@ impl Check<'_> {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
                     Err(self.error(p.position, format!("'{name}' is not on MXNet's side, so it has no value")))
                 }
-                Expr::Call(call) => self.framework_side(call),
+                Expr::Call(call) => self.check_framework_call(call),
                 _ => Ok(()),
             };
             if found.is_ok() {
@@ -286,17 +286,18 @@ impl Check<'_> {
         };
         p.left.visit(&mut check);
         found?;
-        self.framework_side(&p.left)?;
+        self.check_framework_call(&p.left)?;
         let mut found = Ok(());
         p.right.visit(&mut |e| {
             if let (Expr::Call(call), true) = (e, found.is_ok()) {
-                found = self.call(call);
+                found = self.check_mxnet_call(call);
             }
         });
         found
     }
 
-    fn framework_side(&self, call: &Call) -> Result<()> {
+    /// Checks a rule or an operator on the framework's side of an export-only process.
+    fn check_framework_call(&self, call: &Call) -> Result<()> {
         if let Some(rule) = self.table.signature(&call.name) {
             return match rule.takes(call.args.len()) {
                 true => Ok(()),
@@ -318,12 +319,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The descriptors of an operator of the pattern in the versions of the process.
+    /// The descriptors of an operator on the framework's side, in the versions to which the process applies.
     fn versions(&self, call: &Call) -> Result<Vec<&OpDescriptor>> {
         let p = self.process;
         let domain = self.schema.domain_of(&p.domain, &call.name);
         let all = self.schema.versions(domain, &call.name);
-        // The versions of a process are those of the operator set that it is written for.
+        // The version range of a process is that of its own domain; operators of other domains have their newest version.
         if domain != p.domain && !all.is_empty() {
             return Ok(all.last().into_iter().collect());
         }
@@ -340,13 +341,13 @@ impl Check<'_> {
     }
 
     /// Checks a pattern and collects the names that it binds to inputs and attributes.
-    fn pattern<'e>(&self, call: &'e Call, names: &mut HashSet<&'e str>) -> Result<()> {
+    fn bind_pattern<'e>(&self, call: &'e Call, names: &mut HashSet<&'e str>) -> Result<()> {
         let versions = self.versions(call)?;
         for op in &versions {
-            let variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-            // An optional input may be missing from older versions.
-            let optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
-            if call.args.iter().skip(op.inputs.len()).any(|e| !optional(e)) && !variadic {
+            let is_variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
+            // Older versions of an operator may not have an optional input.
+            let is_optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
+            if call.args.iter().skip(op.inputs.len()).any(|e| !is_optional(e)) && !is_variadic {
                 let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());
                 return Err(self.error(call.position, text));
             }
@@ -360,7 +361,7 @@ impl Check<'_> {
         for part in call.args.iter().chain(call.named.iter().map(|(_, e)| e)) {
             match part {
                 Expr::Name(name, _) => drop(names.insert(name)),
-                Expr::Call(inner) => self.pattern(inner, names)?,
+                Expr::Call(inner) => self.bind_pattern(inner, names)?,
                 Expr::Literal(_) => {}
                 Expr::List(items) if items.iter().all(|e| matches!(e, Expr::Literal(_))) => {}
                 _ => return Err(self.error(call.position, "a pattern is made of names, operators and values".into())),
@@ -369,8 +370,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks the names, rules, operators and parameters of MXNet's side.
-    fn recipe(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
+    /// Checks the names, rules, operators and parameters of an expression on MXNet's side.
+    fn check_expression(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
         let mut found = Ok(());
         e.visit(&mut |e| {
             let checked = match e {
@@ -385,7 +386,7 @@ impl Check<'_> {
                         Ok(())
                     }
                 }
-                Expr::Call(call) => self.call(call),
+                Expr::Call(call) => self.check_mxnet_call(call),
                 _ => Ok(()),
             };
             if found.is_ok() {
@@ -395,12 +396,12 @@ impl Check<'_> {
         found
     }
 
-    fn call(&self, call: &Call) -> Result<()> {
+    fn check_mxnet_call(&self, call: &Call) -> Result<()> {
         check_call(self.table, call).map_err(|text| self.error(call.position, text))
     }
 
     /// Every attribute of the operator must be used or listed as `unused`.
-    fn all_attributes_matter(&self, versions: &[&OpDescriptor], used: &HashSet<&str>) -> Result<()> {
+    fn check_attributes(&self, versions: &[&OpDescriptor], used: &HashSet<&str>) -> Result<()> {
         let p = self.process;
         for op in versions {
             for a in &op.attributes {

@@ -36,7 +36,7 @@ pub const USER_OPERATOR: &str = "Custom";
 /// # Errors
 /// Two nodes with the same name.
 pub fn graph(symbol: &Symbol) -> Result<Graph> {
-    let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
+    let value = |name: String| ValueInfo { name, element: None, dims: None, non_tensor_kind: None };
     let mut graph = Graph::default();
     let mut seen: HashMap<String, Arc<SymbolNode>> = HashMap::new();
     for node in symbol.nodes() {
@@ -79,10 +79,10 @@ pub fn descriptor(def: &OpDef) -> OpDescriptor {
         Inputs::Variadic { arg, .. } => vec![ArgDescriptor { name: arg.name.into(), arity: Arity::Many }],
     };
     let attributes = def.fields().into_iter().map(|f| {
-        let (kind, required) = (kind(&f.type_string), f.type_string.contains("required"));
+        let (kind, is_required) = (kind(&f.type_string), f.type_string.contains("required"));
         let default =
             f.type_string.split_once("default=").map_or(Value::None, |(_, text)| typed(text.trim_matches('\''), kind));
-        AttributeDescriptor { name: f.name.into(), kind, default, required }
+        AttributeDescriptor { name: f.name.into(), kind, default, is_required }
     });
     let outputs = vec![ArgDescriptor { name: "output".into(), arity: Arity::Many }];
     OpDescriptor { name: def.name.into(), since: 1, inputs, outputs, attributes: attributes.collect() }
@@ -154,7 +154,7 @@ mod tests {
         let d = descriptor(def);
         assert_eq!(d.attribute("num_group").unwrap().default, Value::Int(1));
         assert_eq!(d.attribute("stride").unwrap().default, Value::List(vec![]));
-        assert!(d.attribute("kernel").unwrap().required);
+        assert!(d.attribute("kernel").unwrap().is_required);
         assert_eq!(typed("((0, 1), (2,3))", AttributeKind::Ints).to_string(), "((0, 1), (2, 3))");
         assert_eq!(typed("True", AttributeKind::Int), Value::Bool(true));
     }

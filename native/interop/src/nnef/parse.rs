@@ -51,123 +51,123 @@ pub(super) struct Text {
 /// # Errors
 /// A text that is not a graph of version 1.0, with the line.
 pub(super) fn graph(file: &str, text: &str) -> Result<Text> {
-    let mut p = Parser { c: Cursor::new(file, text)? };
-    if !p.c.takes_name("version") {
-        return Err(p.c.unexpected("'version'"));
+    let mut p = Parser { cursor: Cursor::new(file, text)? };
+    if !p.cursor.accept_name("version") {
+        return Err(p.cursor.unexpected("'version'"));
     }
-    match p.c.take() {
-        Token::Float(1.0) => p.c.expect(";")?,
-        _ => return Err(p.c.error("only version 1.0 of NNEF is known")),
+    match p.cursor.take() {
+        Token::Float(1.0) => p.cursor.expect(";")?,
+        _ => return Err(p.cursor.error("only version 1.0 of NNEF is known")),
     }
-    while p.c.takes_name("extension") {
+    while p.cursor.accept_name("extension") {
         // Extensions are accepted here; the constructs that they allow are rejected.
-        while !p.c.takes(";") {
-            p.c.name("the name of an extension")?;
+        while !p.cursor.accept(";") {
+            p.cursor.name("the name of an extension")?;
         }
     }
-    if p.c.takes_name("fragment") {
-        return Err(p.c.error(
+    if p.cursor.accept_name("fragment") {
+        return Err(p.cursor.error(
             "operators that a model defines are not mapped: flatten it, so that only those of the standard are left",
         ));
     }
-    if !p.c.takes_name("graph") {
-        return Err(p.c.unexpected("'graph'"));
+    if !p.cursor.accept_name("graph") {
+        return Err(p.cursor.unexpected("'graph'"));
     }
-    let mut graph = Text { name: p.c.name("the name of the graph")?, ..Text::default() };
-    p.c.expect("(")?;
+    let mut graph = Text { name: p.cursor.name("the name of the graph")?, ..Text::default() };
+    p.cursor.expect("(")?;
     graph.inputs = p.names(")")?;
-    p.c.expect("->")?;
-    p.c.expect("(")?;
+    p.cursor.expect("->")?;
+    p.cursor.expect("(")?;
     graph.outputs = p.names(")")?;
-    p.c.expect("{")?;
-    while !p.c.takes("}") {
+    p.cursor.expect("{")?;
+    while !p.cursor.accept("}") {
         graph.statements.push(p.statement()?);
     }
-    match p.c.peek() {
+    match p.cursor.peek() {
         Token::End => Ok(graph),
-        _ => Err(p.c.unexpected("the end of the file")),
+        _ => Err(p.cursor.unexpected("the end of the file")),
     }
 }
 
 struct Parser<'a> {
-    c: Cursor<'a>,
+    cursor: Cursor<'a>,
 }
 
 impl Parser<'_> {
     fn names(&mut self, end: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        while !self.c.takes(end) {
-            names.push(self.c.name("the name of a tensor")?);
-            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(s) if *s == end) {
-                return Err(self.c.unexpected(&format!("',' or '{end}'")));
+        while !self.cursor.accept(end) {
+            names.push(self.cursor.name("the name of a tensor")?);
+            if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(s) if *s == end) {
+                return Err(self.cursor.unexpected(&format!("',' or '{end}'")));
             }
         }
         Ok(names)
     }
 
     fn statement(&mut self) -> Result<Statement> {
-        let position = self.c.position();
-        let results = if self.c.takes("(") {
+        let position = self.cursor.position();
+        let results = if self.cursor.accept("(") {
             self.names(")")?
-        } else if self.c.takes("[") {
+        } else if self.cursor.accept("[") {
             self.names("]")?
         } else {
-            let mut names = vec![self.c.name("the name of a result")?];
-            while self.c.takes(",") {
-                names.push(self.c.name("the name of a result")?);
+            let mut names = vec![self.cursor.name("the name of a result")?];
+            while self.cursor.accept(",") {
+                names.push(self.cursor.name("the name of a result")?);
             }
             names
         };
-        self.c.expect("=")?;
-        let op = self.c.name("an operator")?;
-        let element = match self.c.takes("<") {
+        self.cursor.expect("=")?;
+        let op = self.cursor.name("an operator")?;
+        let element = match self.cursor.accept("<") {
             true => {
-                let name = self.c.name("an element type")?;
-                self.c.expect(">")?;
+                let name = self.cursor.name("an element type")?;
+                self.cursor.expect(">")?;
                 Some(name)
             }
             false => None,
         };
-        if !self.c.takes("(") {
-            return Err(self.c.unexpected("'(' (a flat graph is made of operators, not of formulas)"));
+        if !self.cursor.accept("(") {
+            return Err(self.cursor.unexpected("'(' (a flat graph is made of operators, not of formulas)"));
         }
         let mut arguments = Vec::new();
-        while !self.c.takes(")") {
-            let name = match (self.c.peek().clone(), self.c.peek_at(1)) {
-                (Token::Name(name), Token::Sign("=")) => {
-                    self.c.take();
-                    self.c.take();
+        while !self.cursor.accept(")") {
+            let name = match (self.cursor.peek().clone(), self.cursor.peek_at(1)) {
+                (Token::Name(name), Token::Punctuation("=")) => {
+                    self.cursor.take();
+                    self.cursor.take();
                     Some(name)
                 }
                 _ => None,
             };
             arguments.push((name, self.argument(0)?));
-            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
-                return Err(self.c.unexpected("',' or ')'"));
+            if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(")")) {
+                return Err(self.cursor.unexpected("',' or ')'"));
             }
         }
-        self.c.expect(";")?;
+        self.cursor.expect(";")?;
         Ok(Statement { results, op, element, arguments, position })
     }
 
     fn argument(&mut self, depth: usize) -> Result<Argument> {
         if depth > MAX_DEPTH {
-            return Err(self.c.error(format!("lists nest deeper than {MAX_DEPTH}")));
+            return Err(self.cursor.error(format!("lists nest deeper than {MAX_DEPTH}")));
         }
         for (begin, end) in [("[", "]"), ("(", ")")] {
-            if self.c.takes(begin) {
+            if self.cursor.accept(begin) {
                 let mut items = Vec::new();
-                while !self.c.takes(end) {
+                while !self.cursor.accept(end) {
                     items.push(self.argument(depth + 1)?);
-                    if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(s) if *s == end) {
-                        return Err(self.c.unexpected(&format!("',' or '{end}'")));
+                    if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(s) if *s == end) {
+                        return Err(self.cursor.unexpected(&format!("',' or '{end}'")));
                     }
                 }
                 return Ok(Argument::List(items));
             }
         }
-        let negative = self.c.takes("-");
-        let argument = match self.c.peek().clone() {
+        let negative = self.cursor.accept("-");
+        let argument = match self.cursor.peek().clone() {
             Token::Int(i) => Argument::Value(Value::Int(if negative { -i } else { i })),
             Token::Float(x) => Argument::Value(Value::Float(if negative { -x } else { x })),
             Token::Text(text) if !negative => Argument::Value(Value::Text(text)),
@@ -176,9 +176,9 @@ impl Parser<'_> {
                 "false" => Argument::Value(Value::Bool(false)),
                 _ => Argument::Name(name),
             },
-            _ => return Err(self.c.unexpected("a value or the name of a tensor")),
+            _ => return Err(self.cursor.unexpected("a value or the name of a tensor")),
         };
-        self.c.take();
+        self.cursor.take();
         Ok(argument)
     }
 }

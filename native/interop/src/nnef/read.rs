@@ -45,7 +45,7 @@ pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) 
         return Err(Error::format(format!("{file}: the input '{name}' of the graph is not external")));
     }
     graph.inputs.sort_by_key(|i| position(&i.name));
-    let value = |name: &String| ValueInfo { name: name.clone(), element: None, dims: None, other: None };
+    let value = |name: &String| ValueInfo { name: name.clone(), element: None, dims: None, non_tensor_kind: None };
     graph.outputs = written.outputs.iter().map(value).collect();
     Ok(Model {
         framework: Framework::Nnef,
@@ -131,8 +131,8 @@ impl Reader<'_> {
             "external" => {
                 let (name, dtype) = (single()?, element(statement)?);
                 let dims = shape(statement)?.into_iter().map(|d| if d == 0 { Dim::Unknown } else { Dim::Known(d) });
-                let (dims, element) = (Some(dims.collect()), Some(ElementType::Ours(dtype)));
-                self.graph.inputs.push(ValueInfo { name, element, dims, other: None });
+                let (dims, element) = (Some(dims.collect()), Some(ElementType::DType(dtype)));
+                self.graph.inputs.push(ValueInfo { name, element, dims, non_tensor_kind: None });
             }
             "variable" => {
                 let (name, dims, label) = (single()?, shape(statement)?, given(statement, "label", 1)?);

@@ -56,7 +56,7 @@ pub fn parse(bytes: Bytes) -> Result<Tensor> {
                 4 => "int",
                 _ => "unknown type",
             };
-            return Ok(Tensor { element: ElementType::Foreign(format!("{name}{bits}")), dims, data: Bytes::new() });
+            return Ok(Tensor { element: ElementType::Unsupported(format!("{name}{bits}")), dims, data: Bytes::new() });
         }
     };
     Ok(Tensor::new(dtype, dims, data))

@@ -67,7 +67,7 @@ impl Reader<'_> {
             match self.tensor(tensor) {
                 Err(e) => {
                     self.problem(location, e);
-                    graph.unread.push(name);
+                    graph.unread_constants.push(name);
                 }
                 Ok(_) if name.is_empty() => self.problem(location, Error::format("it has no name")),
                 Ok(value) => {
@@ -82,7 +82,7 @@ impl Reader<'_> {
             match self.sparse(sparse) {
                 Err(e) => {
                     self.problem(format!("sparse initializer '{name}'"), e);
-                    graph.unread.push(name);
+                    graph.unread_constants.push(name);
                 }
                 Ok(value) => drop(graph.constants.insert(name, value)),
             }
@@ -118,7 +118,7 @@ impl Reader<'_> {
                 Err(e) => {
                     let location = format!("{}, attribute {name}", node.label());
                     self.problem(location, e);
-                    node.unread = true;
+                    node.has_unread_attribute = true;
                 }
                 Ok(value) => {
                     if node.attributes.insert(name.clone(), value).is_some() {
@@ -155,9 +155,9 @@ impl Reader<'_> {
         let element = types::element_type(t.data_type.into());
         let dims = dims(&t.dims)?;
         let size = match &element {
-            ElementType::Ours(dtype) => dtype.size(),
+            ElementType::DType(dtype) => dtype.size(),
             ElementType::Widened(int) => int.size(),
-            ElementType::Foreign(_) => return Ok(Tensor { element, dims, data: Bytes::new() }),
+            ElementType::Unsupported(_) => return Ok(Tensor { element, dims, data: Bytes::new() }),
         };
         let count = (dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)))
             .filter(|n| n.checked_mul(size).is_some())
@@ -177,11 +177,11 @@ impl Reader<'_> {
                 data.len()
             )));
         }
-        if element == ElementType::Ours(DType::Bool) && data.iter().any(|b| *b > 1) {
+        if element == ElementType::DType(DType::Bool) && data.iter().any(|b| *b > 1) {
             return Err(Error::format("a tensor of truth values has bytes other than 0 and 1"));
         }
         let data = match &element {
-            ElementType::Widened(int) => int.widened(&data).into(),
+            ElementType::Widened(int) => int.widen(&data).into(),
             _ => data,
         };
         Ok(Tensor { element, dims, data })
@@ -193,13 +193,13 @@ impl Reader<'_> {
         let (values, indices) =
             (self.tensor(s.values.ok_or_else(missing)?)?, self.tensor(s.indices.ok_or_else(missing)?)?);
         let dims = dims(&s.dims)?;
-        let size = values.element.ours()?.size();
+        let size = values.element.dtype()?.size();
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 28);
         let count = count.ok_or_else(|| Error::format(format!("a sparse tensor of shape {dims:?} is too large")))?;
         let stored = values.data.len() / size;
         let linear = indices.dims.len() == 1;
         let width = if linear { 1 } else { dims.len() };
-        if indices.element != ElementType::Ours(DType::I64) || indices.data.len() != stored * width * 8 {
+        if indices.element != ElementType::DType(DType::I64) || indices.data.len() != stored * width * 8 {
             return Err(Error::format("the indices of a sparse tensor are not as many 64-bit integers as it needs"));
         }
         let number = |i: usize| i64::from_le_bytes(std::array::from_fn(|k| indices.data[i * 8 + k]));
@@ -241,32 +241,32 @@ fn typed_data(element: &ElementType, t: &TensorProto) -> Bytes {
     }
     let (ints, unsigned) = (&t.int32_data, &t.uint64_data);
     match element {
-        ElementType::Ours(DType::F32) => bytes(&t.float_data),
-        ElementType::Ours(DType::F64) => bytes(&t.double_data),
-        ElementType::Ours(DType::I64) => bytes(&t.int64_data),
-        ElementType::Ours(DType::I32) => bytes(ints),
-        ElementType::Ours(DType::U8) => narrowed(ints, |x| x as u8),
-        ElementType::Ours(DType::I8) => narrowed(ints, |x| x as i8),
-        ElementType::Ours(DType::Bool) => narrowed(ints, |x| x != 0),
-        ElementType::Ours(DType::F16) => narrowed(ints, |x| f16::from_bits(x as u16)),
-        ElementType::Ours(DType::BF16) => narrowed(ints, |x| bf16::from_bits(x as u16)),
+        ElementType::DType(DType::F32) => bytes(&t.float_data),
+        ElementType::DType(DType::F64) => bytes(&t.double_data),
+        ElementType::DType(DType::I64) => bytes(&t.int64_data),
+        ElementType::DType(DType::I32) => bytes(ints),
+        ElementType::DType(DType::U8) => narrowed(ints, |x| x as u8),
+        ElementType::DType(DType::I8) => narrowed(ints, |x| x as i8),
+        ElementType::DType(DType::Bool) => narrowed(ints, |x| x != 0),
+        ElementType::DType(DType::F16) => narrowed(ints, |x| f16::from_bits(x as u16)),
+        ElementType::DType(DType::BF16) => narrowed(ints, |x| bf16::from_bits(x as u16)),
         ElementType::Widened(WidenedInt::U16 | WidenedInt::I16) => {
             ints.iter().flat_map(|x| (*x as u16).to_le_bytes()).collect()
         }
         ElementType::Widened(WidenedInt::U32) => unsigned.iter().flat_map(|x| (*x as u32).to_le_bytes()).collect(),
         ElementType::Widened(WidenedInt::U64) => unsigned.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        ElementType::Foreign(_) => Bytes::new(),
+        ElementType::Unsupported(_) => Bytes::new(),
     }
 }
 
 fn value_info(proto: &ValueInfoProto) -> ValueInfo {
-    let mut info = ValueInfo { name: proto.name.clone(), element: None, dims: None, other: None };
+    let mut info = ValueInfo { name: proto.name.clone(), element: None, dims: None, non_tensor_kind: None };
     match proto.r#type.as_ref().and_then(|t| t.value.as_ref()) {
         None => {}
-        Some(TypeValue::Sequence(_)) => info.other = Some("sequence"),
-        Some(TypeValue::Map(_)) => info.other = Some("map"),
-        Some(TypeValue::SparseTensor(_)) => info.other = Some("sparse tensor"),
-        Some(TypeValue::Optional(_)) => info.other = Some("optional"),
+        Some(TypeValue::Sequence(_)) => info.non_tensor_kind = Some("sequence"),
+        Some(TypeValue::Map(_)) => info.non_tensor_kind = Some("map"),
+        Some(TypeValue::SparseTensor(_)) => info.non_tensor_kind = Some("sparse tensor"),
+        Some(TypeValue::Optional(_)) => info.non_tensor_kind = Some("optional"),
         Some(TypeValue::Tensor(t)) => {
             if t.elem_type != 0 {
                 info.element = Some(types::element_type(t.elem_type.into()));

@@ -42,13 +42,13 @@ const FOREIGN: [(i32, &str); 13] = [
 /// The element type of a code.
 pub fn element_type(code: i64) -> ElementType {
     if let Some((_, dtype)) = OURS.iter().find(|(c, _)| i64::from(*c) == code) {
-        return ElementType::Ours(*dtype);
+        return ElementType::DType(*dtype);
     }
     if let Some((_, int)) = WIDENED.iter().find(|(c, _)| i64::from(*c) == code) {
         return ElementType::Widened(*int);
     }
     let name = FOREIGN.iter().find(|(c, _)| i64::from(*c) == code).map(|(_, name)| name.to_string());
-    ElementType::Foreign(name.unwrap_or_else(|| format!("with the code {code}")))
+    ElementType::Unsupported(name.unwrap_or_else(|| format!("with the code {code}")))
 }
 
 /// The code of a type of arrays.
@@ -63,6 +63,6 @@ pub fn code_of(dtype: DType) -> i32 {
 pub fn code_of_element(element: &ElementType) -> Result<i32> {
     match element {
         ElementType::Widened(int) => Ok(WIDENED.iter().find(|(_, i)| i == int).map_or(0, |(code, _)| *code)),
-        other => other.ours().map(code_of),
+        other => other.dtype().map(code_of),
     }
 }

@@ -128,7 +128,7 @@ fn tensor(name: &str, t: &Tensor) -> Result<TensorProto> {
         data_type: types::code_of_element(&t.element)?,
         name: name.into(),
         raw_data: Some(match &t.element {
-            ElementType::Widened(int) => int.narrowed(&t.data).into(),
+            ElementType::Widened(int) => int.narrow(&t.data).into(),
             _ => t.data.clone(),
         }),
         ..TensorProto::default()

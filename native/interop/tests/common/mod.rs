@@ -17,7 +17,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
 /// An array of a case.
 pub(crate) fn array(v: &Value) -> NDArray {
     let name = v["dtype"].as_str().unwrap();
-    let dtype: DType = WidenedInt::named(name).map_or_else(|| name.parse().unwrap(), WidenedInt::held_by);
+    let dtype: DType = WidenedInt::from_name(name).map_or_else(|| name.parse().unwrap(), WidenedInt::storage_dtype);
     let dims: Vec<i64> = v["shape"].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
     let data = v["data"].as_array().unwrap();
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default()).unwrap();

@@ -84,7 +84,7 @@ fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Hand
 }
 
 fn named(name: &str) -> ValueInfo {
-    ValueInfo { name: name.into(), element: None, dims: None, other: None }
+    ValueInfo { name: name.into(), element: None, dims: None, non_tensor_kind: None }
 }
 
 fn node(op: &str, version: i64, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Value)]) -> Node {

@@ -105,7 +105,7 @@ fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, 
     if rounds.is_empty() {
         // Without iterations, only the body declares the shape and type of the empty result.
         let info = body.outputs.get(output);
-        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok()).unwrap_or(DType::F32);
+        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok()).unwrap_or(DType::F32);
         let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
         let dims: Vec<i64> = [0].into_iter().chain(dims).collect();
         let empty = NDArray::zeros(&Shape::new(&dims), dtype, Device::default())?;

@@ -8,7 +8,7 @@ use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
 
 use super::export_nodes::one;
 use super::rules;
-use crate::emit::{Handle, Scope, Written};
+use crate::emit::{Handle, OnnxOp, Scope};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -47,10 +47,10 @@ rules! {
         let axes = s.integers("axes", &[0])?;
         let scalar = |n: Option<Value>| {
             let n = n.ok_or_else(|| Error::value("a range has a start, a limit and a step"))?;
-            one(s, Written::Squeeze {}, vec![n, axes.into()])
+            one(s, OnnxOp::Squeeze {}, vec![n, axes.into()])
         };
         let numbers = numbers.into_iter().map(scalar).collect::<Result<Vec<_>>>()?;
-        one(s, Written::Range {}, numbers)
+        one(s, OnnxOp::Range {}, numbers)
     }
 }
 
@@ -86,22 +86,22 @@ fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<
         let tensor = *tensors.get(input).ok_or_else(missing)?;
         let shape = match shapes.get(&input) {
             Some(shape) => Value::clone(shape),
-            None => one(s, Written::Shape {}, vec![tensor.into()])?,
+            None => one(s, OnnxOp::Shape {}, vec![tensor.into()])?,
         };
         shapes.insert(input, shape.clone());
         let index = s.integers("axis", &[axis as i64])?;
-        let dim = one(s, Written::Gather {}, vec![shape, index.into()])?;
+        let dim = one(s, OnnxOp::Gather {}, vec![shape, index.into()])?;
         dims.insert((input, axis), dim.clone());
         Ok(dim)
     };
     let mut combine = |op: DimOp, a: Value, b: Value| {
         let written = match op {
-            DimOp::Add => Written::Add {},
-            DimOp::Sub => Written::Sub {},
-            DimOp::Mul => Written::Mul {},
-            DimOp::FloorDiv => Written::Div {},
-            DimOp::Min => Written::Min {},
-            DimOp::Max => Written::Max {},
+            DimOp::Add => OnnxOp::Add {},
+            DimOp::Sub => OnnxOp::Sub {},
+            DimOp::Mul => OnnxOp::Mul {},
+            DimOp::FloorDiv => OnnxOp::Div {},
+            DimOp::Min => OnnxOp::Min {},
+            DimOp::Max => OnnxOp::Max {},
         };
         let mut scope = cell.borrow_mut();
         one(&mut scope, written, vec![a, b])
@@ -127,6 +127,6 @@ fn vector(
     match parts.len() {
         0 => s.integers("shape", &[]).map(Value::from),
         1 => Ok(parts.remove(0)),
-        _ => one(s, Written::Concat { axis: Value::Int(0) }, parts),
+        _ => one(s, OnnxOp::Concat { axis: Value::Int(0) }, parts),
     }
 }

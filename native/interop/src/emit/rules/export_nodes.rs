@@ -6,7 +6,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Handle, Naming, Scope, Written, framework_node, framework_operator};
+use crate::emit::{Handle, Naming, OnnxOp, Scope, framework_node, framework_operator};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -19,14 +19,14 @@ rules! {
     /// For export: TopK with its two outputs, values and indices.
     fn top(s, tensor: Handle, k: i64, axis: Value, largest: bool) -> Vec<Value> {
         let k = s.integers("k", &[k])?;
-        let written = Written::TopK { axis, largest: Value::Int(i64::from(largest)) };
+        let written = OnnxOp::TopK { axis, largest: Value::Int(i64::from(largest)) };
         framework_node(s, written, vec![tensor.into(), k.into()], 2)
     }
 
     /// For export: inserts an axis of length 1 into every tensor.
     fn each_unsqueezed(s, tensors: &[Value], axis: i64) -> Vec<Value> {
         let axis = s.integers("axis", &[axis])?;
-        tensors.iter().map(|t| framework_operator(s, Written::Unsqueeze {}, &[t.clone(), axis.into()])).collect()
+        tensors.iter().map(|t| framework_operator(s, OnnxOp::Unsqueeze {}, &[t.clone(), axis.into()])).collect()
     }
 
     /// For export: n equal sections of an axis, which is removed if they have length 1 and squeeze is set.
@@ -40,13 +40,13 @@ rules! {
             )));
         }
         let sizes = s.integers("sizes", &vec![size / n; n as usize])?;
-        let split = Written::Split { axis: Value::Int(axis as i64) };
+        let split = OnnxOp::Split { axis: Value::Int(axis as i64) };
         let sections = framework_node(s, split, vec![tensor.into(), sizes.into()], n as usize)?;
         if !squeeze {
             return Ok(sections);
         }
         let axes = s.integers("axis", &[axis as i64])?;
-        sections.into_iter().map(|section| one(s, Written::Squeeze {}, vec![section, axes.into()])).collect()
+        sections.into_iter().map(|section| one(s, OnnxOp::Squeeze {}, vec![section, axes.into()])).collect()
     }
 
     /// For export: n sections of length 1 of the last axis.
@@ -54,7 +54,7 @@ rules! {
         let n = usize::try_from(n).ok().filter(|n| *n <= 64);
         let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
         let sizes = s.integers("sizes", &vec![1; n])?;
-        framework_node(s, Written::Split { axis: Value::Int(-1) }, vec![tensor.into(), sizes.into()], n)
+        framework_node(s, OnnxOp::Split { axis: Value::Int(-1) }, vec![tensor.into(), sizes.into()], n)
     }
 
     /// For export: the result of an MXNet operator that depends only on the shapes of its inputs, as a constant. Parameters are alternating
@@ -87,15 +87,15 @@ rules! {
     /// For export: the result shape of broadcast_like for a tensor of this rank: some axes have the lengths of axes of another tensor,
     /// others are unchanged.
     fn expansion(s, rhs: Handle, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
-        let whole = one(s, Written::Shape {}, vec![rhs.into()])?;
+        let whole = one(s, OnnxOp::Shape {}, vec![rhs.into()])?;
         let unchanged = s.integers("one", &[1])?;
         let mut lengths = vec![Value::from(unchanged); rank.clamp(0, 64) as usize];
         for (our, their) in lhs_axes.iter().zip(&rhs_axes) {
             let axis = s.integers("axis", &[*their])?;
             let our = Shape::axis(*our, lengths.len())?;
-            lengths[our] = one(s, Written::Gather {}, vec![whole.clone(), axis.into()])?;
+            lengths[our] = one(s, OnnxOp::Gather {}, vec![whole.clone(), axis.into()])?;
         }
-        one(s, Written::Concat { axis: Value::Int(0) }, lengths)
+        one(s, OnnxOp::Concat { axis: Value::Int(0) }, lengths)
     }
 
     /// The matrix of n rows with the weights of each column at its tap indices.
@@ -135,6 +135,6 @@ rules! {
 }
 
 /// One operator of the framework with one output.
-pub(super) fn one(s: &mut Scope<'_, '_>, written: Written, inputs: Vec<Value>) -> Result<Value> {
+pub(super) fn one(s: &mut Scope<'_, '_>, written: OnnxOp, inputs: Vec<Value>) -> Result<Value> {
     Ok(framework_node(s, written, inputs, 1)?.swap_remove(0))
 }

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::DType;
 
 use super::rules;
-use crate::emit::{SymInt, SymInts, is_unknown};
+use crate::emit::{SymInt, SymInts, is_symbolic};
 use crate::error::{Error, Result};
 use crate::ir::{ElementType, Value};
 
@@ -183,7 +183,7 @@ rules! {
     /// The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.
     fn split_points(_, size: SymInt, sizes: Option<Vec<i64>>, parts: i64) -> Vec<i64> {
         // Sizes need no axis length. If that is unknown, the last section gets the rest.
-        let size = match (&sizes, is_unknown(size.0)) {
+        let size = match (&sizes, is_symbolic(size.0)) {
             (_, false) => size.0,
             (Some(sizes), true) => total(sizes)?,
             (None, true) => return Err(super::needs_shapes("a dimension is not known")),
@@ -217,7 +217,7 @@ rules! {
 
     /// The name of the element type with this ONNX code.
     fn element_type(_, code: i64) -> DType {
-        crate::onnx::element_type(code).ours()
+        crate::onnx::element_type(code).dtype()
     } reversed |made, _| match made {
         Value::Text(name) => Some(Value::Int(crate::onnx::code_of(name.parse().ok()?).into())),
         _ => None,
@@ -227,7 +227,7 @@ rules! {
     fn coded_name(_, code: i64) -> &'static str {
         match crate::onnx::element_type(code) {
             ElementType::Widened(int) => Ok(int.name()),
-            other => Ok(other.ours()?.name()),
+            other => Ok(other.dtype()?.name()),
         }
     }
 

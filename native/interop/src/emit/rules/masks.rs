@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 
 use super::{array, made_elements, needs_shapes, rules};
-use crate::emit::{Handle, Scope, SymInt, is_unknown, op};
+use crate::emit::{Handle, Scope, SymInt, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::mapping::ast::Operator;
@@ -16,7 +16,7 @@ rules! {
         s, queries: SymInt, keys: SymInt, offset: SymInt, causal: bool, left: i64, right: i64, dtype: DType,
     ) -> Handle {
         let window = Window { causal, left, right };
-        if [queries, keys, offset].iter().any(|n| is_unknown(n.0)) {
+        if [queries, keys, offset].iter().any(|n| is_symbolic(n.0)) {
             return dynamic_mask(s, [queries.0, keys.0, offset.0], window, dtype);
         }
         let (queries, keys, offset) = (queries.0, keys.0, offset.0);
@@ -149,7 +149,7 @@ fn dynamic_mask(
     window: Window,
     dtype: DType,
 ) -> Result<Handle> {
-    let end = s.builder().combined(Operator::Plus, offset, queries)?;
+    let end = s.builder().combine(Operator::Add, offset, queries)?;
     let positions = |s: &mut Scope<'_, '_>, from: i64, to: Value, axis: i64| {
         let range = super::symbolic::symbolic_range(s, Value::Int(from), to, Value::Int(1), DType::I64)?;
         s.emit(op!(EXPAND_DIMS(range), axis: axis))

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 
 use super::export_nodes::one;
 use super::{needs_shapes, rules};
-use crate::emit::{Handle, Scope, Written, framework_node, op};
+use crate::emit::{Handle, OnnxOp, Scope, framework_node, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -76,14 +76,14 @@ rules! {
                 last.push(out.clone());
             }
             // (steps, directions, batch, hidden) becomes (steps, batch, directions * hidden).
-            let transpose = Written::Transpose { perm: Value::from(vec![0, 2, 1, 3]) };
+            let transpose = OnnxOp::Transpose { perm: Value::from(vec![0, 2, 1, 3]) };
             let transposed = one(s, transpose, vec![outs[0].clone()])?;
             let shape = s.integers("shape", &[0, 0, directions * hidden])?;
-            data = one(s, Written::Reshape {}, vec![transposed, shape.into()])?;
+            data = one(s, OnnxOp::Reshape {}, vec![transposed, shape.into()])?;
         }
         let mut made = vec![data];
         for states in last {
-            let concat = Written::Concat { axis: Value::Int(0) };
+            let concat = OnnxOp::Concat { axis: Value::Int(0) };
             made.push(if layers == 1 { states[0].clone() } else { one(s, concat, states)? });
         }
         Ok(made)
@@ -101,16 +101,16 @@ fn gate_order(mode: &str) -> Result<&'static [i64]> {
 }
 
 /// ONNX's operator for a layer of a mode that [`gate_order`] knows.
-fn written_layer(mode: &str, hidden: i64, bidirectional: bool) -> Written {
+fn written_layer(mode: &str, hidden: i64, bidirectional: bool) -> OnnxOp {
     let hidden_size = Value::Int(hidden);
     let direction = if bidirectional { "bidirectional".into() } else { Value::None };
     match mode {
-        "lstm" => Written::LSTM { hidden_size, direction },
-        "gru" => Written::GRU { hidden_size, direction, linear_before_reset: Value::Int(1) },
+        "lstm" => OnnxOp::LSTM { hidden_size, direction },
+        "gru" => OnnxOp::GRU { hidden_size, direction, linear_before_reset: Value::Int(1) },
         _ => {
             let num_directions = if bidirectional { 2 } else { 1 };
             let relu = Value::List(vec!["Relu".into(); num_directions]);
-            Written::RNN { hidden_size, direction, activations: if mode == "rnn_relu" { relu } else { Value::None } }
+            OnnxOp::RNN { hidden_size, direction, activations: if mode == "rnn_relu" { relu } else { Value::None } }
         }
     }
 }
@@ -184,5 +184,5 @@ fn rows(s: &mut Scope<'_, '_>, states: &Value, from: i64, n: i64, all: i64) -> R
     }
     let (begin, end) = (s.integers("begin", &[from])?, s.integers("end", &[from + n])?);
     let axis = s.integers("axis", &[0])?;
-    one(s, Written::Slice {}, vec![states.clone(), begin.into(), end.into(), axis.into()])
+    one(s, OnnxOp::Slice {}, vec![states.clone(), begin.into(), end.into(), axis.into()])
 }

@@ -7,7 +7,7 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing};
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Arguments, Handle, Scope, is_unknown, op};
+use crate::emit::{Arguments, Handle, Scope, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -140,7 +140,7 @@ fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axi
         if (scale == Some(1.0) || size == Some(dims[axis])) && !how.is_cropping() && how.policy == "stretch" {
             continue;
         }
-        if is_unknown(dims[axis]) || size.is_some_and(is_unknown) {
+        if is_symbolic(dims[axis]) || size.is_some_and(is_symbolic) {
             if how.is_cropping() || how.policy != "stretch" {
                 let text = format!("dimension {axis} must be known to resize it: give the shapes of the inputs");
                 return Err(Error::NeedsValue(text));
@@ -193,7 +193,7 @@ fn resized_dynamic(
 ) -> Result<Handle> {
     let (inputs, size, scale) = match change {
         Change::Size(size) => {
-            let (inputs, size) = s.builder().expressions(&[tensor.0], &[*size])?;
+            let (inputs, size) = s.builder().dim_exprs(&[tensor.0], &[*size])?;
             (inputs, Some(format!("({})", size.join(", "))), None)
         }
         Change::Scale(scale) => (vec![tensor.into()], None, Some(*scale)),

@@ -12,7 +12,7 @@ rules! {
     fn symbolic_range(s, start: Value, limit: Value, delta: Value, dtype: DType) -> Handle {
         let unknown = || Error::NeedsValue("the range is known only when the model runs".into());
         let numbers = [start, limit, delta].iter().map(Value::int).collect::<Option<Vec<i64>>>();
-        let (inputs, range) = s.builder().expressions(&[], &numbers.ok_or_else(unknown)?)?;
+        let (inputs, range) = s.builder().dim_exprs(&[], &numbers.ok_or_else(unknown)?)?;
         s.emit_named(op!(SYMBOLIC_RANGE(inputs), range: format!("({})", range.join(", ")), dtype: dtype))
     }
 }

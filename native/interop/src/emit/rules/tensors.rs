@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Handle, Naming, Scope, SymInt, SymInts, is_unknown, op};
+use crate::emit::{Handle, Naming, Scope, SymInt, SymInts, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::{self, Value};
 
@@ -18,21 +18,21 @@ rules! {
             Value::Handle(h) => s.info(Handle(h)).value.is_some(),
             _ => true,
         };
-        s.wanted_value |= !known;
+        s.needs_value |= !known;
         Ok(known)
     }
 
     /// True if the rank is known.
     fn rank_known(s, tensor: Handle) -> bool {
         let known = s.info(tensor).shape.ndim_is_known();
-        s.wanted_value |= !known;
+        s.needs_value |= !known;
         Ok(known)
     }
 
     /// True if all dimensions are known.
     fn shape_known(s, tensor: Handle) -> bool {
         let known = s.info(tensor).shape.is_known();
-        s.wanted_value |= !known;
+        s.needs_value |= !known;
         Ok(known)
     }
 
@@ -161,7 +161,7 @@ rules! {
 
     /// The name of the element type of a constant of the model.
     fn tensor_type(_, tensor: &ir::Tensor) -> DType {
-        tensor.element.ours()
+        tensor.element.dtype()
     }
 
     /// An operator of two inputs applied to all tensors from left to right.
@@ -195,8 +195,8 @@ rules! {
     fn partly_known(s, tensor: Value) -> bool {
         let Value::Handle(h) = tensor else { return Ok(true) };
         let info = s.info(Handle(h));
-        let known = info.value.is_some() || info.partly.is_some();
-        s.wanted_value |= !known;
+        let known = info.value.is_some() || info.symbolic_value.is_some();
+        s.needs_value |= !known;
         Ok(known)
     }
 
@@ -295,10 +295,10 @@ rules! {
             (1, d) | (d, 1) => Ok(d),
             (d, t) if d == t => Ok(d),
             // One of them is 1, or both are equal.
-            (d, t) if is_unknown(d) && is_unknown(t) => {
-                s.builder().larger(d, t).ok_or_else(|| needs_shapes("a dimension is not known"))
+            (d, t) if is_symbolic(d) && is_symbolic(t) => {
+                s.builder().max_dim(d, t).ok_or_else(|| needs_shapes("a dimension is not known"))
             }
-            (d, t) if is_unknown(d) || is_unknown(t) => Ok(if is_unknown(d) { t } else { d }),
+            (d, t) if is_symbolic(d) || is_symbolic(t) => Ok(if is_symbolic(d) { t } else { d }),
             (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
         };
         (0..n).map(&mut joined).collect::<Result<_>>().map(SymInts)
@@ -308,7 +308,7 @@ rules! {
 /// The elements of a constant, or the known and symbolic elements of an integer tensor.
 fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
     let info = s.info(tensor);
-    if let Some(array) = &info.partly {
+    if let Some(array) = &info.symbolic_value {
         return elements(array);
     }
     let why =
@@ -320,7 +320,7 @@ fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
 /// Moves a number out of the range that is reserved for symbolic dimensions; it still exceeds every axis.
 fn not_symbolic(value: Value) -> Value {
     match value {
-        Value::Int(i) if is_unknown(i) => Value::Int(i64::MIN / 2),
+        Value::Int(i) if is_symbolic(i) => Value::Int(i64::MIN / 2),
         other => other,
     }
 }
@@ -382,12 +382,12 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
     if by == 0 {
         return Err(Error::value("a step of 0 leads nowhere"));
     }
-    if [n, from, to].into_iter().any(is_unknown) {
+    if [n, from, to].into_iter().any(is_symbolic) {
         // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others.
         let far = i64::from(i32::MAX);
-        let is_end = |x: i64| !is_unknown(x) && (x >= far || x <= -far);
-        let compared = |x: i64| s.context.emitter().builder.compared(x, n);
-        let passes = |x: i64| is_unknown(x) && n != UNKNOWN && compared(x).is_some_and(Ordering::is_ge);
+        let is_end = |x: i64| !is_symbolic(x) && (x >= far || x <= -far);
+        let compared = |x: i64| s.context.emitter().builder.compare(x, n);
+        let passes = |x: i64| is_symbolic(x) && n != UNKNOWN && compared(x).is_some_and(Ordering::is_ge);
         let begin = match from {
             0 if by > 0 => Value::None,
             x if is_end(x) && (x < 0) == (by > 0) => Value::None,
@@ -432,7 +432,7 @@ fn reshaped(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_z
     if let (Some(k), Some(all)) = (target.iter().position(|t| *t == -1), &dims) {
         // The dimension given as -1 may be known here, which leaves -1 free for another one.
         let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
-        if let (true, Some(n)) = (others.iter().any(|d| is_unknown(*d)), s.builder().missing_dim(all, &others)) {
+        if let (true, Some(n)) = (others.iter().any(|d| is_symbolic(*d)), s.builder().missing_dim(all, &others)) {
             target[k] = n;
         }
     }
@@ -442,7 +442,7 @@ fn reshaped(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_z
     for (k, t) in target.iter().copied().enumerate() {
         simple.push(match t {
             0 if !allow_zero && dims.is_none() => -2,
-            t if !is_unknown(t) => t,
+            t if !is_symbolic(t) => t,
             t if own.get(k) == Some(&t) && simple.iter().all(|x| *x != -1 || k == 0) => -2,
             _ if !inferred => {
                 inferred = true;

@@ -1,14 +1,14 @@
-//! The ONNX operators that mapping rules emit in exports.
+//! The ONNX operators that rules emit in exports.
 
 use crate::ir::Value;
 
 /// Declares the operators as variants with their attributes as fields, so that a wrong operator or attribute does not compile.
-macro_rules! written {
+macro_rules! onnx_ops {
     ($($op:ident { $($attribute:ident),* })*) => {
-        /// An operator of ONNX with its attributes; those that are `Value::None` are not written.
+        /// An ONNX operator with its attributes; those that are `Value::None` are omitted.
         #[derive(Clone, Debug)]
         #[allow(clippy::upper_case_acronyms, reason = "the names are those of ONNX")]
-        pub(crate) enum Written {
+        pub(crate) enum OnnxOp {
             $(
                 #[doc = concat!("`", stringify!($op), "`.")]
                 $op {
@@ -20,18 +20,18 @@ macro_rules! written {
             )*
         }
 
-        impl Written {
+        impl OnnxOp {
             /// The name of the operator.
             pub(super) fn name(&self) -> &'static str {
                 match self {
-                    $(Written::$op { .. } => stringify!($op),)*
+                    $(OnnxOp::$op { .. } => stringify!($op),)*
                 }
             }
 
             /// The attributes.
             pub(super) fn attributes(self) -> Vec<(&'static str, Value)> {
                 match self {
-                    $(Written::$op { $($attribute),* } => vec![$((stringify!($attribute), $attribute)),*],)*
+                    $(OnnxOp::$op { $($attribute),* } => vec![$((stringify!($attribute), $attribute)),*],)*
                 }
             }
         }
@@ -42,7 +42,7 @@ macro_rules! written {
     };
 }
 
-written! {
+onnx_ops! {
     Add {}
     Concat { axis }
     Div {}
