@@ -1,10 +1,10 @@
-//! Rules for NNEF, which aligns shapes at the first axis to broadcast, and specifies windows for all axes.
+//! Rules for NNEF, which broadcasts shapes aligned at the first axis, and specifies windows for all axes.
 
 use ferromx_ops::definitions::PoolType;
 
 use super::elements::padded;
 use super::windows::window_pads;
-use super::{made_elements, rules};
+use super::{constant_len, rules};
 use crate::emit::{Handle, Scope, op};
 use crate::error::Error;
 use crate::ir::Value;
@@ -94,7 +94,7 @@ rules! {
         // The fraction of each window that lies inside the image.
         let mut dims = s.info(tensor).shape.dims().to_vec();
         dims.iter_mut().take(2).for_each(|d| *d = 1);
-        made_elements(&dims)?;
+        constant_len(&dims)?;
         let ones = s.emit(op!(FULL(), shape: dims, value: 1.0))?;
         let inside = framed(s, ones, "constant")?;
         let fractions = pooled(s, inside, &unpadded, true)?;

@@ -1,5 +1,5 @@
-//! Scan of operator set 8, which has a batch axis: an outer scan over the batch whose body scans one sequence. After the end of a short
-//! sequence, its states do not change and its outputs are zeros.
+//! Scan of operator set 8, which has a batch axis. It becomes a scan over the batch whose body scans one sequence. After the end of a
+//! sequence, its states no longer change and its outputs are zeros.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,15 +38,15 @@ rules! {
             }
             values.push(lengths);
         }
-        let each = each(&s.name, &body, states, directions, lengths.is_some());
-        let limit = if steps(s, values[states])? <= MAX_UNROLLED { MAX_UNROLLED } else { 0 };
+        let batch_body = batch_body(&s.name, &body, states, directions, lengths.is_some());
+        let limit = if total_length(s, values[states])? <= MAX_UNROLLED { MAX_UNROLLED } else { 0 };
         let scans = values.len();
-        scan(s, &values, &each, scans, &Directions::default(), limit)
+        scan(s, &values, &batch_body, scans, &Directions::default(), limit)
     }
 }
 
-/// The total length of all sequences; a large number if it is unknown.
-fn steps(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
+/// The total length of all sequences; `i64::MAX` if it is unknown.
+fn total_length(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
     match s.info(rows).shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
         [_] => Err(Error::value("a scanned input has a batch and a sequence, but one dimension was given")),
@@ -54,13 +54,13 @@ fn steps(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
     }
 }
 
-/// Rejects known lengths that exceed the sequences.
+/// Rejects lengths that are known and exceed the sequences.
 fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()> {
-    let most = s.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
+    let max_length = s.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
     let Some(known) = &s.info(lengths).value else { return Ok(()) };
-    match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > most as f64) {
+    match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > max_length as f64) {
         Some(wrong) => {
-            Err(Error::value(format!("sequence_lens has {wrong}, but sequences have up to {most} elements")))
+            Err(Error::value(format!("sequence_lens has {wrong}, but sequences have up to {max_length} elements")))
         }
         None => Ok(()),
     }
@@ -72,8 +72,8 @@ fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Hand
     let name = format!("{}/reversed", s.name);
     let graph = Graph {
         nodes: vec![node("ReverseSequence", 10, &["rows", "lengths"], &[&name], &axes)],
-        inputs: vec![named("rows"), named("lengths")],
-        outputs: vec![named(&name)],
+        inputs: vec![untyped("rows"), untyped("lengths")],
+        outputs: vec![untyped(&name)],
         ..Graph::default()
     };
     let given = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
@@ -83,7 +83,7 @@ fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Hand
     }
 }
 
-fn named(name: &str) -> ValueInfo {
+fn untyped(name: &str) -> ValueInfo {
     ValueInfo { name: name.into(), element: None, dims: None, non_tensor_kind: None }
 }
 
@@ -100,60 +100,60 @@ fn node(op: &str, version: i64, inputs: &[&str], outputs: &[&str], attributes: &
     }
 }
 
-/// The body of the scan over the batch: states, rows and, with `lengths`, the number of rows of one sequence.
-fn each(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i64>, lengths: bool) -> Graph {
+/// The body of the scan over the batch. Its inputs are states, sequences and, if `lengths` is true, the length of the sequences.
+fn batch_body(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i64>, lengths: bool) -> Graph {
     let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
     let inputs: Vec<String> = (0..body.inputs.len()).map(|i| name("sequence", i)).collect();
     let outputs: Vec<String> = (0..body.outputs.len()).map(|i| name("made", i)).collect();
     let (mut given, mut made) = (inputs.clone(), outputs.clone());
-    let mut each = Graph::default();
-    let mut step = body.clone();
-    each.inputs.extend(inputs.iter().map(|n| named(n)));
+    let mut batch_body = Graph::default();
+    let mut body_step = body.clone();
+    batch_body.inputs.extend(inputs.iter().map(|n| untyped(n)));
     if lengths {
         let (length, start, end) = (name("length", 0), name("start", 0), name("end", 0));
-        step = Arc::new(until(prefix, body, states, &length));
-        each.inputs.push(named(&length));
-        each.nodes.push(node("Constant", 13, &[], &[&start], &[("value_int", Value::Int(0))]));
+        body_step = Arc::new(masked_body(prefix, body, states, &length));
+        batch_body.inputs.push(untyped(&length));
+        batch_body.nodes.push(node("Constant", 13, &[], &[&start], &[("value_int", Value::Int(0))]));
         given.insert(0, start);
         made.insert(0, end);
     }
     let attributes = [
-        ("body", Value::Graph(step)),
+        ("body", Value::Graph(body_step)),
         ("num_scan_inputs", Value::Int((inputs.len() - states) as i64)),
         ("scan_input_directions", directions.into()),
     ];
     let (given, made): (Vec<_>, Vec<_>) =
         (given.iter().map(String::as_str).collect(), made.iter().map(String::as_str).collect());
-    each.nodes.push(node("Scan", 9, &given, &made, &attributes));
-    each.outputs = outputs.iter().map(|n| named(n)).collect();
-    each
+    batch_body.nodes.push(node("Scan", 9, &given, &made, &attributes));
+    batch_body.outputs = outputs.iter().map(|n| untyped(n)).collect();
+    batch_body
 }
 
-/// A body that counts its iterations; from iteration `length` on it leaves the states unchanged and outputs zeros.
-fn until(prefix: &str, body: &Graph, states: usize, length: &str) -> Graph {
+/// A body that counts its iterations. From iteration `length` on, it leaves the states unchanged and outputs zeros.
+fn masked_body(prefix: &str, body: &Graph, states: usize, length: &str) -> Graph {
     let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
     let (round, next, one, goes_on, nothing) =
         (name("round", 0), name("round", 1), name("one", 0), name("goes_on", 0), name("nothing", 0));
-    let mut step = body.clone();
-    step.inputs.insert(0, named(&round));
-    step.nodes.push(node("Less", 9, &[&round, length], &[&goes_on], &[]));
-    step.nodes.push(node("Constant", 13, &[], &[&one], &[("value_int", Value::Int(1))]));
-    step.nodes.push(node("Add", 7, &[&round, &one], &[&next], &[]));
-    step.nodes.push(node("Constant", 13, &[], &[&nothing], &[("value_float", Value::Float(0.0))]));
-    let mut ends = vec![named(&next)];
+    let mut body_step = body.clone();
+    body_step.inputs.insert(0, untyped(&round));
+    body_step.nodes.push(node("Less", 9, &[&round, length], &[&goes_on], &[]));
+    body_step.nodes.push(node("Constant", 13, &[], &[&one], &[("value_int", Value::Int(1))]));
+    body_step.nodes.push(node("Add", 7, &[&round, &one], &[&next], &[]));
+    body_step.nodes.push(node("Constant", 13, &[], &[&nothing], &[("value_float", Value::Float(0.0))]));
+    let mut ends = vec![untyped(&next)];
     for (i, output) in body.outputs.iter().enumerate() {
         let end = name("end", i + 1);
         let otherwise = match body.inputs.get(i).filter(|_| i < states) {
             Some(state) => state.name.clone(),
             None => {
                 let zero = name("zero", i);
-                step.nodes.push(node("CastLike", 15, &[&nothing, &output.name], &[&zero], &[]));
+                body_step.nodes.push(node("CastLike", 15, &[&nothing, &output.name], &[&zero], &[]));
                 zero
             }
         };
-        step.nodes.push(node("Where", 9, &[&goes_on, &output.name, &otherwise], &[&end], &[]));
+        body_step.nodes.push(node("Where", 9, &[&goes_on, &output.name, &otherwise], &[&end], &[]));
         ends.push(ValueInfo { name: end, ..output.clone() });
     }
-    step.outputs = ends;
-    step
+    body_step.outputs = ends;
+    body_step
 }

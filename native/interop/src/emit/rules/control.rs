@@ -1,5 +1,5 @@
-//! Rules for operators with subgraphs. If the condition is known, branches are inlined and loops unrolled; otherwise they become
-//! control flow operators, see [`loops`].
+//! Rules for operators with subgraphs. If the condition is known, a branch is inlined and a loop unrolled; otherwise they become control
+//! flow operators, see [`loops`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::ir::{Graph, Value};
 rules! {
     /// ONNX's If: the outputs of one of two graphs.
     fn branch(s, condition: Handle, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<Handle> {
-        match truth(s, condition) {
-            Ok(holds) => mapped(s, if holds { &then } else { &otherwise }, &[]),
+        match condition_value(s, condition) {
+            Ok(holds) => map_graph(s, if holds { &then } else { &otherwise }, &[]),
             Err(Error::NeedsValue(_)) => loops::dynamic_branch(s, condition, [&then, &otherwise]),
             Err(e) => Err(e),
         }
@@ -28,81 +28,81 @@ rules! {
     fn looped(
         s, trips: Option<Handle>, condition: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>,
     ) -> Vec<Handle> {
-        let most = match trips {
+        let trip_count = match trips {
             None => Ok(i64::MAX),
             Some(trips) => known(s, trips).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
         };
-        let unrolled = match &most {
-            Ok(most) => unrolled(s, condition, &values, &body, *most),
+        let unrolled = match &trip_count {
+            Ok(trip_count) => unroll(s, condition, &values, &body, *trip_count),
             Err(e) => Err(e.clone()),
         };
         match unrolled {
             Err(Error::NeedsValue(_)) if !s.is_executing() => {
-                let most = most.ok().filter(|_| trips.is_some());
-                loops::dynamic_loop(s, &loops::Loop { trips, condition, carried: &values, most }, &body)
+                let max_trip_count = trip_count.ok().filter(|_| trips.is_some());
+                loops::dynamic_loop(s, &loops::Loop { trips, condition, carried: &values, max_trip_count }, &body)
             }
-            made => made,
+            result => result,
         }
     }
 
     /// Scan of ONNX. `inputs` is the number of scanned inputs; `how` is a list: input axes, input directions, output axes, output
     /// directions.
     fn scanned(s, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, how: &[Value]) -> Vec<Handle> {
-        let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
-        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
+        let num_scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
+        let num_scans = num_scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
         let mut how = how.iter().map(|v| v.ints().unwrap_or_default());
         let mut next = || how.next().unwrap_or_default();
         let directions =
             Directions { axes: next(), directions: next(), output_axes: next(), output_directions: next() };
-        scan(s, &values, &body, scans, &directions, MAX_UNROLLED)
+        scan(s, &values, &body, num_scans, &directions, MAX_UNROLLED)
     }
 }
 
 /// Maximum number of iterations of a loop that is unrolled into a graph.
 pub(super) const MAX_UNROLLED: i64 = 256;
-/// Maximum number of iterations of a loop that is executed.
+/// Maximum number of iterations of a loop when a model is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
 
-/// The value of a tensor that controls the flow.
+/// The value of a condition or trip count.
 fn known(s: &Scope<'_, '_>, tensor: Handle) -> Result<NDArray> {
     s.info(tensor).value.clone().ok_or_else(|| {
         Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
     })
 }
 
-fn truth(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
+fn condition_value(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
     match known(s, tensor)?.to_vec_as::<f64>()?.as_slice() {
         [x] => Ok(*x != 0.0),
         many => Err(Error::value(format!("a condition has {} elements", many.len()))),
     }
 }
 
-/// Maps a graph on tensors for its inputs.
-fn mapped(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec<Handle>> {
+/// Maps a subgraph with these tensors as its inputs.
+fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec<Handle>> {
     let names = graph.inputs.iter().map(|i| i.name.clone());
     let inputs = names.zip(inputs.iter().map(|h| Value::from(*h))).collect::<HashMap<_, _>>();
-    let made = s.context.graph(graph, inputs)?;
+    let outputs = s.context.graph(graph, inputs)?;
     let handle = |value: Value| match value {
         Value::Handle(h) => Ok(Handle(h)),
         _ => Err(Error::format("an output of an inner graph is not a tensor")),
     };
-    made.into_iter().map(handle).collect()
+    outputs.into_iter().map(handle).collect()
 }
 
-/// Runs a body on tensors for its inputs.
-pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
+/// Maps a loop body with these tensors as its inputs.
+pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
     if body.inputs.len() != values.len() {
         return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
     }
     let before = s.context.problem_count();
-    let made = mapped(s, body, values);
-    // A body that failed once is not mapped again. An error without problems means that they have been reported.
-    if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
+    let outputs = map_graph(s, body, values);
+    // The loop ends at the first iteration that has problems. They have been reported, so the error has none.
+    if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { outputs }
 }
 
-/// Stacks the outputs of all iterations along a new axis.
-fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, output: usize) -> Result<Handle> {
-    if rounds.is_empty() {
+/// Stacks one output of all iterations along a new axis. `output` is its index among the outputs of the body.
+fn stack(s: &mut Scope<'_, '_>, iterations: Vec<Handle>, axis: i64, body: &Graph, output: usize) -> Result<Handle> {
+    if iterations.is_empty() {
         // Without iterations, only the body declares the shape and type of the empty result.
         let info = body.outputs.get(output);
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok()).unwrap_or(DType::F32);
@@ -111,51 +111,52 @@ fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, 
         let empty = NDArray::zeros(&Shape::new(&dims), dtype, Device::default())?;
         return Ok(s.constant(empty));
     }
-    s.emit_named(op!(STACK(rounds), axis: axis))
+    s.emit_named(op!(STACK(iterations), axis: axis))
 }
 
 /// Unrolls a loop with a known maximum number of iterations.
-fn unrolled(
+fn unroll(
     s: &mut Scope<'_, '_>,
     condition: Option<Handle>,
     carried: &[Handle],
     body: &Graph,
     trips: i64,
 ) -> Result<Vec<Handle>> {
-    let mut goes_on = condition;
+    let mut keep_going = condition;
     let mut values = carried.to_vec();
-    let scans = body.outputs.len().checked_sub(carried.len() + 1);
-    let scans = scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
-    let mut made: Vec<Vec<Handle>> = vec![Vec::new(); scans];
+    let num_scans = body.outputs.len().checked_sub(carried.len() + 1);
+    let num_scans =
+        num_scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
+    let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_scans];
     let limit = if s.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
     let mut i = 0;
-    while i < trips && goes_on.map_or(Ok(true), |goes_on| truth(s, goes_on))? {
+    while i < trips && keep_going.map_or(Ok(true), |keep_going| condition_value(s, keep_going))? {
         if i >= limit {
             return Err(Error::NeedsValue(format!("a loop runs for more than {limit} rounds")));
         }
-        let given = match goes_on {
-            Some(given) => given,
+        let condition_in = match keep_going {
+            Some(tensor) => tensor,
             None => s.constant(NDArray::from_slice(&[true], &[])?),
         };
         let counter = s.constant(NDArray::from_slice(&[i], &[])?);
-        let given: Vec<Handle> = [counter, given].into_iter().chain(values).collect();
-        let mut outputs = round(s, body, &given)?;
-        let rest = outputs.split_off(1 + carried.len());
-        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+        let inputs: Vec<Handle> = [counter, condition_in].into_iter().chain(values).collect();
+        let mut outputs = map_iteration(s, body, &inputs)?;
+        let scanned = outputs.split_off(1 + carried.len());
+        scan_outputs.iter_mut().zip(scanned).for_each(|(all, output)| all.push(output));
         values = outputs.split_off(1);
-        // An absent condition is always true.
+        // Without a condition, the body's condition output is ignored.
         if condition.is_some() {
-            goes_on = outputs.pop();
+            keep_going = outputs.pop();
         }
         i += 1;
     }
-    for (k, rounds) in made.into_iter().enumerate() {
-        values.push(stacked(s, rounds, 0, body, 1 + carried.len() + k)?);
+    for (k, iterations) in scan_outputs.into_iter().enumerate() {
+        values.push(stack(s, iterations, 0, body, 1 + carried.len() + k)?);
     }
     Ok(values)
 }
 
-/// The axes and directions of a scan's inputs and outputs; missing entries are 0.
+/// The axes and directions of a Scan's inputs and outputs, as in its attributes. Missing entries are 0.
 #[derive(Default)]
 pub(super) struct Directions {
     /// The scanned axes of the inputs.
@@ -168,22 +169,23 @@ pub(super) struct Directions {
     pub output_directions: Vec<i64>,
 }
 
-/// A scan over the last `scans` values: unrolled up to `most` rounds, a `_foreach` operator beyond that.
+/// A scan over the last `num_scans` values; the others are states. It is unrolled for up to `max_unrolled` iterations, and a `_foreach`
+/// operator otherwise.
 pub(super) fn scan(
     s: &mut Scope<'_, '_>,
-    all: &[Handle],
+    values: &[Handle],
     body: &Graph,
-    scans: usize,
+    num_scans: usize,
     how: &Directions,
-    most: i64,
+    max_unrolled: i64,
 ) -> Result<Vec<Handle>> {
-    let (states, sequences) = all.split_at(all.len() - scans);
+    let (states, sequences) = values.split_at(values.len() - num_scans);
     let option = |list: &[i64], k: usize| list.get(k).copied().unwrap_or(0);
     let is_reversed = |list: &[i64], k: usize| option(list, k) == 1;
     let (axes, length) = scanned_axes(s, sequences, &how.axes)?;
-    let outs = body.outputs.len().checked_sub(states.len());
-    let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
-    if length < 0 || length > if s.is_executing() { MAX_EXECUTED } else { most } {
+    let num_outputs = body.outputs.len().checked_sub(states.len());
+    let num_outputs = num_outputs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
+    if length < 0 || length > if s.is_executing() { MAX_EXECUTED } else { max_unrolled } {
         let sequence = |(k, tensor): (usize, &Handle)| loops::Sequence {
             tensor: *tensor,
             axis: axes[k],
@@ -194,29 +196,29 @@ pub(super) fn scan(
             axis: option(&how.output_axes, k),
             is_reversed: is_reversed(&how.output_directions, k),
         };
-        let outputs = (0..outs).map(output).collect();
+        let outputs = (0..num_outputs).map(output).collect();
         return loops::dynamic_scan(s, &loops::Scan { states, sequences, outputs }, body);
     }
     let mut values = states.to_vec();
-    let mut made: Vec<Vec<Handle>> = vec![Vec::new(); outs];
+    let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_outputs];
     for i in 0..length {
-        let mut given = values.clone();
+        let mut inputs = values.clone();
         for (k, sequence) in sequences.iter().enumerate() {
-            let at = if is_reversed(&how.directions, k) { length - 1 - i } else { i };
-            let slice = s.emit(op!(SLICE_AXIS(*sequence), axis: axes[k], begin: at, end: at + 1))?;
-            given.push(s.emit(op!(SQUEEZE(slice), axis: vec![axes[k]]))?);
+            let index = if is_reversed(&how.directions, k) { length - 1 - i } else { i };
+            let slice = s.emit(op!(SLICE_AXIS(*sequence), axis: axes[k], begin: index, end: index + 1))?;
+            inputs.push(s.emit(op!(SQUEEZE(slice), axis: vec![axes[k]]))?);
         }
-        let mut outputs = round(s, body, &given)?;
-        let rest = outputs.split_off(values.len());
+        let mut outputs = map_iteration(s, body, &inputs)?;
+        let scanned = outputs.split_off(values.len());
         values = outputs;
-        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+        scan_outputs.iter_mut().zip(scanned).for_each(|(all, output)| all.push(output));
     }
-    let carried = values.len();
-    for (k, mut rounds) in made.into_iter().enumerate() {
+    let num_states = values.len();
+    for (k, mut iterations) in scan_outputs.into_iter().enumerate() {
         if is_reversed(&how.output_directions, k) {
-            rounds.reverse();
+            iterations.reverse();
         }
-        values.push(stacked(s, rounds, option(&how.output_axes, k), body, carried + k)?);
+        values.push(stack(s, iterations, option(&how.output_axes, k), body, num_states + k)?);
     }
     Ok(values)
 }

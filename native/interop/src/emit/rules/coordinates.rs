@@ -1,10 +1,10 @@
-//! Rules for coordinates: batch indices, crops, frames, the shapes that undo pooling.
+//! Rules for indices and shapes: batch indices, crops, frames of a signal, shapes before pooling.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
-use super::{made_elements, needs_shapes, rules};
+use super::{constant_len, needs_shapes, rules};
 use crate::emit::{Handle, op};
 use crate::error::Error;
 use crate::ir::Value;
@@ -18,7 +18,7 @@ rules! {
             return Err(needs_shapes(&format!("indices of shape {shape} have unknown batch axes")));
         }
         let leading = &shape.dims()[..shape.dims().len() - 1];
-        let count = made_elements(leading)?;
+        let count = constant_len(leading)?;
         let mut items = Vec::with_capacity(count * axes);
         for p in 0..count as i64 {
             let mut rest = p;
@@ -82,7 +82,7 @@ rules! {
             return Err(Error::value(format!("frames of {size} every {step} do not fit a signal of {length}")));
         }
         let count = (length - size) / step + 1;
-        made_elements(&[count, size])?;
+        constant_len(&[count, size])?;
         let indices: Vec<i64> = (0..count).flat_map(|f| (0..size).map(move |i| f * step + i)).collect();
         Ok(s.inner_constant("frames", NDArray::from_slice(&indices, &[count, size])?))
     }

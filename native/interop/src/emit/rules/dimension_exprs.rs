@@ -1,4 +1,4 @@
-//! Rules for the export of integers computed from dimensions: they become Shape, Gather and arithmetic.
+//! Rules for the export of expressions of dimensions, which become Shape, Gather and arithmetic operators.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ferromx_core::params::ParamValue;
 use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
 
-use super::export_nodes::one;
+use super::export_nodes::emit_onnx;
 use super::rules;
 use crate::emit::{Handle, OnnxOp, Scope};
 use crate::error::{Error, Result};
@@ -38,38 +38,38 @@ rules! {
 
     /// For export: an axis for each expression.
     fn axes_of(_, expressions: &str) -> Vec<i64> {
-        Ok((0..parsed(expressions)?.len() as i64).collect())
+        Ok((0..parse(expressions)?.len() as i64).collect())
     }
 
     /// For export: Range with start, limit and step computed from dimensions.
     fn range_written(s, expressions: &str, tensors: Vec<Handle>) -> Value {
-        let numbers = each(s, expressions, &tensors)?;
+        let numbers = elements(s, expressions, &tensors)?;
         let axes = s.integers("axes", &[0])?;
         let scalar = |n: Option<Value>| {
             let n = n.ok_or_else(|| Error::value("a range has a start, a limit and a step"))?;
-            one(s, OnnxOp::Squeeze {}, vec![n, axes.into()])
+            emit_onnx(s, OnnxOp::Squeeze {}, vec![n, axes.into()])
         };
         let numbers = numbers.into_iter().map(scalar).collect::<Result<Vec<_>>>()?;
-        one(s, OnnxOp::Range {}, numbers)
+        emit_onnx(s, OnnxOp::Range {}, numbers)
     }
 }
 
-fn parsed(expressions: &str) -> Result<DimExprs> {
+fn parse(expressions: &str) -> Result<DimExprs> {
     DimExprs::parse(expressions).map_err(Error::Value)
 }
 
 /// The constant steps of slices; 1 if absent.
 fn steps(begin: &str, step: &str) -> Result<Vec<i64>> {
-    let (n, mut steps) = (parsed(begin)?.len(), Vec::new());
-    for step in parsed(step)?.values(&[])?.unwrap_or_default() {
+    let (n, mut steps) = (parse(begin)?.len(), Vec::new());
+    for step in parse(step)?.values(&[])?.unwrap_or_default() {
         steps.push(step.unwrap_or(1));
     }
     steps.resize(n, 1);
     Ok(steps)
 }
 
-/// Vectors of one integer each.
-fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<Vec<Option<Value>>> {
+/// Emits each expression as a vector of one integer; `None` for absent ones.
+fn elements(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<Vec<Option<Value>>> {
     let (mut shapes, mut dims) = (HashMap::new(), HashMap::new());
     let cell = RefCell::new(s);
     let mut leaf = |leaf: DimLeaf| {
@@ -86,16 +86,16 @@ fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<
         let tensor = *tensors.get(input).ok_or_else(missing)?;
         let shape = match shapes.get(&input) {
             Some(shape) => Value::clone(shape),
-            None => one(s, OnnxOp::Shape {}, vec![tensor.into()])?,
+            None => emit_onnx(s, OnnxOp::Shape {}, vec![tensor.into()])?,
         };
         shapes.insert(input, shape.clone());
         let index = s.integers("axis", &[axis as i64])?;
-        let dim = one(s, OnnxOp::Gather {}, vec![shape, index.into()])?;
+        let dim = emit_onnx(s, OnnxOp::Gather {}, vec![shape, index.into()])?;
         dims.insert((input, axis), dim.clone());
         Ok(dim)
     };
     let mut combine = |op: DimOp, a: Value, b: Value| {
-        let written = match op {
+        let operator = match op {
             DimOp::Add => OnnxOp::Add {},
             DimOp::Sub => OnnxOp::Sub {},
             DimOp::Mul => OnnxOp::Mul {},
@@ -104,29 +104,29 @@ fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<
             DimOp::Max => OnnxOp::Max {},
         };
         let mut scope = cell.borrow_mut();
-        one(&mut scope, written, vec![a, b])
+        emit_onnx(&mut scope, operator, vec![a, b])
     };
-    parsed(expressions)?.build(&mut leaf, &mut combine)
+    parse(expressions)?.build(&mut leaf, &mut combine)
 }
 
-/// A vector of integers; `default` gives the default of absent entries.
+/// Emits all expressions as one vector; `default` gives the values of absent ones.
 fn vector(
     s: &mut Scope<'_, '_>,
     expressions: &str,
     tensors: &[Handle],
     default: &dyn Fn(usize) -> Option<i64>,
 ) -> Result<Value> {
-    let mut parts = Vec::new();
-    for (k, part) in each(s, expressions, tensors)?.into_iter().enumerate() {
-        parts.push(match (part, default(k)) {
-            (Some(part), _) => part,
+    let mut scalars = Vec::new();
+    for (k, scalar) in elements(s, expressions, tensors)?.into_iter().enumerate() {
+        scalars.push(match (scalar, default(k)) {
+            (Some(scalar), _) => scalar,
             (None, Some(n)) => s.integers("default", &[n])?.into(),
             (None, None) => return Err(Error::value(format!("a number is missing in {expressions}"))),
         });
     }
-    match parts.len() {
+    match scalars.len() {
         0 => s.integers("shape", &[]).map(Value::from),
-        1 => Ok(parts.remove(0)),
-        _ => one(s, OnnxOp::Concat { axis: Value::Int(0) }, parts),
+        1 => Ok(scalars.remove(0)),
+        _ => emit_onnx(s, OnnxOp::Concat { axis: Value::Int(0) }, scalars),
     }
 }

@@ -15,7 +15,7 @@ fn zero_or(s: &mut Scope<'_, '_>, zero_point: Option<Handle>, dtype: DType) -> R
 }
 
 /// Dequantizes integers with scales along an axis; `None` for types and shapes that `DEQUANTIZE_LINEAR` does not take.
-fn dequantized(
+fn dequantize(
     s: &mut Scope<'_, '_>,
     tensor: Handle,
     scale: Handle,
@@ -39,7 +39,7 @@ rules! {
     /// Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX attributes of the activation.
     fn function_of(s, name: Option<&str>, tensor: Handle, parameters: Value) -> Handle {
         let given = if let Value::List(items) = &parameters { items.as_slice() } else { &[] };
-        let number = |k: usize, otherwise: f64| given.get(k).and_then(Value::number).unwrap_or(otherwise);
+        let number = |k: usize, default: f64| given.get(k).and_then(Value::number).unwrap_or(default);
         match name.unwrap_or_default() {
             "" => Ok(tensor),
             "Relu" => s.emit_named(op!(RELU(tensor))),
@@ -60,7 +60,7 @@ rules! {
 
     /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its last axis.
     fn real_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
-        if let Some(real) = dequantized(s, tensor, scale, zero_point, -1)? {
+        if let Some(real) = dequantize(s, tensor, scale, zero_point, -1)? {
             return Ok(real);
         }
         let mut x = s.emit(op!(CAST(tensor), dtype: DType::F32))?;
@@ -74,7 +74,7 @@ rules! {
     /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its first axis.
     fn real_rows_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
         let unknown = || Error::unsupported("the scales of rows need 8-bit integers and one scale of type float32 for each row");
-        dequantized(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
+        dequantize(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
     }
 
     /// Dequantizes 8-bit tensors in a list that has each with its scale and zero point.
@@ -141,28 +141,28 @@ rules! {
             pairs[*axis] = [pads[k], pads[k + axes.len()]];
         }
         let is_cropped = pads.iter().any(|p| *p < 0);
-        let mut made = tensor;
+        let mut data = tensor;
         if is_cropped {
-            let cut = |pad: i64, at: i64| if pad < 0 { Value::Int(at) } else { Value::None };
-            let begin: Vec<Value> = pairs.iter().map(|p| cut(p[0], -p[0])).collect();
-            let end: Vec<Value> = pairs.iter().map(|p| cut(p[1], p[1])).collect();
-            made = s.emit_named(op!(SLICE(made), begin: begin, end: end))?;
+            let bound = |pad: i64, index: i64| if pad < 0 { Value::Int(index) } else { Value::None };
+            let begin: Vec<Value> = pairs.iter().map(|p| bound(p[0], -p[0])).collect();
+            let end: Vec<Value> = pairs.iter().map(|p| bound(p[1], p[1])).collect();
+            data = s.emit_named(op!(SLICE(data), begin: begin, end: end))?;
         }
         pairs.iter_mut().flatten().for_each(|p| *p = (*p).max(0));
         if pairs.iter().all(|p| *p == [0, 0]) {
-            return if is_cropped { Ok(made) } else { s.emit_named(op!(COPY(made))) };
+            return if is_cropped { Ok(data) } else { s.emit_named(op!(COPY(data))) };
         }
         let mode = match mode {
-            "wrap" => return wrapped(s, made, &pairs),
+            "wrap" => return pad_wrap(s, data, &pairs),
             other => <PadMode as ferromx_core::params::ParamValue>::parse(other).map_err(Error::Unsupported)?,
         };
         let value = Some(value).filter(|_| mode == PadMode::Constant);
-        s.emit_named(op!(PAD(made), pad_width: pairs, mode: mode, constant_value: value))
+        s.emit_named(op!(PAD(data), pad_width: pairs, mode: mode, constant_value: value))
     }
 }
 
-/// Pads with the elements at the opposite end of each axis.
-fn wrapped(s: &mut Scope<'_, '_>, mut tensor: Handle, pairs: &[[i64; 2]]) -> Result<Handle> {
+/// Pads with the elements from the opposite end of each axis.
+fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: Handle, pairs: &[[i64; 2]]) -> Result<Handle> {
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let n = s.known_dims(tensor)?[axis];
         if n == 0 {

@@ -1,4 +1,4 @@
-//! Rules for export: operators of the framework with several outputs, lists of operators, and constants.
+//! Rules for export: ONNX operators with several outputs, lists of operators, and constants.
 
 use ferromx_core::context::Context as Device;
 use ferromx_core::dtype::DType;
@@ -19,8 +19,8 @@ rules! {
     /// For export: TopK with its two outputs, values and indices.
     fn top(s, tensor: Handle, k: i64, axis: Value, largest: bool) -> Vec<Value> {
         let k = s.integers("k", &[k])?;
-        let written = OnnxOp::TopK { axis, largest: Value::Int(i64::from(largest)) };
-        framework_node(s, written, vec![tensor.into(), k.into()], 2)
+        let operator = OnnxOp::TopK { axis, largest: Value::Int(i64::from(largest)) };
+        framework_node(s, operator, vec![tensor.into(), k.into()], 2)
     }
 
     /// For export: inserts an axis of length 1 into every tensor.
@@ -46,7 +46,7 @@ rules! {
             return Ok(sections);
         }
         let axes = s.integers("axis", &[axis as i64])?;
-        sections.into_iter().map(|section| one(s, OnnxOp::Squeeze {}, vec![section, axes.into()])).collect()
+        sections.into_iter().map(|section| emit_onnx(s, OnnxOp::Squeeze {}, vec![section, axes.into()])).collect()
     }
 
     /// For export: n sections of length 1 of the last axis.
@@ -77,9 +77,9 @@ rules! {
                 _ => return Err(Error::value("a parameter has a name and a value")),
             }
         }
-        let made = s.operator(op, inputs, params, Naming::Operator)?;
-        match &made {
-            Value::Handle(h) if s.info(Handle(*h)).value.is_some() => Ok(made),
+        let constant = s.operator(op, inputs, params, Naming::Operator)?;
+        match &constant {
+            Value::Handle(h) if s.info(Handle(*h)).value.is_some() => Ok(constant),
             _ => Err(Error::unsupported(format!("{op} makes a constant that is too large"))),
         }
     }
@@ -87,15 +87,15 @@ rules! {
     /// For export: the result shape of broadcast_like for a tensor of this rank: some axes have the lengths of axes of another tensor,
     /// others are unchanged.
     fn expansion(s, rhs: Handle, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
-        let whole = one(s, OnnxOp::Shape {}, vec![rhs.into()])?;
+        let shape = emit_onnx(s, OnnxOp::Shape {}, vec![rhs.into()])?;
         let unchanged = s.integers("one", &[1])?;
         let mut lengths = vec![Value::from(unchanged); rank.clamp(0, 64) as usize];
-        for (our, their) in lhs_axes.iter().zip(&rhs_axes) {
-            let axis = s.integers("axis", &[*their])?;
-            let our = Shape::axis(*our, lengths.len())?;
-            lengths[our] = one(s, OnnxOp::Gather {}, vec![whole.clone(), axis.into()])?;
+        for (lhs_axis, rhs_axis) in lhs_axes.iter().zip(&rhs_axes) {
+            let axis = s.integers("axis", &[*rhs_axis])?;
+            let lhs_axis = Shape::axis(*lhs_axis, lengths.len())?;
+            lengths[lhs_axis] = emit_onnx(s, OnnxOp::Gather {}, vec![shape.clone(), axis.into()])?;
         }
-        one(s, OnnxOp::Concat { axis: Value::Int(0) }, lengths)
+        emit_onnx(s, OnnxOp::Concat { axis: Value::Int(0) }, lengths)
     }
 
     /// The matrix of n rows with the weights of each column at its tap indices.
@@ -114,8 +114,8 @@ rules! {
         for (k, (index, weight)) in pairs.enumerate() {
             items[(index * rows + k as i64 / taps.max(1)) as usize] += weight;
         }
-        let made = array::<f64>(&[n, rows], weights.dtype(), items)?;
-        Ok(s.constant(made))
+        let matrix = array::<f64>(&[n, rows], weights.dtype(), items)?;
+        Ok(s.constant(matrix))
     }
 
     /// The matrix of n rows whose columns average the bins of adaptive pooling: bin i begins at i n / bins, rounded down, and ends at
@@ -129,12 +129,12 @@ rules! {
             let (begin, end) = (bin * n / bins, ((bin + 1) * n + bins - 1) / bins);
             (begin..end).for_each(|i| items[(i * bins + bin) as usize] = 1.0 / (end - begin) as f64);
         }
-        let made = array::<f64>(&[n, bins], dtype, items)?;
-        Ok(s.constant(made))
+        let matrix = array::<f64>(&[n, bins], dtype, items)?;
+        Ok(s.constant(matrix))
     }
 }
 
-/// One operator of the framework with one output.
-pub(super) fn one(s: &mut Scope<'_, '_>, written: OnnxOp, inputs: Vec<Value>) -> Result<Value> {
-    Ok(framework_node(s, written, inputs, 1)?.swap_remove(0))
+/// Emits an ONNX operator and returns its first output.
+pub(super) fn emit_onnx(s: &mut Scope<'_, '_>, operator: OnnxOp, inputs: Vec<Value>) -> Result<Value> {
+    Ok(framework_node(s, operator, inputs, 1)?.swap_remove(0))
 }

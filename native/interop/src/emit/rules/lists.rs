@@ -1,4 +1,4 @@
-//! Rules for values other than tensors: presence, choices, lists of numbers.
+//! Rules for values other than tensors: absent values, choices, lists of numbers.
 
 use ferromx_core::dtype::DType;
 
@@ -66,12 +66,12 @@ rules! {
 
     /// The first n elements; -n leaves out the last n.
     fn first(_, list: &[Value], n: i64) -> Vec<Value> {
-        Ok(list[..cut(list, n)?].to_vec())
+        Ok(list[..split_index(list, n)?].to_vec())
     }
 
     /// All but the first n elements; -n gives the last n.
     fn without_first(_, list: &[Value], n: i64) -> Vec<Value> {
-        Ok(list[cut(list, n)?..].to_vec())
+        Ok(list[split_index(list, n)?..].to_vec())
     }
 
     /// One element, by its index from 0; negative indices count from the end.
@@ -182,7 +182,7 @@ rules! {
 
     /// The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.
     fn split_points(_, size: SymInt, sizes: Option<Vec<i64>>, parts: i64) -> Vec<i64> {
-        // Sizes need no axis length. If that is unknown, the last section gets the rest.
+        // If the length of the axis is unknown, the last section extends to its end, so that the sizes suffice.
         let size = match (&sizes, is_symbolic(size.0)) {
             (_, false) => size.0,
             (Some(sizes), true) => total(sizes)?,
@@ -374,7 +374,7 @@ fn total(sizes: &[i64]) -> Result<i64> {
         .ok_or_else(|| Error::value(format!("parts of {sizes:?} are larger than any axis")))
 }
 
-/// The step of each of n slices.
+/// The steps of n slices; 1 if absent.
 fn slice_steps(steps: &Value, n: usize) -> Result<Vec<i64>> {
     match steps {
         Value::List(items) if items.len() == n => Ok(items.iter().map(|v| v.int().unwrap_or(1)).collect()),
@@ -383,8 +383,8 @@ fn slice_steps(steps: &Value, n: usize) -> Result<Vec<i64>> {
     }
 }
 
-/// The index of element n, which counts from the end if it is negative.
-fn cut(list: &[Value], n: i64) -> Result<usize> {
+/// The index at which `first(n)` and `without_first(n)` split a list. Negative n count from the end.
+fn split_index(list: &[Value], n: i64) -> Result<usize> {
     let index = if n < 0 { n + list.len() as i64 } else { n };
     let index = usize::try_from(index).ok().filter(|index| *index <= list.len());
     index.ok_or_else(|| Error::value(format!("a list of {} has no {n} elements", list.len())))

@@ -6,26 +6,31 @@ use std::collections::HashMap;
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
-use super::control::round;
+use super::control::map_iteration;
 use crate::emit::{Body, Handle, Operands, Scope, op};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
 
-/// A variable for an input of a body, with the shape and type of an outer tensor.
-fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, what: &str) -> Handle {
+/// A variable for a body input with the shape and type of an outer tensor.
+fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, suffix: &str) -> Handle {
     let info = s.info(tensor);
     let (shape, dtype) = (info.shape.clone(), info.dtype);
-    let name = format!("{}/{what}", s.name);
+    let name = format!("{}/{suffix}", s.name);
     s.builder().body_input(&name, shape, dtype, tensor)
 }
 
-/// Makes the outputs of a body depend on unused inputs without changing their values, by a `where` that always selects the output. `of`
-/// maps each input to the output with its shape.
-fn keep(s: &mut Scope<'_, '_>, values: &mut [Handle], inputs: &[Handle], of: impl Fn(usize) -> usize) -> Result<()> {
+/// Makes the outputs of a body depend on all of its inputs without changing their values, by a `where` that always selects the output.
+/// `output_of` maps the index of each input to that of an output with the same shape.
+fn use_inputs(
+    s: &mut Scope<'_, '_>,
+    values: &mut [Handle],
+    inputs: &[Handle],
+    output_of: impl Fn(usize) -> usize,
+) -> Result<()> {
     let name = s.name.clone();
     for (i, input) in inputs.iter().enumerate() {
-        let value = &mut values[of(i)];
-        // Other runtimes do not support Where on Booleans.
+        let value = &mut values[output_of(i)];
+        // Other runtimes do not support Where for Boolean values, which an export would write.
         *value = if s.info(*value).dtype == Some(DType::Bool) {
             let never = s.builder().scalar(&format!("{name}/never"), false)?;
             let nothing = s.emit_named(op!(BITWISE_AND(*input, never)))?;
@@ -38,25 +43,26 @@ fn keep(s: &mut Scope<'_, '_>, values: &mut [Handle], inputs: &[Handle], of: imp
     Ok(())
 }
 
-/// True if a body does not use some of the tensors.
+/// True if a body does not use one of the tensors.
 fn has_unused(body: &Body, inputs: &[Handle]) -> bool {
     inputs.iter().any(|i| !body.inputs().contains(i))
 }
 
-/// A body that uses all of these inputs. If the plain body does not, it is created again with [`keep`].
-fn using(
+/// A body that uses all of these inputs, as the control flow operators require. If the body itself does not, it is created again with
+/// [`use_inputs`].
+fn body_using(
     s: &mut Scope<'_, '_>,
     inputs: &[Handle],
-    of: impl Fn(usize) -> usize + Copy,
+    output_of: impl Fn(usize) -> usize + Copy,
     make: impl Fn(&mut Scope<'_, '_>) -> Result<Vec<Handle>>,
 ) -> Result<(Body, Vec<Handle>)> {
-    let made = s.body(&make)?;
-    if !has_unused(&made.0, inputs) {
-        return Ok(made);
+    let plain = s.body(&make)?;
+    if !has_unused(&plain.0, inputs) {
+        return Ok(plain);
     }
     s.body(|s| {
         let mut values = make(s)?;
-        keep(s, &mut values, inputs, of)?;
+        use_inputs(s, &mut values, inputs, output_of)?;
         Ok(values)
     })
 }
@@ -79,15 +85,15 @@ pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [
         shapes.push(outputs.iter().map(|o| s.info(*o).shape.clone()).collect::<Vec<_>>());
         bodies.push(body);
     }
-    let same = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
-    if shapes[0].len() != shapes[1].len() || !shapes[0].iter().zip(&shapes[1]).all(same) {
+    let is_compatible = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
+    if shapes[0].len() != shapes[1].len() || !shapes[0].iter().zip(&shapes[1]).all(is_compatible) {
         return Err(Error::NeedsValue(
             "the branches make outputs of different shapes, and which one runs is known only when the model runs"
                 .into(),
         ));
     }
-    let asked = variable_like(s, condition, "condition");
-    let (test, _) = s.body(|_| Ok(vec![asked]))?;
+    let condition_variable = variable_like(s, condition, "condition");
+    let (test, _) = s.body(|_| Ok(vec![condition_variable]))?;
     let mut operands = Operands::default();
     let index = operands.index_of(condition);
     let mut locs = |body: &Body| body.inputs().iter().map(|t| operands.index_of(*t)).collect::<Vec<_>>();
@@ -103,48 +109,50 @@ pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [
 pub(super) struct Loop<'a> {
     /// Maximum number of iterations, if there is a limit.
     pub trips: Option<Handle>,
-    /// Whether the first iteration runs; absent for always.
+    /// The condition of the first iteration; absent if it is always true.
     pub condition: Option<Handle>,
     /// The loop-carried values.
     pub carried: &'a [Handle],
-    /// The value of `trips`, if it is known.
-    pub most: Option<i64>,
+    /// The value of `trips`, if it is given and known.
+    pub max_trip_count: Option<i64>,
 }
 
 /// `Loop` with an unknown number of iterations: `_while_loop`.
-pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, of: &Loop<'_>, body: &Graph) -> Result<Vec<Handle>> {
-    let Loop { trips, condition, carried, most } = *of;
-    let rows = body.outputs.len().saturating_sub(carried.len() + 1);
+pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Graph) -> Result<Vec<Handle>> {
+    let Loop { trips, condition, carried, max_trip_count } = *operands;
+    let num_scan_outputs = body.outputs.len().saturating_sub(carried.len() + 1);
     let start = s.builder().scalar("start", 0i64)?;
-    let goes_on = match condition {
+    let keep_going = match condition {
         None => s.builder().scalar("condition", true)?,
-        Some(given) => given,
+        Some(condition) => condition,
     };
-    let first: Vec<Handle> = [start, goes_on].into_iter().chain(carried.iter().copied()).collect();
-    let named = first.iter().enumerate();
-    let variables: Vec<Handle> = named.map(|(i, value)| variable_like(s, *value, &format!("variable{i}"))).collect();
-    let (round, outputs) = using(
+    let initial: Vec<Handle> = [start, keep_going].into_iter().chain(carried.iter().copied()).collect();
+    let variables = initial.iter().enumerate();
+    let variables: Vec<Handle> =
+        variables.map(|(i, value)| variable_like(s, *value, &format!("variable{i}"))).collect();
+    let (round_body, outputs) = body_using(
         s,
         &variables,
-        |i| rows + i,
+        |i| num_scan_outputs + i,
         |s| {
-            let mut made = round(s, body, &variables)?;
-            let mut last = made.split_off(1 + carried.len());
+            // The body returns condition, carried values and scan outputs; `_while_loop` wants scan outputs, counter, condition and
+            // carried values.
+            let mut values = map_iteration(s, body, &variables)?;
+            let mut outputs = values.split_off(1 + carried.len());
             let next = s.emit_named(op!(PLUS_SCALAR(variables[0]), scalar: 1.0))?;
-            // An absent condition is always true.
-            let on = if condition.is_some() { made[0] } else { variables[1] };
-            last.extend([next, on]);
-            last.extend(made.drain(1..));
-            Ok(last)
+            let keep_going = if condition.is_some() { values[0] } else { variables[1] };
+            outputs.extend([next, keep_going]);
+            outputs.extend(values.drain(1..));
+            Ok(outputs)
         },
     )?;
-    for (v, out) in variables.iter().zip(&outputs[rows..]) {
+    for (v, out) in variables.iter().zip(&outputs[num_scan_outputs..]) {
         if !s.info(*v).shape.clone().assign(&s.info(*out).shape) {
             return Err(Error::NeedsValue("a value that a loop carries changes its shape from round to round".into()));
         }
     }
-    let always = condition.is_none() || s.info(outputs[rows + 1]).value.is_some();
-    if rows > 0 && !(always && most.is_some()) {
+    let has_constant_condition = condition.is_none() || s.info(outputs[num_scan_outputs + 1]).value.is_some();
+    if num_scan_outputs > 0 && !(has_constant_condition && max_trip_count.is_some()) {
         return Err(Error::NeedsValue(
             "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects"
                 .into(),
@@ -155,46 +163,46 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, of: &Loop<'_>, body: &Graph) -
         let before = s.emit_named(op!(LESS(variables[0], trips)))?;
         Ok(vec![s.emit_named(op!(BITWISE_AND(variables[1], before)))?])
     })?;
-    while_loop(s, &first, &variables, rows, [&test, &round], most)
+    while_loop(s, &initial, &variables, num_scan_outputs, [&test, &round_body], max_trip_count)
 }
 
-/// Adds `_while_loop`; its variables begin with the counter and the condition.
+/// Adds `_while_loop` and returns the final carried values and the scan outputs. The variables begin with the counter and the condition.
 fn while_loop(
     s: &mut Scope<'_, '_>,
-    first: &[Handle],
+    initial: &[Handle],
     variables: &[Handle],
-    rows: usize,
-    [test, round]: [&Body; 2],
-    most: Option<i64>,
+    num_scan_outputs: usize,
+    [test, round_body]: [&Body; 2],
+    max_trip_count: Option<i64>,
 ) -> Result<Vec<Handle>> {
-    // The variables come first; each has its own index, even if two start as the same tensor.
+    // The variables are the first operands. Each has its own index, even if two have the same initial tensor.
     let mut operands = Operands::default();
     let mut index = |t: &Handle| match variables.iter().position(|v| v == t) {
         Some(i) => i as i64,
         None => variables.len() as i64 + operands.index_of(*t),
     };
     let test_locs: Vec<i64> = test.inputs().iter().map(&mut index).collect();
-    let round_locs: Vec<i64> = round.inputs().iter().map(&mut index).collect();
-    let of = |v: &Handle| round.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
-    let inputs = [first.to_vec(), operands.values()].concat();
-    let most = most.unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX));
-    let whole = op!(
-        WHILE_LOOP(inputs), num_outputs: rows + variables.len(), num_out_data: rows, max_iterations: most,
+    let round_locs: Vec<i64> = round_body.inputs().iter().map(&mut index).collect();
+    let of = |v: &Handle| round_body.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
+    let inputs = [initial.to_vec(), operands.values()].concat();
+    let max_trip_count = max_trip_count.unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX));
+    let while_loop = op!(
+        WHILE_LOOP(inputs), num_outputs: num_scan_outputs + variables.len(), num_out_data: num_scan_outputs, max_iterations: max_trip_count,
         cond_input_locs: test_locs, func_input_locs: round_locs,
         func_var_locs: variables.iter().map(of).collect::<Vec<_>>()
     );
-    let made = s.emit_with_bodies(whole, &[test, round])?;
-    let (collected, last) = made.split_at(rows);
-    Ok([&last[2..], collected].concat())
+    let outputs = s.emit_with_bodies(while_loop, &[test, round_body])?;
+    let (scan_outputs, final_values) = outputs.split_at(num_scan_outputs);
+    Ok([&final_values[2..], scan_outputs].concat())
 }
 
-/// A scanned tensor.
+/// A scanned input.
 pub(super) struct Sequence {
     /// The tensor.
     pub tensor: Handle,
     /// The scanned axis.
     pub axis: i64,
-    /// True for scanning from the end.
+    /// True if it is scanned from the end.
     pub is_reversed: bool,
 }
 
@@ -203,7 +211,7 @@ pub(super) struct Sequence {
 pub(super) struct Stacking {
     /// The new axis.
     pub axis: i64,
-    /// True for stacking from the end.
+    /// True if the output of the first iteration comes last.
     pub is_reversed: bool,
 }
 
@@ -217,10 +225,10 @@ pub(super) struct Scan<'a> {
     pub outputs: Vec<Stacking>,
 }
 
-/// A row of a scanned tensor in the body.
+/// A body input that receives the rows of a scanned input.
 struct Row {
     variable: Handle,
-    /// True for a row of a vector, which has the shape (1,) here and () in ONNX.
+    /// True for the elements of a vector, which have the shape (1,) in `_foreach` and () in ONNX.
     is_scalar: bool,
 }
 
@@ -232,55 +240,55 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
         data.push(tensor);
         rows.push(row);
     }
-    let named = scan.states.iter().enumerate();
-    let states: Vec<Handle> = named.map(|(i, state)| variable_like(s, *state, &format!("state{i}"))).collect();
-    let count = scan.outputs.len();
+    let states = scan.states.iter().enumerate();
+    let states: Vec<Handle> = states.map(|(i, state)| variable_like(s, *state, &format!("state{i}"))).collect();
+    let num_outputs = scan.outputs.len();
     let scalars = RefCell::new(Vec::new());
     let make = |s: &mut Scope<'_, '_>| -> Result<Vec<Handle>> {
-        let mut given = states.clone();
+        let mut inputs = states.clone();
         for Row { variable, is_scalar } in &rows {
-            given.push(match is_scalar {
+            inputs.push(match is_scalar {
                 true => s.emit_named(op!(RESHAPE(*variable), newshape: Vec::<i64>::new()))?,
                 false => *variable,
             });
         }
-        let mut made = round(s, body, &given)?;
-        let collected = made.split_off(states.len());
+        let mut final_states = map_iteration(s, body, &inputs)?;
+        let scan_outputs = final_states.split_off(states.len());
         scalars.borrow_mut().clear();
         let mut outs = Vec::new();
-        for value in collected {
+        for value in scan_outputs {
             let is_scalar = s.info(value).shape.ndim() == Some(0);
             scalars.borrow_mut().push(is_scalar);
             outs.push(if is_scalar { s.emit_named(op!(RESHAPE(value), newshape: vec![1]))? } else { value });
         }
-        outs.extend(made);
+        outs.extend(final_states);
         Ok(outs)
     };
-    let (step, _) = using(s, &states, |i| count + i, make)?;
+    let (step, _) = body_using(s, &states, |i| num_outputs + i, make)?;
     let used: Vec<usize> = (0..rows.len()).filter(|i| step.inputs().contains(&rows[*i].variable)).collect();
     if used.is_empty() {
         return Err(Error::NeedsValue("the body of a scan does not use its scanned inputs".into()));
     }
     let index = |t: &Handle| step.inputs().iter().position(|i| i == t).map_or(0, |i| i as i64);
-    let is_given = |t: &Handle| states.contains(t) || rows.iter().any(|row| row.variable == *t);
-    let rest: Vec<Handle> = step.inputs().iter().copied().filter(|t| !is_given(t)).collect();
+    let is_variable = |t: &Handle| states.contains(t) || rows.iter().any(|row| row.variable == *t);
+    let rest: Vec<Handle> = step.inputs().iter().copied().filter(|t| !is_variable(t)).collect();
     let scanned: Vec<Handle> = used.iter().map(|i| data[*i]).collect();
     let foreach = op!(
-        FOREACH([&scanned, scan.states, &rest].concat()), num_outputs: count + states.len(), num_out_data: count,
+        FOREACH([&scanned, scan.states, &rest].concat()), num_outputs: num_outputs + states.len(), num_out_data: num_outputs,
         in_data_locs: used.iter().map(|i| index(&rows[*i].variable)).collect::<Vec<_>>(),
         in_state_locs: states.iter().map(index).collect::<Vec<_>>(),
         remain_locs: rest.iter().map(index).collect::<Vec<_>>()
     );
-    let made = s.emit_with_bodies(foreach, &[&step])?;
-    let mut values = made[count..].to_vec();
+    let outputs = s.emit_with_bodies(foreach, &[&step])?;
+    let mut values = outputs[num_outputs..].to_vec();
     for (k, stacking) in scan.outputs.iter().enumerate() {
         let is_scalar = scalars.borrow()[k];
-        values.push(collected(s, made[k], is_scalar, *stacking)?);
+        values.push(scan_output(s, outputs[k], is_scalar, *stacking)?);
     }
     Ok(values)
 }
 
-/// A scanned tensor with the scanned axis first and in order, and the variable of its rows.
+/// A scanned input as `_foreach` takes it, with the scanned axis first and in order of iterations, and the variable for its rows.
 fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Result<(Handle, Row)> {
     let mut tensor = sequence.tensor;
     if sequence.axis != 0 {
@@ -298,17 +306,16 @@ fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Res
     Ok((tensor, Row { variable, is_scalar }))
 }
 
-/// The stacked output of a scan in ONNX's layout. With `is_scalar`, the output of each iteration is a scalar, which has the shape (1,)
-/// here.
-fn collected(s: &mut Scope<'_, '_>, mut made: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
+/// An output of `_foreach` as a Scan output of ONNX. With `is_scalar`, the rows have the shape (1,) in place of ().
+fn scan_output(s: &mut Scope<'_, '_>, mut output: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
     if is_scalar {
-        made = s.emit_named(op!(SQUEEZE(made), axis: vec![1]))?;
+        output = s.emit_named(op!(SQUEEZE(output), axis: vec![1]))?;
     }
     if stacking.is_reversed {
-        made = s.emit_named(op!(FLIP(made), axis: vec![0]))?;
+        output = s.emit_named(op!(FLIP(output), axis: vec![0]))?;
     }
     if stacking.axis != 0 {
-        made = s.emit_named(op!(MOVEAXIS(made), source: vec![0], destination: vec![stacking.axis]))?;
+        output = s.emit_named(op!(MOVEAXIS(output), source: vec![0], destination: vec![stacking.axis]))?;
     }
-    Ok(made)
+    Ok(output)
 }

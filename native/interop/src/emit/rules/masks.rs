@@ -1,9 +1,9 @@
-//! Rules for attention: additive masks, and whether inputs are those of an attention.
+//! Rules for attention: additive masks, and the check that tensors are the inputs of an attention.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 
-use super::{array, made_elements, needs_shapes, rules};
+use super::{array, constant_len, needs_shapes, rules};
 use crate::emit::{Handle, Scope, SymInt, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
@@ -15,13 +15,13 @@ rules! {
     fn attention_mask(
         s, queries: SymInt, keys: SymInt, offset: SymInt, causal: bool, left: i64, right: i64, dtype: DType,
     ) -> Handle {
-        let window = Window { causal, left, right };
+        let window = Window { is_causal: causal, left, right };
         if [queries, keys, offset].iter().any(|n| is_symbolic(n.0)) {
             return dynamic_mask(s, [queries.0, keys.0, offset.0], window, dtype);
         }
         let (queries, keys, offset) = (queries.0, keys.0, offset.0);
-        made_elements(&[queries, keys])?;
-        let element = |i: i64, j: i64| if window.has(i + offset - j) { 0.0 } else { f64::NEG_INFINITY };
+        constant_len(&[queries, keys])?;
+        let element = |i: i64, j: i64| if window.contains(i + offset - j) { 0.0 } else { f64::NEG_INFINITY };
         let items = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect();
         let mask = array::<f64>(&[queries, keys], dtype, items)?;
         Ok(s.inner_constant("mask", mask))
@@ -31,15 +31,15 @@ rules! {
     fn key_length_mask(
         s, ends: Handle, queries: i64, keys: i64, causal: bool, left: i64, right: i64, dtype: DType,
     ) -> Handle {
-        made_elements(&[queries.max(0), keys.max(0)])?;
+        constant_len(&[queries.max(0), keys.max(0)])?;
         let key = s.inner_constant("keys", NDArray::from_slice(&(0..keys).collect::<Vec<_>>(), &[1, 1, 1, keys])?);
-        let back: Vec<i64> = (0..queries).map(|i| i - queries).collect();
-        let query = s.inner_constant("queries", NDArray::from_slice(&back, &[1, 1, queries, 1])?);
+        let from_end: Vec<i64> = (0..queries).map(|i| i - queries).collect();
+        let query = s.inner_constant("queries", NDArray::from_slice(&from_end, &[1, 1, queries, 1])?);
         let is_key = s.emit(op!(LESS(key, ends)))?;
         let position = s.emit(op!(ADD(ends, query)))?;
         let distance = s.emit(op!(SUBTRACT(position, key)))?;
-        let visible = Window { causal, left, right }.visible(s, distance, Some(is_key))?;
-        additive(s, visible.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
+        let attends = Window { is_causal: causal, left, right }.condition(s, distance, Some(is_key))?;
+        additive_mask(s, attends.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
     }
 
     /// An additive mask with `value` at padded keys. The valid keys are given as lengths (batch,), or as 1 and 0 in (batch, keys) or
@@ -62,7 +62,7 @@ rules! {
         };
         let valid = if rank == Some(3) { valid } else { s.emit(op!(EXPAND_DIMS(valid), axis: 1))? };
         let valid = s.emit(op!(EXPAND_DIMS(valid), axis: 1))?;
-        additive(s, valid, value, dtype)
+        additive_mask(s, valid, value, dtype)
     }
 
     /// True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal leading dimensions, and a
@@ -84,40 +84,43 @@ rules! {
             keys.swap(n - 2, n - 1);
         }
         // Unknown dimensions are symbolic, so equal ones compare equal.
-        let leading =
+        let has_equal_batch =
             keys.len() == n && value.len() == n && query[..n - 2] == keys[..n - 2] && query[..n - 2] == value[..n - 2];
-        if !leading || query[n - 1] != keys[n - 2] || keys[n - 1] != value[n - 2] {
+        if !has_equal_batch || query[n - 1] != keys[n - 2] || keys[n - 1] != value[n - 2] {
             return Ok(false);
         }
         let Some(mask) = mask.map(|mask| s.info(mask)) else { return Ok(true) };
         let scores = query[..n - 1].iter().chain([&keys[n - 1]]).rev();
         let broadcasts = mask.dims.as_ref().is_some_and(|mask| {
-            let fits = mask.iter().rev().zip(scores).all(|(m, d)| *m == 1 || m == d);
-            mask.len() <= n && mask.last() == keys.last() && fits
+            let is_broadcast = mask.iter().rev().zip(scores).all(|(m, d)| *m == 1 || m == d);
+            mask.len() <= n && mask.last() == keys.last() && is_broadcast
         });
         Ok(broadcasts && mask.dtype == dtype)
     }
 }
 
-/// The keys that a query attends to, by their distance before it; -1 means no limit.
+/// The keys to which a query attends, by distance: query position minus key position.
 #[derive(Clone, Copy)]
 struct Window {
-    causal: bool,
+    /// True if later keys are masked.
+    is_causal: bool,
+    /// The largest distance of earlier keys; -1 means no limit.
     left: i64,
+    /// The largest distance of later keys; -1 means no limit.
     right: i64,
 }
 
 impl Window {
-    fn has(self, distance: i64) -> bool {
-        !(self.causal && distance < 0
+    fn contains(self, distance: i64) -> bool {
+        !(self.is_causal && distance < 0
             || self.left >= 0 && distance > self.left
             || self.right >= 0 && -distance > self.right)
     }
 
-    /// Compares distances with the limits; `visible` is another condition. `None` if there is no condition at all.
-    fn visible(self, s: &mut Scope<'_, '_>, distance: Handle, visible: Option<Handle>) -> Result<Option<Handle>> {
+    /// The condition that keys at these distances are in the window and that `condition` holds; `None` if neither restricts the keys.
+    fn condition(self, s: &mut Scope<'_, '_>, distance: Handle, condition: Option<Handle>) -> Result<Option<Handle>> {
         let mut conditions = Vec::new();
-        if self.causal {
+        if self.is_causal {
             conditions.push(op!(GREATER_EQUAL(distance, 0)));
         }
         if self.left >= 0 {
@@ -126,23 +129,23 @@ impl Window {
         if self.right >= 0 {
             conditions.push(op!(GREATER_EQUAL(distance, -self.right)));
         }
-        conditions.into_iter().try_fold(visible, |visible, condition| {
-            let holds = s.emit(condition)?;
-            match visible {
+        conditions.into_iter().try_fold(condition, |all, comparison| {
+            let holds = s.emit(comparison)?;
+            match all {
                 None => Ok(Some(holds)),
-                Some(earlier) => s.emit(op!(BITWISE_AND(earlier, holds))).map(Some),
+                Some(all) => s.emit(op!(BITWISE_AND(all, holds))).map(Some),
             }
         })
     }
 }
 
 /// A mask that is 0 where a condition holds, and `value` elsewhere.
-fn additive(s: &mut Scope<'_, '_>, condition: Handle, value: Value, dtype: DType) -> Result<Handle> {
+fn additive_mask(s: &mut Scope<'_, '_>, condition: Handle, value: Value, dtype: DType) -> Result<Handle> {
     let mask = s.emit(op!(WHERE_SCALAR2(condition), x: 0.0, y: value))?;
     s.emit(op!(CAST(mask), dtype: dtype))
 }
 
-/// A mask of lengths that are not known: compares positions when the model runs.
+/// The additive mask for unknown numbers of queries and keys. Positions are compared when the model runs.
 fn dynamic_mask(
     s: &mut Scope<'_, '_>,
     [queries, keys, offset]: [i64; 3],
@@ -157,9 +160,9 @@ fn dynamic_mask(
     let query = positions(s, offset, end, 1)?;
     let key = positions(s, 0, Value::Int(keys), 0)?;
     let distance = s.emit(op!(SUBTRACT(query, key)))?;
-    let visible = match window.visible(s, distance, None)? {
-        Some(visible) => visible,
+    let attends = match window.condition(s, distance, None)? {
+        Some(attends) => attends,
         None => s.emit(op!(EQUAL(distance, distance)))?,
     };
-    additive(s, visible, Value::Float(f64::NEG_INFINITY), dtype)
+    additive_mask(s, attends, Value::Float(f64::NEG_INFINITY), dtype)
 }

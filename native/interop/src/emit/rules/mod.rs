@@ -1,7 +1,16 @@
-//! The named rules: functions on values that mapping processes call.
+//! The built-in rules: functions on values that mapping processes call.
 //!
-//! The macro `rules!` declares them as typed functions, from which their signatures follow. An invertible rule has an inverse, for
+//! The macro `rules!` declares them as typed functions, from which their signatures follow. An invertible rule also has an inverse, for
 //! exports.
+//!
+//! - `lists`: values other than tensors: presence, choices, lists of numbers.
+//! - `tensors`: shapes, types, known elements, and operators by name; `elements`: single elements, activations, quantization and padding;
+//!   `symbolic`: ranges of symbolic integers.
+//! - `windows`: the windows of convolution and pooling; `coordinates`: indices, crops, frames; `resize`: Resize.
+//! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `aligned`: NNEF.
+//! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time; `batched`:
+//!   Scan of operator set 8.
+//! - `export_nodes`: ONNX operators with several outputs; `dimension_exprs`: expressions of dimensions in exports.
 
 mod aligned;
 mod batched;
@@ -37,7 +46,7 @@ use crate::mapping::Signature;
 /// The implementation of a rule.
 pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
 
-/// The inverse: from the result and the known arguments to the first argument.
+/// The inverse of a rule: from its result and its known arguments to the first argument.
 pub type Reverse = fn(&Value, &[Option<Value>]) -> Option<Value>;
 
 /// A named rule.
@@ -48,7 +57,7 @@ pub struct Rule {
     pub doc: &'static str,
     /// Implementation.
     pub forward: Forward,
-    /// Inverse in the first argument.
+    /// Inverse with respect to the first argument.
     pub reverse: Option<Reverse>,
 }
 
@@ -132,13 +141,16 @@ pub fn signature(name: &str) -> Option<&'static Signature> {
 }
 
 /// Maximum number of elements of a constant that a rule creates.
-const MAX_MADE: usize = 1 << 24;
+const MAX_CONSTANT_LEN: usize = 1 << 24;
 
-/// The number of elements of a constant that a rule creates, checked against the limit.
-fn made_elements(dims: &[i64]) -> Result<usize> {
+/// The number of elements of a constant of this shape.
+///
+/// # Errors
+/// It exceeds [`MAX_CONSTANT_LEN`].
+fn constant_len(dims: &[i64]) -> Result<usize> {
     let shape = Shape::new(dims);
     let n = shape.checked_elements()?;
-    match n <= MAX_MADE {
+    match n <= MAX_CONSTANT_LEN {
         true => Ok(n),
         false => Err(Error::value(format!("a constant of shape {shape} would be made, which is too large"))),
     }
@@ -205,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_follow_from_the_types() {
+    fn signatures_follow_from_the_argument_types() {
         let text = |name: &str| signature(name).map(ToString::to_string).unwrap();
         assert_eq!(text("size"), "size(tensor: tensor, axis: int) -> int");
         assert_eq!(text("shape_tensor"), "shape_tensor(tensor: tensor, start: int, end?: int) -> tensor");

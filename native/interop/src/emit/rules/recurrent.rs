@@ -1,8 +1,9 @@
-//! Rules for recurrent networks: ONNX has one tensor per kind of weight, `RNN` one vector with another order of gates.
+//! Rules for recurrent networks. ONNX has separate tensors for input weights, recurrent weights and biases; `RNN` has one vector, with the
+//! gates in another order.
 
 use ferromx_core::dtype::DType;
 
-use super::export_nodes::one;
+use super::export_nodes::emit_onnx;
 use super::{needs_shapes, rules};
 use crate::emit::{Handle, OnnxOp, Scope, framework_node, op};
 use crate::error::{Error, Result};
@@ -19,17 +20,18 @@ rules! {
         }
         let (directions, hidden, inputs) = (shape.dim(0), shape.dim(1) / gates, shape.dim(2));
         let order = s.integers("gates", &order)?;
-        // One direction of weights of shape (direction, gates * hidden, width), with the gates in MXNet's order, as a vector.
-        let part = |s: &mut Scope<'_, '_>, tensor: Handle, direction: i64, groups: i64, width: i64| {
-            let one = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: direction, end: direction + 1))?;
-            let split = s.emit(op!(NPX_RESHAPE(one), newshape: vec![groups, gates, hidden, width]))?;
-            let reordered = s.emit(op!(TAKE(split, order), axis: 1))?;
+        // The weights of one direction as a vector, with the gates in MXNet's order. `tensor` has shape
+        // (directions, groups * gates * hidden, width); biases have two groups, weights one.
+        let gate_weights = |s: &mut Scope<'_, '_>, tensor: Handle, direction: i64, groups: i64, width: i64| {
+            let slice = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: direction, end: direction + 1))?;
+            let by_gate = s.emit(op!(NPX_RESHAPE(slice), newshape: vec![groups, gates, hidden, width]))?;
+            let reordered = s.emit(op!(TAKE(by_gate, order), axis: 1))?;
             s.emit(op!(NPX_RESHAPE(reordered), newshape: vec![-1]))
         };
         let mut parts = Vec::new();
         for direction in 0..directions {
-            parts.push(part(s, w, direction, 1, inputs)?);
-            parts.push(part(s, r, direction, 1, hidden)?);
+            parts.push(gate_weights(s, w, direction, 1, inputs)?);
+            parts.push(gate_weights(s, r, direction, 1, hidden)?);
         }
         for direction in 0..directions {
             // The biases of the input come first, then those of the state.
@@ -38,7 +40,7 @@ rules! {
                     let dtype = s.info(w).dtype.unwrap_or(DType::F32);
                     s.emit(op!(FULL(), shape: vec![2 * gates * hidden], value: 0.0, dtype: dtype))?
                 }
-                Some(biases) => part(s, biases, direction, 2, 1)?,
+                Some(biases) => gate_weights(s, biases, direction, 2, 1)?,
             });
         }
         s.emit(op!(CONCAT(parts), dim: 0))
@@ -65,32 +67,32 @@ rules! {
         let weights = weights(s, vector, order, Sizes { layers, directions, hidden, inputs })?;
         let states: Vec<&Value> = states.iter().filter(|v| **v != Value::None).collect();
         let mut data = Value::from(data);
-        let mut last: Vec<Vec<Value>> = vec![Vec::new(); states.len()];
+        let mut final_states: Vec<Vec<Value>> = vec![Vec::new(); states.len()];
         for (layer, [w, r, b]) in weights.into_iter().enumerate() {
             let mut ins = vec![data, w.into(), r.into(), b.into(), Value::None];
             for state in &states {
-                ins.push(rows(s, state, layer as i64 * directions, directions, layers * directions)?);
+                ins.push(slice_states(s, state, layer as i64 * directions, directions, layers * directions)?);
             }
-            let outs = framework_node(s, written_layer(mode, hidden, bidirectional), ins, 1 + states.len())?;
-            for (last, out) in last.iter_mut().zip(&outs[1..]) {
-                last.push(out.clone());
+            let outs = framework_node(s, onnx_layer(mode, hidden, bidirectional), ins, 1 + states.len())?;
+            for (final_states, out) in final_states.iter_mut().zip(&outs[1..]) {
+                final_states.push(out.clone());
             }
             // (steps, directions, batch, hidden) becomes (steps, batch, directions * hidden).
             let transpose = OnnxOp::Transpose { perm: Value::from(vec![0, 2, 1, 3]) };
-            let transposed = one(s, transpose, vec![outs[0].clone()])?;
+            let transposed = emit_onnx(s, transpose, vec![outs[0].clone()])?;
             let shape = s.integers("shape", &[0, 0, directions * hidden])?;
-            data = one(s, OnnxOp::Reshape {}, vec![transposed, shape.into()])?;
+            data = emit_onnx(s, OnnxOp::Reshape {}, vec![transposed, shape.into()])?;
         }
-        let mut made = vec![data];
-        for states in last {
+        let mut results = vec![data];
+        for states in final_states {
             let concat = OnnxOp::Concat { axis: Value::Int(0) };
-            made.push(if layers == 1 { states[0].clone() } else { one(s, concat, states)? });
+            results.push(if layers == 1 { states[0].clone() } else { emit_onnx(s, concat, states)? });
         }
-        Ok(made)
+        Ok(results)
     }
 }
 
-/// The order of the gates in ONNX's operator for a mode.
+/// For each gate of ONNX's operator for a mode, its index among MXNet's gates.
 fn gate_order(mode: &str) -> Result<&'static [i64]> {
     match mode {
         "lstm" => Ok(&[0, 3, 1, 2]),
@@ -100,8 +102,8 @@ fn gate_order(mode: &str) -> Result<&'static [i64]> {
     }
 }
 
-/// ONNX's operator for a layer of a mode that [`gate_order`] knows.
-fn written_layer(mode: &str, hidden: i64, bidirectional: bool) -> OnnxOp {
+/// ONNX's operator for a layer. [`gate_order`] has checked the mode.
+fn onnx_layer(mode: &str, hidden: i64, bidirectional: bool) -> OnnxOp {
     let hidden_size = Value::Int(hidden);
     let direction = if bidirectional { "bidirectional".into() } else { Value::None };
     match mode {
@@ -116,32 +118,32 @@ fn written_layer(mode: &str, hidden: i64, bidirectional: bool) -> OnnxOp {
 }
 
 /// Reads the parameter vector of RNN tensor by tensor.
-struct Parts<'s, 'a, 't> {
+struct WeightReader<'s, 'a, 't> {
     scope: &'s mut Scope<'a, 't>,
     vector: Handle,
     offset: i64,
 }
 
-impl Parts<'_, '_, '_> {
+impl WeightReader<'_, '_, '_> {
     /// The next weights as a tensor of shape (1, gates * hidden, width), with the gates in the framework's order.
     fn next(&mut self, order: &[i64], hidden: i64, width: i64) -> Result<Handle> {
         let gates = order.len() as i64;
         let end = self.offset + gates * hidden * width;
         let s = &mut *self.scope;
-        let part = s.emit(op!(SLICE_AXIS(self.vector), axis: 0, begin: self.offset, end: end))?;
+        let slice = s.emit(op!(SLICE_AXIS(self.vector), axis: 0, begin: self.offset, end: end))?;
         self.offset = end;
-        let split = s.emit(op!(NPX_RESHAPE(part), newshape: vec![1, gates, hidden, width]))?;
+        let by_gate = s.emit(op!(NPX_RESHAPE(slice), newshape: vec![1, gates, hidden, width]))?;
         let order = s.integers("gates", order)?;
-        let reordered = s.emit(op!(TAKE(split, order), axis: 1))?;
+        let reordered = s.emit(op!(TAKE(by_gate, order), axis: 1))?;
         s.emit(op!(NPX_RESHAPE(reordered), newshape: vec![1, gates * hidden, width]))
     }
 
-    fn joined(&mut self, parts: Vec<Handle>, axis: i64) -> Result<Handle> {
-        self.scope.emit(op!(CONCAT(parts), dim: axis))
+    fn concat(&mut self, tensors: Vec<Handle>, axis: i64) -> Result<Handle> {
+        self.scope.emit(op!(CONCAT(tensors), dim: axis))
     }
 }
 
-/// The sizes of an RNN.
+/// The numbers of layers and directions of an RNN, and the sizes of its hidden state and input.
 struct Sizes {
     layers: i64,
     directions: i64,
@@ -149,40 +151,40 @@ struct Sizes {
     inputs: i64,
 }
 
-/// Weights (W, R, B) of each layer from the vector of RNN.
+/// ONNX's tensors W, R and B of each layer, from the parameter vector of RNN, which has the biases after all weights.
 fn weights(s: &mut Scope<'_, '_>, vector: Handle, order: &[i64], sizes: Sizes) -> Result<Vec<[Handle; 3]>> {
     let Sizes { layers, directions, hidden, inputs } = sizes;
-    let mut parts = Parts { scope: s, vector, offset: 0 };
-    let mut products = Vec::new();
+    let mut reader = WeightReader { scope: s, vector, offset: 0 };
+    let mut matrices = Vec::new();
     for layer in 0..layers {
         let width = if layer == 0 { inputs } else { directions * hidden };
         let (mut w, mut r) = (Vec::new(), Vec::new());
         for _ in 0..directions {
-            w.push(parts.next(order, hidden, width)?);
-            r.push(parts.next(order, hidden, hidden)?);
+            w.push(reader.next(order, hidden, width)?);
+            r.push(reader.next(order, hidden, hidden)?);
         }
-        products.push([parts.joined(w, 0)?, parts.joined(r, 0)?]);
+        matrices.push([reader.concat(w, 0)?, reader.concat(r, 0)?]);
     }
-    let mut made = Vec::new();
-    for [w, r] in products {
+    let mut layer_weights = Vec::new();
+    for [w, r] in matrices {
         let mut biases = Vec::new();
         for _ in 0..directions {
-            let (x, h) = (parts.next(order, hidden, 1)?, parts.next(order, hidden, 1)?);
-            biases.push(parts.joined(vec![x, h], 1)?);
+            let (x, h) = (reader.next(order, hidden, 1)?, reader.next(order, hidden, 1)?);
+            biases.push(reader.concat(vec![x, h], 1)?);
         }
-        let all = parts.joined(biases, 0)?;
-        let b = parts.scope.emit(op!(NPX_RESHAPE(all), newshape: vec![directions, -1]))?;
-        made.push([w, r, b]);
+        let all = reader.concat(biases, 0)?;
+        let b = reader.scope.emit(op!(NPX_RESHAPE(all), newshape: vec![directions, -1]))?;
+        layer_weights.push([w, r, b]);
     }
-    Ok(made)
+    Ok(layer_weights)
 }
 
-/// The states of some layers, as rows of the states of all layers.
-fn rows(s: &mut Scope<'_, '_>, states: &Value, from: i64, n: i64, all: i64) -> Result<Value> {
-    if n == all {
+/// Rows `begin..begin + n` of the `num_rows` states of all layers and directions.
+fn slice_states(s: &mut Scope<'_, '_>, states: &Value, begin: i64, n: i64, num_rows: i64) -> Result<Value> {
+    if n == num_rows {
         return Ok(states.clone());
     }
-    let (begin, end) = (s.integers("begin", &[from])?, s.integers("end", &[from + n])?);
+    let (begin, end) = (s.integers("begin", &[begin])?, s.integers("end", &[begin + n])?);
     let axis = s.integers("axis", &[0])?;
-    one(s, OnnxOp::Slice {}, vec![states.clone(), begin.into(), end.into(), axis.into()])
+    emit_onnx(s, OnnxOp::Slice {}, vec![states.clone(), begin.into(), end.into(), axis.into()])
 }

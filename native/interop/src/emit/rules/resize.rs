@@ -1,5 +1,5 @@
-//! The rule for Resize. Each axis that changes is gathered (nearest) or interpolated with weights (linear, cubic); if a length is not
-//! known, the operator `_onnx_Resize` does this when the model runs.
+//! The rule for Resize. Axes are resized one after the other: by a gather (nearest), or by a weighted sum of neighbours (linear, cubic). If
+//! a length is not known, the operator `_onnx_Resize` resizes the axis when the model runs.
 
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::ParamValue;
@@ -19,34 +19,34 @@ rules! {
         axes: Option<Vec<i64>>, how: &[Value],
     ) -> Handle {
         let dims = s.info(tensor).dims.clone().ok_or_else(|| needs_shapes("the rank is not known"))?.to_vec();
-        let how = How::read(how)?;
+        let options = Options::read(how)?;
         let sizes = sizes.and_then(|sizes| sizes.iter().map(Value::int).collect::<Option<Vec<_>>>());
-        let given = |list: Option<Vec<f64>>| list.filter(|items| !items.is_empty());
+        let non_empty = |list: Option<Vec<f64>>| list.filter(|items| !items.is_empty());
         let axes = axes.filter(|axes| !axes.is_empty());
-        let request = Request { axes, roi: given(roi), scales: given(scales), sizes: sizes.filter(|s| !s.is_empty()) };
-        let mut axes = changed_axes(request, &dims, &how)?;
-        let shrinks = |axis: &Axis| matches!(&axis.change, Change::Known(known) if known.to < known.from);
+        let request = Target { axes, roi: non_empty(roi), scales: non_empty(scales), sizes: sizes.filter(|s| !s.is_empty()) };
+        let mut axes = changed_axes(request, &dims, &options)?;
+        let shrinks = |axis: &Axis| matches!(&axis.length, Length::Known(known) if known.to < known.from);
         if !axes.iter().any(shrinks) {
-            // The last axis, which takes longest, is resized while the array is small.
+            // The last axis takes longest, so it is resized first, while the array is small.
             axes.reverse();
         }
         let mut made = tensor;
         let mut inside = None;
-        for Axis { axis, change } in &axes {
-            let known = match change {
-                Change::Known(known) if known.from == known.to && known.scale == 1.0 && !how.is_cropping() => continue,
-                Change::Known(known) => known,
+        for Axis { axis, length } in &axes {
+            let known = match length {
+                Length::Known(known) if known.from == known.to && known.scale == 1.0 && !options.is_crop() => continue,
+                Length::Known(known) => known,
                 unknown => {
-                    made = resized_dynamic(s, made, *axis, unknown, &how)?;
+                    made = resize_dynamic(s, made, *axis, unknown, &options)?;
                     continue;
                 }
             };
-            made = match how.resizing.mode {
-                ResizeMode::Nearest => gathered(s, made, *axis, known, &how)?,
-                _ => weighted(s, made, *axis, known, &how)?,
+            made = match options.resizing.mode {
+                ResizeMode::Nearest => gather(s, made, *axis, known, &options)?,
+                _ => interpolate(s, made, *axis, known, &options)?,
             };
-            if how.is_cropping() {
-                let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.coordinate(x, known));
+            if options.is_crop() {
+                let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&options.resizing.coordinate(x, known));
                 let mask: Vec<bool> = (0..known.to).map(within).collect();
                 let mut mask_dims = vec![1; dims.len()];
                 mask_dims[*axis] = known.to as i64;
@@ -60,21 +60,21 @@ rules! {
         match inside {
             None if made == tensor => s.emit_named(op!(COPY(made))),
             None => Ok(made),
-            Some(inside) => s.emit_named(op!(WHERE_RSCALAR(inside, made), scalar: how.extrapolation)),
+            Some(inside) => s.emit_named(op!(WHERE_RSCALAR(inside, made), scalar: options.extrapolation)),
         }
     }
 }
 
-/// The parameters that all axes share.
-struct How<'a> {
+/// The attributes of Resize, which all axes share.
+struct Options<'a> {
     resizing: Resizing,
     extrapolation: f64,
     policy: &'a str,
 }
 
-impl<'a> How<'a> {
-    fn read(options: &'a [Value]) -> Result<How<'a>> {
-        let mut options = Arguments::new(options);
+impl<'a> Options<'a> {
+    fn read(list: &'a [Value]) -> Result<Options<'a>> {
+        let mut options = Arguments::new(list);
         let mode = ResizeMode::parse(options.next("mode")?).map_err(Error::Unsupported)?;
         let coordinates = options.next("coordinate_transformation_mode")?;
         let nearest = options.next("nearest_mode")?;
@@ -91,40 +91,40 @@ impl<'a> How<'a> {
             antialias,
         };
         let policy = options.next("keep_aspect_ratio_policy")?;
-        Ok(How { resizing, extrapolation: extrapolation.unwrap_or_default(), policy })
+        Ok(Options { resizing, extrapolation: extrapolation.unwrap_or_default(), policy })
     }
 
-    fn is_cropping(&self) -> bool {
+    fn is_crop(&self) -> bool {
         self.resizing.coordinates == Coordinates::CropAndResize
     }
 }
 
-/// One axis that is resized.
+/// An axis to be resized, with its new length.
 struct Axis {
     axis: usize,
-    change: Change,
+    length: Length,
 }
 
-enum Change {
-    /// Both lengths are known.
+enum Length {
+    /// The old and the new length are known.
     Known(ResizedAxis),
-    /// The new length is a dimension that is not known, or the axis is.
+    /// The new length, if it or the old one is symbolic.
     Size(i64),
-    /// The axis is not known.
+    /// The scale of a symbolic length.
     Scale(f64),
 }
 
-/// The parameters of a node, without empty lists.
-struct Request {
+/// The inputs that determine the new lengths; empty ones are absent.
+struct Target {
     axes: Option<Vec<i64>>,
     roi: Option<Vec<f64>>,
     scales: Option<Vec<f64>>,
     sizes: Option<Vec<i64>>,
 }
 
-/// The resized axes with their new lengths and scales.
-fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
-    let Request { axes, roi, scales, sizes } = request;
+/// The axes that change, with their new lengths.
+fn changed_axes(request: Target, dims: &[i64], options: &Options<'_>) -> Result<Vec<Axis>> {
+    let Target { axes, roi, scales, sizes } = request;
     let named: Vec<usize> = match axes {
         Some(axes) => axes.into_iter().map(|a| Shape::axis(a, dims.len())).collect::<Result<_, _>>()?,
         None => (0..dims.len()).collect(),
@@ -137,16 +137,16 @@ fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axi
     for (k, axis) in named.iter().copied().enumerate() {
         let scale = scales.as_ref().map(|s| s[k]);
         let size = sizes.as_ref().map(|s| s[k]);
-        if (scale == Some(1.0) || size == Some(dims[axis])) && !how.is_cropping() && how.policy == "stretch" {
+        if (scale == Some(1.0) || size == Some(dims[axis])) && !options.is_crop() && options.policy == "stretch" {
             continue;
         }
         if is_symbolic(dims[axis]) || size.is_some_and(is_symbolic) {
-            if how.is_cropping() || how.policy != "stretch" {
+            if options.is_crop() || options.policy != "stretch" {
                 let text = format!("dimension {axis} must be known to resize it: give the shapes of the inputs");
                 return Err(Error::NeedsValue(text));
             }
-            let change = size.map(Change::Size).or(scale.map(Change::Scale)).unwrap_or(Change::Scale(1.0));
-            made.push(Axis { axis, change });
+            let length = size.map(Length::Size).or(scale.map(Length::Scale)).unwrap_or(Length::Scale(1.0));
+            made.push(Axis { axis, length });
             continue;
         }
         let from = usize::try_from(dims[axis]).ok().filter(|n| *n > 0);
@@ -160,23 +160,23 @@ fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axi
             Some(roi) if roi.len() == 2 * named.len() => (roi[k], roi[k + named.len()]),
             _ => (0.0, 1.0),
         };
-        made.push(Axis { axis, change: Change::Known(ResizedAxis { from, to: to as usize, scale, roi }) });
+        made.push(Axis { axis, length: Length::Known(ResizedAxis { from, to: to as usize, scale, roi }) });
     }
-    if sizes.is_some() && how.policy != "stretch" {
-        keep_ratio(&mut made, how.policy == "not_smaller");
+    if sizes.is_some() && options.policy != "stretch" {
+        keep_aspect_ratio(&mut made, options.policy == "not_smaller");
     }
     Ok(made)
 }
 
-/// Scales all axes equally, so that none exceeds its new length, or none falls below it.
-fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
+/// Scales all axes equally, by the largest of their scales if `use_largest` is true, otherwise by the smallest.
+fn keep_aspect_ratio(axes: &mut [Axis], use_largest: bool) {
     let mut known: Vec<&mut ResizedAxis> = Vec::new();
     for axis in axes {
-        if let Change::Known(axis) = &mut axis.change {
+        if let Length::Known(axis) = &mut axis.length {
             known.push(axis);
         }
     }
-    let pick = |a: f64, b: f64| if is_larger { a.max(b) } else { a.min(b) };
+    let pick = |a: f64, b: f64| if use_largest { a.max(b) } else { a.min(b) };
     let scale = known.iter().map(|a| a.scale).reduce(pick).unwrap_or(1.0);
     for a in known {
         (a.scale, a.to) = (scale, (scale * a.from as f64 + 0.5).floor() as usize);
@@ -184,22 +184,22 @@ fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
 }
 
 /// Resizes an axis when the model runs.
-fn resized_dynamic(
+fn resize_dynamic(
     s: &mut Scope<'_, '_>,
     tensor: Handle,
     axis: usize,
-    change: &Change,
-    how: &How<'_>,
+    length: &Length,
+    options: &Options<'_>,
 ) -> Result<Handle> {
-    let (inputs, size, scale) = match change {
-        Change::Size(size) => {
+    let (inputs, size, scale) = match length {
+        Length::Size(size) => {
             let (inputs, size) = s.builder().dim_exprs(&[tensor.0], &[*size])?;
             (inputs, Some(format!("({})", size.join(", "))), None)
         }
-        Change::Scale(scale) => (vec![tensor.into()], None, Some(*scale)),
-        Change::Known(axis) => (vec![tensor.into()], Some(format!("({})", axis.to)), None),
+        Length::Scale(scale) => (vec![tensor.into()], None, Some(*scale)),
+        Length::Known(axis) => (vec![tensor.into()], Some(format!("({})", axis.to)), None),
     };
-    let r = &how.resizing;
+    let r = &options.resizing;
     let resize = op!(
         SYMBOLIC_RESIZE(inputs), axis: axis, mode: r.mode, coordinates: r.coordinates, nearest_mode: r.nearest,
         cubic_coeff_a: r.cubic, exclude_outside: r.exclude_outside, antialias: r.antialias, size: size, scale: scale
@@ -208,32 +208,32 @@ fn resized_dynamic(
 }
 
 /// Takes the nearest elements along an axis.
-fn gathered(
+fn gather(
     s: &mut Scope<'_, '_>,
     tensor: Handle,
     axis: usize,
     resized: &ResizedAxis,
-    how: &How<'_>,
+    options: &Options<'_>,
 ) -> Result<Handle> {
-    let indices: Vec<i64> = how.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
+    let indices: Vec<i64> = options.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
     let indices = s.integers("indices", &indices)?;
     s.emit_named(op!(TAKE(tensor, indices), axis: axis))
 }
 
 /// Sums weighted neighbours along an axis.
-fn weighted(
+fn interpolate(
     s: &mut Scope<'_, '_>,
     tensor: Handle,
     axis: usize,
     resized: &ResizedAxis,
-    how: &How<'_>,
+    options: &Options<'_>,
 ) -> Result<Handle> {
     let dtype = s.info(tensor).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
-    let made = how.resizing.neighbours(resized);
-    let dims = [resized.to as i64, made.taps as i64];
-    let indices: Vec<i64> = made.indices.into_iter().map(|i| i as i64).collect();
-    let weights = array::<f64>(&dims, dtype, made.weights)?;
+    let neighbours = options.resizing.neighbours(resized);
+    let dims = [resized.to as i64, neighbours.taps as i64];
+    let indices: Vec<i64> = neighbours.indices.into_iter().map(|i| i as i64).collect();
+    let weights = array::<f64>(&dims, dtype, neighbours.weights)?;
     let taps = s.inner_constant("indices", NDArray::from_slice(&indices, &dims)?);
     let weights = s.inner_constant("weights", weights);
     s.emit_named(op!(INTERPOLATE(tensor, taps, weights), axis: axis))

@@ -1,4 +1,4 @@
-//! Rules of signal processing: windows, weights of mel bands, Fourier transforms, grids of affine transformations.
+//! Rules for signal processing: windows, mel filter banks, Fourier transforms; and sampling grids of affine transformations.
 
 use std::f64::consts::PI;
 
@@ -6,7 +6,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::PadMode;
 
-use super::{array, made_elements, needs_shapes, rules};
+use super::{array, constant_len, needs_shapes, rules};
 use crate::emit::{Handle, Scope, op};
 use crate::error::{Error, Result};
 
@@ -36,14 +36,14 @@ rules! {
         }
         let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
         let step = (mel(high) - mel(low)) / (bands + 2) as f64;
-        // The first, middle and last spectrum bin of each band.
+        // The bin of the spectrum at which band k begins, band k - 1 peaks and band k - 2 ends.
         let bin = |k: i64| {
             let hertz = 700.0 * (10f64.powf((mel(low) + k as f64 * step) / 2595.0) - 1.0);
             ((length + 1) as f64 * hertz / rate as f64).floor() as i64
         };
         let bins = length / 2 + 1;
         let mut weights = vec![0.0; (bins * bands) as usize];
-        let mut put = |bin: i64, band: i64, weight: f64| {
+        let mut set_weight = |bin: i64, band: i64, weight: f64| {
             if (0..bins).contains(&bin) {
                 weights[(bin * bands + band) as usize] = weight;
             }
@@ -51,11 +51,11 @@ rules! {
         for band in 0..bands {
             let (left, middle, right) = (bin(band), bin(band + 1), bin(band + 2));
             match middle - left {
-                0 => put(middle, band, 1.0),
-                rise => (left..=middle).for_each(|j| put(j, band, (j - left) as f64 / rise as f64)),
+                0 => set_weight(middle, band, 1.0),
+                rise => (left..=middle).for_each(|j| set_weight(j, band, (j - left) as f64 / rise as f64)),
             }
             if right > middle {
-                (middle..right).for_each(|j| put(j, band, (right - j) as f64 / (right - middle) as f64));
+                (middle..right).for_each(|j| set_weight(j, band, (right - j) as f64 / (right - middle) as f64));
             }
         }
         let made = array::<f64>(&[bins, bands], dtype, weights)?;
@@ -65,7 +65,7 @@ rules! {
     /// The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last axis first: (points,
     /// axes + 1).
     fn affine_grid(s, sizes: Vec<i64>, align_corners: bool, dtype: DType) -> Handle {
-        let count = made_elements(&sizes)?;
+        let count = constant_len(&sizes)?;
         if !(2..=3).contains(&sizes.len()) || count > 1 << 26 {
             let text = format!("a sampling grid needs two or three spatial axes, not the sizes {sizes:?}");
             return Err(Error::value(text));
@@ -96,8 +96,8 @@ rules! {
         let unknown = || needs_shapes("a transform needs an axis and real or complex numbers");
         let rank = shape.ndim().filter(|r| *r >= 2).ok_or_else(unknown)?;
         let axis = Shape::axis(axis, rank)?;
-        let (from, parts) = (shape.dim(axis), shape.dim(rank - 1));
-        if axis == rank - 1 || !(1..=2).contains(&parts) {
+        let (from, num_components) = (shape.dim(axis), shape.dim(rank - 1));
+        if axis == rank - 1 || !(1..=2).contains(&num_components) {
             return Err(Error::value(format!(
                 "a transform along axis {axis} of {shape}: the last axis holds 1 or 2 numbers"
             )));
@@ -112,23 +112,23 @@ rules! {
         let half = n / 2 + 1;
         let mut t = Fourier { scope: s, rank, n };
         let (axis, inner) = (vec![axis as i64], vec![rank as i64 - 2]);
-        // Large terms cancel in these sums, so they need float64.
+        // Large terms cancel in these sums, so that float32 would lose precision.
         let wide = t.scope.emit(op!(CAST(tensor), dtype: DType::F64))?;
         let x = t.scope.emit(op!(MOVEAXIS(wide), source: axis.clone(), destination: inner.clone()))?;
-        let x = t.sized(x, from, if inverse && onesided { half } else { n })?;
+        let x = t.crop_or_pad(x, from, if inverse && onesided { half } else { n })?;
         let made = match (inverse, onesided) {
             (false, _) => {
-                let all = t.forward(x, parts == 2)?;
-                if onesided { t.cut(all, -2, 0, half)? } else { all }
+                let all = t.forward(x, num_components == 2)?;
+                if onesided { t.slice(all, -2, 0, half)? } else { all }
             }
-            (true, false) if parts == 2 => t.inverse(x)?,
-            (true, true) if parts == 2 => {
-                // The other half holds the conjugates of these bins, so all but the first and the Nyquist bin count twice.
+            (true, false) if num_components == 2 => t.inverse(x)?,
+            (true, true) if num_components == 2 => {
+                // The omitted bins are conjugates of these, so that all bins but the first and the Nyquist bin count twice.
                 let weight = |k: i64| if k == 0 || 2 * k == n { 1.0 } else { 2.0 };
                 let weights = array::<f64>(&[half, 1], DType::F64, (0..half).map(weight).collect())?;
                 let weights = t.scope.constant(weights);
                 let doubled = t.scope.emit(op!(MULTIPLY(x, weights)))?;
-                let all = t.sized(doubled, half, n)?;
+                let all = t.crop_or_pad(doubled, half, n)?;
                 let real = t.real_inverse(all)?;
                 t.scope.emit(op!(EXPAND_DIMS(real), axis: -1))?
             }
@@ -142,7 +142,7 @@ rules! {
     }
 }
 
-/// A transform in progress, along the second to last axis.
+/// Emits a Fourier transform along the second to last axis.
 struct Fourier<'s, 'a, 't> {
     scope: &'s mut Scope<'a, 't>,
     rank: usize,
@@ -151,71 +151,71 @@ struct Fourier<'s, 'a, 't> {
 }
 
 impl Fourier<'_, '_, '_> {
-    fn cut(&mut self, x: Handle, axis: i64, begin: i64, end: i64) -> Result<Handle> {
+    fn slice(&mut self, x: Handle, axis: i64, begin: i64, end: i64) -> Result<Handle> {
         self.scope.emit(op!(SLICE_AXIS(x), axis: axis, begin: begin, end: end))
     }
 
-    /// Real or imaginary parts, without the last axis.
-    fn part(&mut self, x: Handle, k: i64) -> Result<Handle> {
-        let one = self.cut(x, -1, k, k + 1)?;
+    /// The real (0) or imaginary (1) parts, without the last axis.
+    fn component(&mut self, x: Handle, k: i64) -> Result<Handle> {
+        let one = self.slice(x, -1, k, k + 1)?;
         self.scope.emit(op!(SQUEEZE(one), axis: vec![-1]))
     }
 
-    /// Crops or zero-pads the axis to a length.
-    fn sized(&mut self, x: Handle, from: i64, to: i64) -> Result<Handle> {
+    /// Crops or zero-pads the axis from length `from` to length `to`.
+    fn crop_or_pad(&mut self, x: Handle, from: i64, to: i64) -> Result<Handle> {
         if to <= from {
-            return if to == from { Ok(x) } else { self.cut(x, -2, 0, to) };
+            return if to == from { Ok(x) } else { self.slice(x, -2, 0, to) };
         }
         let mut pairs = vec![[0, 0]; self.rank];
         pairs[self.rank - 2] = [0, to - from];
         self.scope.emit(op!(PAD(x), pad_width: pairs, mode: PadMode::Constant))
     }
 
-    /// Pairs of interleaved real and imaginary parts, as FFT returns them.
-    fn paired(&mut self, x: Handle) -> Result<Handle> {
-        self.reshaped(x, &[self.n, 2])
+    /// Splits the interleaved real and imaginary parts that FFT returns into a last axis.
+    fn split_interleaved(&mut self, x: Handle) -> Result<Handle> {
+        self.reshape(x, &[self.n, 2])
     }
 
-    fn reshaped(&mut self, x: Handle, tail: &[i64]) -> Result<Handle> {
+    fn reshape(&mut self, x: Handle, tail: &[i64]) -> Result<Handle> {
         let shape: Vec<i64> = std::iter::repeat_n(-2, self.rank - 2).chain(tail.iter().copied()).collect();
         self.scope.emit(op!(NPX_RESHAPE(x), newshape: shape))
     }
 
-    fn stacked(&mut self, re: Handle, im: Handle) -> Result<Handle> {
+    fn stack(&mut self, re: Handle, im: Handle) -> Result<Handle> {
         self.scope.emit(op!(STACK(re, im), axis: -1))
     }
 
-    fn forward(&mut self, x: Handle, complex: bool) -> Result<Handle> {
-        let re = self.part(x, 0)?;
+    fn forward(&mut self, x: Handle, is_complex: bool) -> Result<Handle> {
+        let re = self.component(x, 0)?;
         let re = self.scope.emit(op!(FFT(re)))?;
-        let re = self.paired(re)?;
-        if !complex {
+        let re = self.split_interleaved(re)?;
+        if !is_complex {
             return Ok(re);
         }
         // The transform is linear: F(i y) = i F(y).
-        let im = self.part(x, 1)?;
+        let im = self.component(x, 1)?;
         let im = self.scope.emit(op!(FFT(im)))?;
-        let im = self.paired(im)?;
-        let (a, b) = (self.part(im, 0)?, self.part(im, 1)?);
+        let im = self.split_interleaved(im)?;
+        let (a, b) = (self.component(im, 0)?, self.component(im, 1)?);
         let minus = self.scope.emit(op!(NEGATIVE(b)))?;
-        let rotated = self.stacked(minus, a)?;
+        let rotated = self.stack(minus, a)?;
         self.scope.emit(op!(ADD(re, rotated)))
     }
 
-    /// The real part of the inverse.
+    /// The real part of the inverse transform.
     fn real_inverse(&mut self, x: Handle) -> Result<Handle> {
-        let flat = self.reshaped(x, &[2 * self.n])?;
+        let flat = self.reshape(x, &[2 * self.n])?;
         let made = self.scope.emit(op!(IFFT(flat)))?;
         self.scope.emit(op!(MULTIPLY(made, 1.0 / self.n as f64)))
     }
 
     fn inverse(&mut self, x: Handle) -> Result<Handle> {
         let re = self.real_inverse(x)?;
-        // The imaginary part of a number is the real part of -i times it.
-        let (a, b) = (self.part(x, 0)?, self.part(x, 1)?);
+        // Im(z) = Re(-i z).
+        let (a, b) = (self.component(x, 0)?, self.component(x, 1)?);
         let minus = self.scope.emit(op!(NEGATIVE(a)))?;
-        let rotated = self.stacked(b, minus)?;
+        let rotated = self.stack(b, minus)?;
         let im = self.real_inverse(rotated)?;
-        self.stacked(re, im)
+        self.stack(re, im)
     }
 }

@@ -188,7 +188,7 @@ rules! {
             Value::Handle(h) => known_elements(s, Handle(h))?.iter().filter_map(Value::int).collect(),
             list => list.ints().ok_or_else(|| Error::value(format!("the shape is a {}, not a list", list.kind())))?,
         };
-        reshaped(s, tensor, target, allowzero).map(SymInts)
+        reshape_target(s, tensor, target, allowzero).map(SymInts)
     }
 
     /// True if some elements of an integer tensor are known or symbolic.
@@ -211,17 +211,17 @@ rules! {
         if axes.is_empty() && noop {
             return s.emit_named(op!(COPY(tensor))).map(Value::from);
         }
-        if let Some(made) = reduced_nothing(s, op, tensor, &axes, keepdims)? {
-            return Ok(made.into());
+        if let Some(limit) = reduce_empty(s, op, tensor, &axes, keepdims)? {
+            return Ok(limit.into());
         }
-        let over_all = axes.is_empty() || s.info(tensor).shape.ndim() == Some(axes.len());
+        let is_over_all = axes.is_empty() || s.info(tensor).shape.ndim() == Some(axes.len());
         let axis = if axes.is_empty() { Value::None } else { axes.into() };
         let params = vec![("axis", axis), ("keepdims", Value::Bool(keepdims))];
-        let made = s.operator(op, vec![tensor.into()], params, Naming::Node)?;
-        // Legacy MXNet operators have no zero-dimensional tensors: the sum of all elements has the shape (1,).
-        match over_all && !keepdims {
-            true => s.emit_named(op!(RESHAPE(made), newshape: Vec::<i64>::new())).map(Value::from),
-            false => Ok(made),
+        let reduced = s.operator(op, vec![tensor.into()], params, Naming::Node)?;
+        // MXNet's legacy operators have no zero-dimensional tensors: a reduction over all axes has the shape (1,).
+        match is_over_all && !keepdims {
+            true => s.emit_named(op!(RESHAPE(reduced), newshape: Vec::<i64>::new())).map(Value::from),
+            false => Ok(reduced),
         }
     }
 
@@ -262,7 +262,7 @@ rules! {
         for (k, axis) in axes.iter().enumerate() {
             let axis = Shape::axis(*axis, rank)?;
             let n = dims.as_ref().map_or(UNKNOWN, |dims| dims[axis]);
-            let (from, to, by) = span(s, n, starts[k], ends[k], steps[k])?;
+            let (from, to, by) = slice_bounds(s, n, starts[k], ends[k], steps[k])?;
             (begin[axis], end[axis], step[axis]) = (from, to, Value::Int(by));
         }
         if begin.iter().chain(&end).all(|x| *x == Value::None) && step.iter().all(|x| *x == Value::Int(1)) {
@@ -317,7 +317,7 @@ fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
     Ok(elements(value)?.into_iter().map(not_symbolic).collect())
 }
 
-/// Moves a number out of the range that is reserved for symbolic dimensions; it still exceeds every axis.
+/// Moves an integer of the model out of the range of symbolic dimensions. It still exceeds every axis.
 fn not_symbolic(value: Value) -> Value {
     match value {
         Value::Int(i) if is_symbolic(i) => Value::Int(i64::MIN / 2),
@@ -325,7 +325,7 @@ fn not_symbolic(value: Value) -> Value {
     }
 }
 
-/// The elements as integers, truth values or numbers.
+/// The elements as Booleans, integers or floating-point numbers.
 fn elements(array: &NDArray) -> Result<Vec<Value>> {
     if array.dtype().is_float() {
         return Ok(array.to_vec_as::<f64>()?.into_iter().map(Value::Float).collect());
@@ -344,8 +344,8 @@ fn count(steps: f64) -> Result<usize> {
     }
 }
 
-/// The maximum or minimum of no elements is the limit of the type.
-fn reduced_nothing(
+/// A maximum or minimum over no elements, which is the limit of the type; `None` for other reductions.
+fn reduce_empty(
     s: &mut Scope<'_, '_>,
     op: &str,
     tensor: Handle,
@@ -374,16 +374,16 @@ fn reduced_nothing(
     s.emit_named(op!(FULL(), shape: dims, value: limit, dtype: dtype)).map(Some)
 }
 
-/// An unknown length without a symbolic dimension.
+/// A length that is unknown and has no symbolic dimension.
 const UNKNOWN: i64 = i64::MIN;
 
-/// Begin, end and step of a slice along an axis of length `n`, as `slice` takes them.
-fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value, Value, i64)> {
+/// Begin, end and step of MXNet's `slice` for a slice of ONNX along an axis of length `n`.
+fn slice_bounds(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value, Value, i64)> {
     if by == 0 {
         return Err(Error::value("a step of 0 leads nowhere"));
     }
     if [n, from, to].into_iter().any(is_symbolic) {
-        // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others.
+        // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others when the model runs.
         let far = i64::from(i32::MAX);
         let is_end = |x: i64| !is_symbolic(x) && (x >= far || x <= -far);
         let compared = |x: i64| s.context.emitter().builder.compare(x, n);
@@ -411,41 +411,41 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
     if to >= from {
         return Ok((Value::Int(0), Value::Int(0), 1));
     }
-    // A reversed slice that includes element 0 has no integer end, so `None` stands for it.
+    // A reversed slice that includes element 0 has the end `None`: -1 would mean the last element.
     Ok((Value::Int(from.max(0)), if to < 0 { Value::None } else { Value::Int(to) }, by))
 }
 
-/// The target of `_npx_reshape` for a target of ONNX's Reshape.
-fn reshaped(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_zero: bool) -> Result<Vec<i64>> {
+/// The target shape of `_npx_reshape` for a target shape of ONNX's Reshape.
+fn reshape_target(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_zero: bool) -> Result<Vec<i64>> {
     let dims = s.info(tensor).dims.clone();
     let own = dims.clone().unwrap_or_default();
-    let copied = |k: usize, target: &[i64]| {
+    let copied_dim = |k: usize, target: &[i64]| {
         let missing =
             || Error::value(format!("the shape {target:?} copies dimension {k}, which the tensor does not have"));
         own.get(k).copied().ok_or_else(missing)
     };
     if dims.is_some() && !allow_zero {
         for k in (0..target.len()).filter(|k| target[*k] == 0).collect::<Vec<_>>() {
-            target[k] = copied(k, &target)?;
+            target[k] = copied_dim(k, &target)?;
         }
     }
     if let (Some(k), Some(all)) = (target.iter().position(|t| *t == -1), &dims) {
-        // The dimension given as -1 may be known here, which leaves -1 free for another one.
+        // If the inferred dimension can be computed here, -1 is free for another one.
         let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
         if let (true, Some(n)) = (others.iter().any(|d| is_symbolic(*d)), s.builder().missing_dim(all, &others)) {
             target[k] = n;
         }
     }
-    // One unknown dimension can be inferred and those of the input's axes copied; the others become expressions.
-    let mut inferred = target.contains(&-1);
+    // A symbolic dimension is copied from the same axis (-2), or one is inferred (-1). If that does not suffice, the target stays symbolic.
+    let mut has_inferred = target.contains(&-1);
     let mut simple = Vec::with_capacity(target.len());
     for (k, t) in target.iter().copied().enumerate() {
         simple.push(match t {
             0 if !allow_zero && dims.is_none() => -2,
             t if !is_symbolic(t) => t,
             t if own.get(k) == Some(&t) && simple.iter().all(|x| *x != -1 || k == 0) => -2,
-            _ if !inferred => {
-                inferred = true;
+            _ if !has_inferred => {
+                has_inferred = true;
                 -1
             }
             _ => return Ok(target),

@@ -41,7 +41,7 @@ rules! {
         let (mut begin, mut end) = (vec![0; n], vec![0; n]);
         for k in 0..n {
             let (size, window) = (shape.dim(k + 2), (kernel[k] - 1) * dilations[k] + 1);
-            // With a stride of 1 the size does not matter.
+            // With a stride of 1, the padding does not depend on the size.
             if size < 0 && strides[k] != 1 {
                 return Err(needs_shapes(&format!("the padding depends on dimension {}", k + 2)));
             }
@@ -119,7 +119,7 @@ rules! {
             let made = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
             let total = made.saturating_sub(wanted[k]);
             (begin[k], end[k]) = match is_same_upper {
-                // If the requested output is larger than the computed one, it is extended at the end.
+                // A negative total extends the output at the end to the requested size.
                 _ if total < 0 => (0, total),
                 Some(true) => (total / 2, total - total / 2),
                 _ => (total - total / 2, total / 2),
@@ -175,10 +175,10 @@ rules! {
     }
 }
 
-/// Limit of a kernel, stride, dilation or padding, so that its product with another, or with a dimension, cannot overflow.
+/// Maximum kernel, stride, dilation or padding, so that products of two of them, or of one with a dimension, do not overflow.
 const MAX_WINDOW: i64 = 1 << 24;
 
-/// Rejects windows larger than any image.
+/// Rejects numbers beyond [`MAX_WINDOW`].
 fn check_windows(lists: &[&[i64]]) -> Result<()> {
     match lists.iter().copied().flatten().find(|x| !(-MAX_WINDOW..=MAX_WINDOW).contains(*x)) {
         Some(x) => Err(Error::value(format!("a window with the number {x} is larger than any image"))),
