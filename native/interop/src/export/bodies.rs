@@ -1,5 +1,5 @@
-//! Writes control flow operators: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. A body refers to outer values by name, as in
-//! ONNX; only scanned rows, states and loop variables are inputs of the body.
+//! Writes control flow operators: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. Bodies refer to outer values by name, as ONNX
+//! allows; their inputs are only scanned rows, states and loop-carried values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Dim, ElementType, Graph, Node, Value, ValueInfo};
 use crate::mxnet;
 
-/// Nodes with the names and handles of their outputs.
+/// The ONNX nodes of a graph, and the names and handles of its outputs.
 #[derive(Default)]
 struct Spliced {
     nodes: Vec<Node>,
@@ -116,7 +116,7 @@ impl Writer<'_, '_> {
         Node { name: output.into(), op: op.into(), inputs, outputs: vec![output.into()], ..Node::default() }
     }
 
-    /// The nodes of a graph whose variables stand for these tensors.
+    /// The ONNX nodes of a graph whose variables stand for these tensors. Its other values get new names that begin with `what`.
     fn splice(&mut self, graph: &Symbol, variables: &[usize], what: &str) -> Result<Spliced> {
         let names = graph.list_inputs();
         let known: HashMap<&String, usize> = names.iter().zip(variables.iter().copied()).collect();
@@ -136,8 +136,8 @@ impl Writer<'_, '_> {
             };
             inner.names.resize(inner.names.len().max(handle + 1), String::new());
             inner.names[handle].clone_from(&name);
-            if let Some(x) = self.source.number(handle) {
-                inner.numbers.insert(handle, x);
+            if let Some(x) = self.source.scalar(handle) {
+                inner.scalars.insert(handle, x);
             }
             inner.handles.insert(name.clone(), handle);
             renamed.insert(old, name);
@@ -163,15 +163,15 @@ impl Writer<'_, '_> {
         Ok(Spliced { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
     }
 
-    /// A body of nodes. Outputs that no inner node produces, and repeated ones, are copies.
+    /// A subgraph attribute. ONNX wants distinct outputs that inner nodes produce; others are copied.
     fn body(&mut self, what: &str, inputs: Vec<ValueInfo>, mut made: Vec<Node>, outputs: &[(String, usize)]) -> Value {
         let mut ends: Vec<ValueInfo> = Vec::new();
         for (name, handle) in outputs {
             let t = self.exporter.emitter.builder.info(*handle);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let mut name = name.clone();
-            let inside = made.iter().any(|n| n.outputs.contains(&name));
-            if !inside || ends.iter().any(|o| o.name == name) {
+            let is_inner = made.iter().any(|n| n.outputs.contains(&name));
+            if !is_inner || ends.iter().any(|o| o.name == name) {
                 let copy = self.unique(&format!("{what}/copy"));
                 made.push(Self::operator("Identity", vec![name], &copy));
                 name = copy;
@@ -329,7 +329,7 @@ impl Writer<'_, '_> {
         let mut after = Vec::new();
         for (name, (_, handle)) in kept.iter().zip(collected) {
             outputs.push(self.unique("rows"));
-            self.lengthen(&outputs[outputs.len() - 1].clone(), *handle, name, &mut after)?;
+            self.pad_rows(&outputs[outputs.len() - 1].clone(), *handle, name, &mut after)?;
         }
         let name = self.node.name.clone();
         self.push(start.nodes, Node { name, op: "Loop".into(), inputs, outputs, attributes, ..Node::default() });
@@ -337,8 +337,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// The stacked outputs of a loop, padded with zeros: `_while_loop` gives a row for each of `max_iterations`.
-    fn lengthen(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
+    /// Pads the scan output of a Loop with zeros: `_while_loop` returns a row for each of `max_iterations`.
+    fn pad_rows(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
         let rank = self.exporter.emitter.builder.info(row).shape.ndim();
         let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
         let rounds = self.count("max_iterations") as i64;
@@ -365,7 +365,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The constants that nodes and their subgraphs use.
+/// The names of values that nodes and their subgraphs use.
 pub(super) fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
     let inner = |n: &Node| n.free_names().into_iter().map(str::to_string).collect::<Vec<_>>();
     nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()

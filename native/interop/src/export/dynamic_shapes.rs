@@ -9,8 +9,8 @@ use ferromx_runtime::symbol_infer::infer_shapes;
 use crate::error::Result;
 use crate::mxnet;
 
-/// Sample lengths for unknown dimensions, in pairs: a dimension that is equal for both does not depend on them. Some graphs need lengths
-/// with many divisors, others need short ones.
+/// Pairs of sets of sample lengths for unknown dimensions. A dimension that is equal for both sets of a pair does not depend on them. Some
+/// graphs need lengths with many divisors, others need short ones.
 const SAMPLES: [[[i64; 8]; 2]; 3] = [
     [[5, 7, 11, 13, 17, 19, 23, 29], [31, 37, 41, 43, 47, 53, 59, 61]],
     [[64, 96, 160, 224, 320, 352, 416, 480], [128, 192, 256, 288, 384, 448, 512, 544]],
@@ -34,7 +34,7 @@ pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<
     Ok(plain?)
 }
 
-/// The dimensions that are equal in both shapes.
+/// The dimensions that are equal in both shapes; the others are -1.
 fn common(a: &Shape, b: &Shape) -> Shape {
     match a.ndim_is_known() && a.ndim() == b.ndim() {
         true => {
@@ -51,7 +51,7 @@ struct Input {
     names: Vec<String>,
 }
 
-/// The given shapes and those that variables declare.
+/// The inputs with a known rank, given or declared by the variable.
 fn dynamic_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     let mut inputs: Vec<Input> = Vec::new();
     let mut given: HashMap<String, Shape> = given.into_iter().collect();
@@ -73,7 +73,7 @@ fn dynamic_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     inputs
 }
 
-/// The shapes with a sample length for each unknown dimension.
+/// The shapes of all outputs with a sample length for each unknown dimension of the inputs; `None` if one remains unknown.
 fn sampled(symbol: &Symbol, inputs: &[Input], lengths: &[i64; 8]) -> Option<Vec<Shape>> {
     let mut known: HashMap<&str, i64> = HashMap::new();
     let mut shapes = Vec::new();

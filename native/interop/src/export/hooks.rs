@@ -1,5 +1,5 @@
-//! Hooks of an export: user code in place of the table. An MXNet node becomes a node of any domain, or other MXNet operators, which are
-//! then mapped.
+//! The hooks of an export: user code in place of the table. A hook replaces an MXNet node by a node of any domain, or by other MXNet
+//! operators, which are then mapped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Node, Value};
 use crate::mxnet::USER_OPERATOR;
 
-/// Hooks that make nodes for which the same hook makes nodes again.
+/// Maximum nesting depth of hooks that are called for operators of other hooks.
 const MAX_DEPTH: usize = 24;
 
 /// The hooks of an export, and the nodes that they wrote.
@@ -23,11 +23,11 @@ pub(super) struct ExportHooks {
     pub hooks: Option<Arc<dyn Hooks>>,
     /// The versions of operator sets that nodes were written in.
     pub opsets: IndexMap<String, i64>,
-    /// Nesting depth of hooks that are called for operators of hooks.
+    /// Nesting depth of hooks that are called for operators of other hooks.
     pub depth: usize,
 }
 
-/// An MXNet node for hooks: a user-defined operator has its own name; attributes without a value are omitted.
+/// An MXNet node as hooks see it. A user-defined operator has its own name; attributes without a value are omitted.
 fn shown(node: &Node) -> Node {
     let is_user_operator = node.op == USER_OPERATOR;
     let own_name = node.attributes.get("op_type").filter(|_| is_user_operator);
@@ -45,10 +45,10 @@ fn shown(node: &Node) -> Node {
     }
 }
 
-/// Calls the hooks for an MXNet node. True if they wrote it.
+/// Calls the hooks for an MXNet node. True if a hook replaced it.
 ///
 /// # Errors
-/// Those of the hooks; what they made cannot be written.
+/// Those of the hooks; a replacement that cannot be written.
 pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
     let hooks = exporter.hooks.hooks.clone();
     let Some(hooks) = hooks else { return Ok(false) };
@@ -63,16 +63,16 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
         .collect();
     let seen = HookNode { node: &node, version: opset, inputs };
     if let Some(made) = hooks.before(&seen).map_err(|e| located(e, &node))? {
-        composed(exporter, source, i, &made, opset)?;
+        write_symbols(exporter, source, i, &made, opset)?;
         return Ok(true);
     }
     let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
-    foreign(exporter, source, i, made, opset)?;
+    write_node(exporter, source, i, made, opset)?;
     Ok(true)
 }
 
-/// Replaces a node by other MXNet operators.
-fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &HookOutputs, opset: i64) -> Result<()> {
+/// Replaces an MXNet node by other MXNet operators.
+fn write_symbols(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &HookOutputs, opset: i64) -> Result<()> {
     let node = &source.graph.nodes[i];
     let graph = Symbol::group(&made.outputs);
     if graph.num_outputs() < node.outputs.len() {
@@ -102,7 +102,7 @@ fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &HookO
 }
 
 /// Replaces an MXNet node by a node of any operator set.
-fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: RewrittenNode, opset: i64) -> Result<()> {
+fn write_node(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: RewrittenNode, opset: i64) -> Result<()> {
     let ours = &source.graph.nodes[i];
     let mut node = made.node;
     let mut added = IndexMap::new();

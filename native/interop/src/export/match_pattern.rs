@@ -1,4 +1,4 @@
-//! Reads a process from right to left: matches its right side with MXNet nodes and binds its names.
+//! Matches the right side of a process with MXNet nodes and binds its names.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::mapping::ast::{Call, Expr, Process};
 use crate::mxnet;
 
 /// Parameters that affect speed or memory but not results.
-const NO_MEANING: [&str; 10] = [
+const IRRELEVANT_PARAMS: [&str; 10] = [
     "workspace",
     "cudnn_off",
     "cudnn_tune",
@@ -36,7 +36,7 @@ pub(super) struct PatternMatch<'a, 'p> {
     pub process: &'p Process,
     /// The names bound so far.
     pub names: Names<'p>,
-    /// The matched nodes, the outermost one first.
+    /// The MXNet nodes that the process covers, the outermost one first.
     pub covered: Vec<usize>,
 }
 
@@ -86,18 +86,18 @@ impl<'p> PatternMatch<'_, 'p> {
         e
     }
 
-    fn call(&mut self, call: &'p Call, node: usize, root: bool) -> Result<(), String> {
+    fn call(&mut self, call: &'p Call, node: usize, is_root: bool) -> Result<(), String> {
         let n = &self.source.graph.nodes[node];
         if n.op != main_name(&call.name) {
             return Err(format!("it is no {}", call.name));
         }
-        if !root && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
+        if !is_root && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
             return Err(format!("{} '{}' has other uses", n.op, n.name));
         }
         self.covered.push(node);
         let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
         let descriptor = mxnet::descriptor(def);
-        let variadic = matches!(def.inputs, Inputs::Variadic { .. });
+        let is_variadic = matches!(def.inputs, Inputs::Variadic { .. });
         let inputs: Vec<Value> = n.inputs.iter().map(|name| self.source.value(name)).collect();
         let mut named: HashMap<usize, &'p Expr> = HashMap::new();
         for (key, e) in &call.named {
@@ -106,7 +106,7 @@ impl<'p> PatternMatch<'_, 'p> {
             }
         }
         match call.args.as_slice() {
-            [one] if variadic => self.expr(one, &Value::List(inputs.clone()))?,
+            [one] if is_variadic => self.expr(one, &Value::List(inputs.clone()))?,
             args => {
                 let count = args.len().max(named.keys().max().map_or(0, |k| k + 1));
                 if inputs.len() > count {
@@ -129,7 +129,7 @@ impl<'p> PatternMatch<'_, 'p> {
         let value = n.attributes.get(&a.name).cloned().unwrap_or_default();
         match call.named.iter().find(|(key, _)| *key == a.name) {
             Some((_, e)) => self.expr(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
-            None if NO_MEANING.contains(&a.name.as_str()) || value.eq_as_f32(&a.default) => Ok(()),
+            None if IRRELEVANT_PARAMS.contains(&a.name.as_str()) || value.eq_as_f32(&a.default) => Ok(()),
             None => Err(format!("its parameter {} is {value}", a.name)),
         }
     }
@@ -154,7 +154,7 @@ impl<'p> PatternMatch<'_, 'p> {
                                 reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", call.name))?;
                             self.expr(first, &given)
                         }
-                        // A value that the other inputs determine needs no match.
+                        // A rule without an inverse binds no names, so its value is not checked.
                         _ => Ok(()),
                     }
                 }
@@ -169,7 +169,7 @@ impl<'p> PatternMatch<'_, 'p> {
             other => match (self.known(other), value) {
                 (Some(expected), _) if expected.eq_as_f32(value) => Ok(()),
                 (Some(expected), Value::Handle(h))
-                    if self.source.number(*h).is_some_and(|x| Some(x) == expected.number()) =>
+                    if self.source.scalar(*h).is_some_and(|x| Some(x) == expected.number()) =>
                 {
                     Ok(())
                 }
@@ -179,7 +179,7 @@ impl<'p> PatternMatch<'_, 'p> {
         }
     }
 
-    /// The value of an expression of literals and bound names.
+    /// The value of an expression, if it consists of literals and bound names.
     fn known(&self, e: &'p Expr) -> Option<Value> {
         match self.definition(e) {
             Expr::Literal(value) => Some(value.clone()),

@@ -1,7 +1,11 @@
-//! The export process: from an MXNet graph to a model, by the same table read from right to left.
+//! The export process: from an MXNet graph to an ONNX model, by the table of the import read from right to left.
 //!
-//! Nodes are visited from the outputs to the inputs. For each one, the first process whose right side matches writes the framework's
-//! operators.
+//! Nodes are visited from the outputs to the inputs. For each one, the first process whose right side matches emits ONNX operators.
+//!
+//! - `match_pattern`: matches right sides with MXNet nodes.
+//! - `bodies`: control flow operators and graphs in place of nodes.
+//! - `dynamic_shapes`: shapes of graphs with dynamic inputs.
+//! - `hooks`: the hooks of an export.
 
 mod bodies;
 mod dynamic_shapes;
@@ -34,11 +38,11 @@ pub const DEFAULT_OPSET: i64 = 21;
 /// Supported versions of the operator set.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 13..=25;
 
-/// The MXNet graph with the known facts about its tensors.
+/// The MXNet graph of an export with what is known about its tensors.
 pub struct Source {
     /// The graph in framework-neutral form.
     graph: Graph,
-    /// How often each value is used.
+    /// Number of uses of each value.
     uses: HashMap<String, usize>,
     /// Handles by name.
     handles: HashMap<String, usize>,
@@ -46,18 +50,18 @@ pub struct Source {
     names: Vec<String>,
     /// The producer of each value.
     producers: HashMap<String, usize>,
-    /// Constants of one element.
-    numbers: HashMap<usize, f64>,
+    /// The elements of one-element constants, by handle.
+    scalars: HashMap<usize, f64>,
     /// Control flow operators, by name.
     inner: HashMap<String, Arc<SymbolNode>>,
     /// Variables, by name.
     variables: HashMap<String, Arc<SymbolNode>>,
-    /// The element type of each output in the imported model, if an array of a wider type holds it.
+    /// The element type of each output in the imported model, if it is stored in a wider type.
     widened_outputs: Vec<Option<WidenedInt>>,
 }
 
 impl Source {
-    /// A graph without inferred facts.
+    /// A source without handles, producers and uses.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
         let named = |n: Arc<SymbolNode>| (n.name.clone(), n);
         let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
@@ -68,7 +72,7 @@ impl Source {
             handles: HashMap::new(),
             names: Vec::new(),
             producers: HashMap::new(),
-            numbers: HashMap::new(),
+            scalars: HashMap::new(),
             inner,
             variables,
             widened_outputs: symbol.entries().iter().map(|e| element_type(&e.node)).collect(),
@@ -95,15 +99,15 @@ impl Source {
         index.unwrap_or(usize::MAX)
     }
 
-    /// The node whose first output a tensor is.
+    /// The node of which a tensor is the first output.
     fn producer(&self, handle: usize) -> Option<usize> {
         let name = self.names.get(handle)?;
         self.producers.get(name).copied().filter(|n| self.graph.nodes[*n].outputs[0] == *name)
     }
 
-    /// The element of a tensor, if it is a constant of one element.
-    fn number(&self, handle: usize) -> Option<f64> {
-        self.numbers.get(&handle).copied()
+    /// The element of a one-element constant.
+    fn scalar(&self, handle: usize) -> Option<f64> {
+        self.scalars.get(&handle).copied()
     }
 }
 
@@ -150,7 +154,7 @@ pub struct ExportOptions {
     pub dtypes: Vec<(String, DType)>,
     /// Names for the outputs, in their order; by default those of the symbol.
     pub outputs: Vec<String>,
-    /// The inputs of the model in order, including unused ones. Other inputs follow them.
+    /// The first inputs of the model, in order, including unused ones. Other inputs follow them.
     pub inputs: Vec<ValueInfo>,
     /// Version of the operator set.
     pub opset: Option<i64>,
@@ -163,7 +167,7 @@ pub struct ExportOptions {
 /// Writes a symbol with its parameters as a model.
 ///
 /// # Errors
-/// All operators that the framework cannot express, with the names of the nodes.
+/// All operators that ONNX cannot express, with the names of the nodes.
 pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &ExportOptions) -> Result<Model> {
     let _numpy = NumpyShapes::set();
     let flat = symbol.expanded();
@@ -181,7 +185,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
         opsets.insert(domain.into(), added_version(options, domain));
     }
     let mut emitter = Emitter::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), false)?;
-    let source = look_at(symbol, params, options, &mut emitter.builder)?;
+    let source = read_source(symbol, params, options, &mut emitter.builder)?;
     let mut sink = Sink::default();
     for (name, handle) in &source.handles {
         sink.names.insert(*handle, name.clone());
@@ -192,7 +196,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     let mut chunks = nodes(&mut exporter, &source, opset)?;
     chunks.reverse();
     let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
-    finish(&mut graph, &mut exporter, &source, params, options)?;
+    add_values(&mut graph, &mut exporter, &source, params, options)?;
     opsets.extend(exporter.hooks.opsets);
     let mut used = HashSet::new();
     hooks::domains(&graph.nodes, &mut used);
@@ -200,13 +204,13 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     Ok(Model { framework: Framework::Onnx, graph, opsets, ..Model::default() })
 }
 
-/// The version in which operators of a domain that a program describes are written.
+/// The version in which operators of a program's domain are written.
 fn added_version(options: &ExportOptions, domain: &str) -> i64 {
     options.mappings.as_ref().map_or(1, |added| added.schema.written_version(domain))
 }
 
 /// Reads the graph and infers the shapes and types of all its values.
-fn look_at(
+fn read_source(
     symbol: &Symbol,
     params: &IndexMap<String, NDArray>,
     options: &ExportOptions,
@@ -239,7 +243,7 @@ fn look_at(
         };
         if let Some([x]) = params.get(&name).filter(|a| a.len() == 1).and_then(|a| a.to_vec_as::<f64>().ok()).as_deref()
         {
-            source.numbers.insert(handle, *x);
+            source.scalars.insert(handle, *x);
         }
         source.handles.insert(name.clone(), handle);
         source.names.resize(source.names.len().max(handle + 1), String::new());
@@ -249,7 +253,7 @@ fn look_at(
     Ok(source)
 }
 
-/// The framework's nodes for each live MXNet node, from the outputs to the inputs.
+/// The ONNX nodes for each MXNet node that no other node's process covers, from the outputs to the inputs.
 fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
     let mut covered = vec![false; source.graph.nodes.len()];
     let mut problems: Vec<Problem> = Vec::new();
@@ -297,25 +301,25 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
             continue;
         }
         let (names, covered) = (matching.names, matching.covered);
-        let ours = &source.graph.nodes[i];
-        let mut scope = Scope::new(&mut *exporter, ours, ours.name.clone(), process);
-        let mut accepted = true;
+        let mxnet_node = &source.graph.nodes[i];
+        let mut scope = Scope::new(&mut *exporter, mxnet_node, mxnet_node.name.clone(), process);
+        let mut is_accepted = true;
         for (condition, why) in &process.conditions {
             if !scope.eval(condition, &names, Naming::Operator)?.is_true() {
                 reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
-                accepted = false;
+                is_accepted = false;
                 break;
             }
         }
-        if !accepted {
+        if !is_accepted {
             continue;
         }
-        write(&mut scope, process, &names, ours)?;
-        let made = &exporter.sink.nodes;
-        let missing = ours
+        write(&mut scope, process, &names, mxnet_node)?;
+        let emitted = &exporter.sink.nodes;
+        let missing = mxnet_node
             .outputs
             .iter()
-            .position(|o| source.uses.contains_key(o) && !made.iter().any(|n| n.outputs.contains(o)));
+            .position(|o| source.uses.contains_key(o) && !emitted.iter().any(|n| n.outputs.contains(o)));
         return match missing {
             Some(k) => Err(Error::unsupported(format!("its output {k} is used, but has no form"))),
             None => Ok(covered),
@@ -329,32 +333,32 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
              compose it of other operators by a hook"
         )));
     }
-    let mut said = HashSet::new();
-    reasons.retain(|reason| said.insert(reason.clone()));
+    let mut seen = HashSet::new();
+    reasons.retain(|reason| seen.insert(reason.clone()));
     Err(Error::unsupported(match reasons.is_empty() {
         true => format!("there is no process that writes {op} in version {opset} of the operator set"),
         false => format!("no process that writes {op} fits: {}", reasons.join("; ")),
     }))
 }
 
-/// Creates the framework's side of a process.
-fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
+/// Emits the framework's side of a process.
+fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, mxnet_node: &Node) -> Result<()> {
     if scope.context.emitter().table.signature(&process.left.name).is_none() {
-        framework_call(scope, &process.left, names, Some(&ours.outputs))?;
+        framework_call(scope, &process.left, names, Some(&mxnet_node.outputs))?;
         return Ok(());
     }
-    // A rule's results get the names of the outputs.
-    let made = match scope.eval(&Expr::Call(process.left.clone()), names, Naming::Operator)? {
+    // The results of a rule have other names than the outputs.
+    let emitted = match scope.eval(&Expr::Call(process.left.clone()), names, Naming::Operator)? {
         Value::List(items) => items,
         single => vec![single],
     };
-    if made.len() < ours.outputs.len() {
-        let (given, wanted) = (made.len(), ours.outputs.len());
+    if emitted.len() < mxnet_node.outputs.len() {
+        let (given, wanted) = (emitted.len(), mxnet_node.outputs.len());
         return Err(Error::value(format!("the rule {} makes {given} outputs of {wanted}", process.left.name)));
     }
-    for (output, value) in ours.outputs.iter().zip(made).filter(|(_, v)| *v != Value::None) {
+    for (output, value) in mxnet_node.outputs.iter().zip(emitted).filter(|(_, v)| *v != Value::None) {
         if let Some((sink, _)) = scope.context.sink() {
-            scope.name = sink.unique(&format!("{}/output", ours.name));
+            scope.name = sink.unique(&format!("{}/output", mxnet_node.name));
         }
         let args = vec![Expr::Literal(value)];
         let copy = Call { name: "Identity".into(), args, named: Vec::new(), position: process.left.position };
@@ -370,8 +374,8 @@ impl Exporter<'_> {
     }
 }
 
-/// Constants, inputs and outputs.
-fn finish(
+/// Adds constants, inputs and outputs to the graph.
+fn add_values(
     graph: &mut Graph,
     exporter: &mut Exporter<'_>,
     source: &Source,
@@ -405,12 +409,12 @@ fn finish(
         };
         ValueInfo { name: name.to_string(), element, dims, non_tensor_kind: None }
     };
-    // An input such as a training label may have no reader among the written nodes.
-    let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
+    // An input such as a training label may have no reader among the emitted nodes.
+    let is_needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
     let mut inputs: Vec<ValueInfo> =
-        source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
+        source.graph.inputs.iter().filter(|i| is_needed(&i.name)).map(|i| info(&i.name)).collect();
     inputs.sort_by_key(|i| source.input_index(&i.name));
-    graph.inputs = with_order(inputs, &options.inputs);
+    graph.inputs = order_inputs(inputs, &options.inputs);
     let mut outs = Vec::new();
     for (k, head) in heads.iter().enumerate() {
         let wanted = options.outputs.get(k).cloned().unwrap_or_else(|| (*head).clone());
@@ -434,19 +438,19 @@ fn conversion(name: String, from: &str, to: &str, element: &ElementType) -> Resu
     })
 }
 
-/// Converts each input of a type that our arrays do not have to the type that holds its elements.
+/// Adds a Cast from each input of a widened integer type to the type that stores its elements.
 fn widen_inputs(graph: &mut Graph, sink: &mut Sink) -> Result<()> {
     let mut conversions = Vec::new();
     for input in &graph.inputs {
         let Some(ElementType::Widened(int)) = input.element else { continue };
-        let wide = sink.unique(&format!("{}/{}", input.name, int.storage_dtype()));
+        let widened = sink.unique(&format!("{}/{}", input.name, int.storage_dtype()));
         let rename = |name: &mut String| {
             if *name == input.name {
-                name.clone_from(&wide);
+                name.clone_from(&widened);
             }
         };
         bodies::rename_everywhere(&mut graph.nodes, &rename);
-        conversions.push(conversion(wide.clone(), &input.name, &wide, &ElementType::DType(int.storage_dtype()))?);
+        conversions.push(conversion(widened.clone(), &input.name, &widened, &ElementType::DType(int.storage_dtype()))?);
     }
     graph.nodes.splice(..0, conversions);
     Ok(())
@@ -455,18 +459,18 @@ fn widen_inputs(graph: &mut Graph, sink: &mut Sink) -> Result<()> {
 /// An output of the model.
 #[derive(Clone)]
 struct Output {
-    /// Its name.
+    /// The requested name.
     wanted: String,
-    /// The tensor of the graph.
+    /// The value of the graph.
     info: ValueInfo,
-    /// Its element type, if the tensor only holds its elements.
+    /// The element type of the output, if its elements are stored in a wider type.
     widened: Option<WidenedInt>,
 }
 
-/// The inputs in the order of `wanted`, including unused ones; the others follow.
-fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
+/// The inputs of `first`, including those that the graph does not use, then the other inputs.
+fn order_inputs(inputs: Vec<ValueInfo>, first: &[ValueInfo]) -> Vec<ValueInfo> {
     let (mut known, mut ordered) = (inputs, Vec::new());
-    for info in wanted {
+    for info in first {
         match known.iter().position(|i| i.name == info.name) {
             Some(k) => ordered.push(known.remove(k)),
             None => ordered.push(info.clone()),
@@ -478,16 +482,16 @@ fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
 
 /// Names the outputs as requested, with an Identity for each output that has another name and a Cast for each of another type.
 fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<Output>) -> Result<()> {
-    let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
+    let mut used_names: std::collections::HashSet<String> = std::collections::HashSet::new();
     for k in 0..outs.len() {
         let Output { wanted, mut info, widened } = outs[k].clone();
         let made_by_node = graph.nodes.iter().any(|n| n.outputs.contains(&info.name));
-        if wanted == info.name && made_by_node && widened.is_none() && taken.insert(wanted.clone()) {
+        if wanted == info.name && made_by_node && widened.is_none() && used_names.insert(wanted.clone()) {
             graph.outputs.push(info);
             continue;
         }
-        let name = if taken.contains(&wanted) { sink.unique(&wanted) } else { wanted };
-        taken.insert(name.clone());
+        let name = if used_names.contains(&wanted) { sink.unique(&wanted) } else { wanted };
+        used_names.insert(name.clone());
         let mut source = info.name.clone();
         // An inner value with the name of an output is renamed.
         if !sink.used.insert(name.clone()) && !graph.inputs.iter().any(|i| i.name == name) {

@@ -1,8 +1,8 @@
-//! Error recovery: the check continues after a node that cannot be mapped, so that it reports all problems.
+//! Error recovery: the import continues after a node that cannot be mapped, so that it reports all problems.
 //!
 //! The outputs of such a node become placeholders with the declared types and shapes. If a later node that reads placeholders fails, too,
-//! it is mapped again with other tensors instead. A problem that occurs in all attempts is reported; one that depends on the placeholders
-//! is not.
+//! it is mapped again with tensors of guessed types and shapes in their place. A problem that occurs for all guesses is the node's own and
+//! is reported; one that depends on the guesses is not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::Importer;
-use super::match_pattern::Surroundings;
+use super::match_pattern::GraphContext;
 use crate::emit::check_shape;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
-/// Maximum number of attempts with other tensors in one import, which bounds the time for a model with many problems.
-const MAX_TRIALS: usize = 1 << 15;
+/// Maximum number of attempts with guesses in one import, which bounds the time for a model with many problems.
+const MAX_ATTEMPTS: usize = 1 << 15;
 /// Element types that are tried first, then all others.
 const COMMON: [DType; 3] = [DType::F32, DType::I64, DType::Bool];
 /// Ranks that are tried.
@@ -30,48 +30,48 @@ const RANKS: [usize; 7] = [4, 3, 2, 1, 0, 5, 6];
 pub(super) struct Diagnosis {
     /// The nodes that are being mapped, the innermost one last.
     pub within: Vec<String>,
-    /// Nodes and problems already reported. Loop bodies are mapped several times.
+    /// Nodes and problems already reported: a loop body is mapped several times.
     reported: HashSet<String>,
     /// True if there are placeholders.
-    any: bool,
-    /// Number of attempts with other tensors.
-    trials: usize,
+    has_placeholders: bool,
+    /// Number of attempts with guesses.
+    num_attempts: usize,
     /// True during an attempt.
-    trying: bool,
-    /// The graphs that were mapped outside of attempts, by address, which is stable in the model.
+    is_trying: bool,
+    /// The graphs that were mapped outside of attempts, by their address in the model.
     visited: HashSet<usize>,
 }
 
 impl Diagnosis {
     /// Records that a graph is mapped, so that its problems are reported.
     pub(super) fn visit(&mut self, graph: &Graph) {
-        if !self.trying {
+        if !self.is_trying {
             self.visited.insert(std::ptr::from_ref(graph) as usize);
         }
     }
 }
 
-/// A guess for a placeholder, with its known type and dimensions.
+/// A guess of what is unknown about a placeholder.
 #[derive(Clone, Copy)]
 struct Guess {
     dtype: Option<DType>,
     rank: Option<usize>,
-    /// The length of dimensions that are not known.
+    /// The length of unknown dimensions.
     length: Option<i64>,
-    /// True for a constant.
-    constant: bool,
+    /// True if the tensor has a known value.
+    is_constant: bool,
 }
 
-/// The lengths and constness with which a guess of type and rank is tried.
+/// The values of `length` and `is_constant` that are tried for each type and rank.
 const FORMS: [(Option<i64>, bool); 3] = [(None, false), (Some(2), false), (Some(1), true)];
 
 impl Importer<'_> {
     /// Reports problems of the graph that is being mapped.
     pub(super) fn report(&mut self, problems: Vec<Problem>) {
-        let around = self.diagnosis.within.join(" / ");
-        let outer = |inner: String| if around.is_empty() { inner } else { format!("{around} / {inner}") };
+        let within = self.diagnosis.within.join(" / ");
+        let outer = |inner: String| if within.is_empty() { inner } else { format!("{within} / {inner}") };
         for problem in problems.into_iter().map(|p| Problem { location: outer(p.location), ..p }) {
-            if self.diagnosis.trying || self.diagnosis.reported.insert(problem.to_string()) {
+            if self.diagnosis.is_trying || self.diagnosis.reported.insert(problem.to_string()) {
                 self.problems.push(problem);
             }
         }
@@ -87,33 +87,33 @@ impl Importer<'_> {
     }
 
     /// Reports a node's problem, unless placeholders cause it or it has been reported.
-    pub(super) fn node_failed(&mut self, around: &Surroundings<'_, '_>, node: &Node, e: Error) {
+    pub(super) fn node_failed(&mut self, context: &GraphContext<'_, '_>, node: &Node, e: Error) {
         let key = format!("{:?} {} {:?} {:?}", self.diagnosis.within, node.label(), node.inputs, node.outputs);
         if self.diagnosis.reported.contains(&key) {
             return;
         }
-        if let Some(own) = self.own_fault(around, node, e) {
+        if let Some(own) = self.own_fault(context, node, e) {
             self.report(own.at(node.label()));
-            if !self.diagnosis.trying {
+            if !self.diagnosis.is_trying {
                 self.diagnosis.reported.insert(key);
             }
         }
     }
 
-    /// Counts an attempt; true if the limit is exceeded.
+    /// Counts an attempt. True if it exceeds the limit.
     pub(super) fn has_tried_enough(&mut self) -> bool {
-        self.diagnosis.trials += 1;
-        self.diagnosis.trials > MAX_TRIALS
+        self.diagnosis.num_attempts += 1;
+        self.diagnosis.num_attempts > MAX_ATTEMPTS
     }
 
     /// True during an attempt.
     pub(super) fn is_trying(&self) -> bool {
-        self.diagnosis.trying
+        self.diagnosis.is_trying
     }
 
     /// Reports that the check is incomplete if the limit was reached.
     pub(super) fn report_limit(&mut self) {
-        if self.diagnosis.trials > MAX_TRIALS {
+        if self.diagnosis.num_attempts > MAX_ATTEMPTS {
             let text =
                 "so much in it cannot be mapped that not all of what depends on that was looked at: mend this first";
             self.report(Error::unsupported(text).at("model"));
@@ -122,7 +122,7 @@ impl Importer<'_> {
 
     /// Checks the subgraphs of a node that could not be mapped.
     pub(super) fn look_inside(&mut self, node: &Node) {
-        if self.diagnosis.trying || self.emitter.builder.is_executing() {
+        if self.diagnosis.is_trying || self.emitter.builder.is_executing() {
             return;
         }
         self.diagnosis.within.push(node.label());
@@ -153,13 +153,13 @@ impl Importer<'_> {
         let shape = info.map_or(Shape::unknown(), ValueInfo::shape);
         let shape = if check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok());
-        self.diagnosis.any = true;
+        self.diagnosis.has_placeholders = true;
         Value::Handle(self.emitter.builder.placeholder(name, shape, dtype))
     }
 
     /// Marks the outputs of a node that reads placeholders, even if it reads only their shapes.
     pub(super) fn propagate_placeholders(&mut self, node: &Node, outputs: &[Value]) {
-        if self.diagnosis.any && !self.inputs_from_placeholders(node).is_empty() {
+        if self.diagnosis.has_placeholders && !self.inputs_from_placeholders(node).is_empty() {
             for output in outputs {
                 if let Value::Handle(h) = output {
                     self.emitter.builder.mark_from_placeholder(*h);
@@ -180,13 +180,13 @@ impl Importer<'_> {
         names.into_iter().filter_map(from_placeholders).collect()
     }
 
-    /// The problem that a node has for every guess of its placeholders.
-    fn own_fault(&mut self, around: &Surroundings<'_, '_>, node: &Node, e: Error) -> Option<Error> {
+    /// The problem that a node has for most guesses of its placeholders; `None` if some guess lets it be mapped.
+    fn own_fault(&mut self, context: &GraphContext<'_, '_>, node: &Node, e: Error) -> Option<Error> {
         if matches!(&e, Error::Model(problems) if problems.is_empty()) {
             return None;
         }
         let from_placeholders = self.inputs_from_placeholders(node);
-        if from_placeholders.is_empty() || self.diagnosis.trying || self.known_operator(node).is_err() {
+        if from_placeholders.is_empty() || self.diagnosis.is_trying || self.known_operator(node).is_err() {
             return Some(e);
         }
         let needed = e.needs_values();
@@ -194,7 +194,7 @@ impl Importer<'_> {
             return None;
         }
         let (dtypes, ranks) = self.guesses(node, &from_placeholders);
-        let mut said: Vec<(Error, usize)> = Vec::new();
+        let mut candidates: Vec<(Error, usize)> = Vec::new();
         // All types with two ranks, and all ranks with two types.
         let pairs = dtypes.iter().enumerate().flat_map(|(i, dtype)| {
             let ranks = ranks.iter().enumerate();
@@ -202,32 +202,33 @@ impl Importer<'_> {
         });
         let pairs: Vec<_> = pairs.collect();
         for (dtype, rank) in pairs.iter().copied() {
-            let mut same: Option<Error> = None;
-            let mut differs = false;
-            for (length, constant) in FORMS {
-                let guess = Guess { dtype, rank, length, constant };
-                match self.tried(around, node, &from_placeholders, &|_| guess) {
+            let mut common: Option<Error> = None;
+            let mut is_inconsistent = false;
+            for (length, is_constant) in FORMS {
+                let guess = Guess { dtype, rank, length, is_constant };
+                match self.attempt(context, node, &from_placeholders, &|_| guess) {
                     // The missing value may be one that does not depend on placeholders.
                     Err(Error::Model(inner)) if inner.is_empty() => return None,
-                    Err(other) if other.needs_values() == needed || (needed && !constant) => {
-                        differs |= same.as_ref().is_some_and(|earlier| earlier.to_string() != other.to_string());
-                        same = Some(other);
+                    Err(other) if other.needs_values() == needed || (needed && !is_constant) => {
+                        is_inconsistent |=
+                            common.as_ref().is_some_and(|earlier| earlier.to_string() != other.to_string());
+                        common = Some(other);
                     }
                     _ => return None,
                 }
             }
-            if let Some(same) = same.filter(|_| !differs) {
-                match said.iter_mut().find(|(earlier, _)| earlier.to_string() == same.to_string()) {
+            if let Some(common) = common.filter(|_| !is_inconsistent) {
+                match candidates.iter_mut().find(|(earlier, _)| earlier.to_string() == common.to_string()) {
                     Some((_, times)) => *times += 1,
-                    None => said.push((same, 1)),
+                    None => candidates.push((common, 1)),
                 }
             }
         }
-        if self.any_mixture_maps(around, node, &from_placeholders) {
+        if self.any_mixture_maps(context, node, &from_placeholders) {
             return None;
         }
-        let most = said.into_iter().max_by_key(|(_, times)| *times);
-        most.filter(|(_, times)| 2 * times > pairs.len()).map(|(e, _)| e)
+        let most_frequent = candidates.into_iter().max_by_key(|(_, times)| *times);
+        most_frequent.filter(|(_, times)| 2 * times > pairs.len()).map(|(e, _)| e)
     }
 
     /// True if an input that does not depend on placeholders has unknown elements. Symbolic dimensions may come from placeholders.
@@ -267,22 +268,22 @@ impl Importer<'_> {
     /// True if a node with several placeholders can be mapped with different guesses for them.
     fn any_mixture_maps(
         &mut self,
-        around: &Surroundings<'_, '_>,
+        context: &GraphContext<'_, '_>,
         node: &Node,
         from_placeholders: &[(String, usize)],
     ) -> bool {
-        let plain = Guess { dtype: None, rank: None, length: None, constant: false };
+        let plain = Guess { dtype: None, rank: None, length: None, is_constant: false };
         let pairs = |n: usize| (0..n * n).map(move |i| (i / n, i % n)).filter(|(a, b)| a != b);
         for one in 0..if from_placeholders.len() > 1 { from_placeholders.len() } else { 0 } {
             for (a, b) in pairs(COMMON.len()) {
                 let guess = |i| Guess { dtype: Some(if i == one { COMMON[a] } else { COMMON[b] }), ..plain };
-                if self.tried(around, node, from_placeholders, &guess).is_ok() {
+                if self.attempt(context, node, from_placeholders, &guess).is_ok() {
                     return true;
                 }
             }
             for (a, b) in pairs(RANKS.len()) {
                 let guess = |i| Guess { rank: Some(if i == one { RANKS[a] } else { RANKS[b] }), ..plain };
-                if self.tried(around, node, from_placeholders, &guess).is_ok() {
+                if self.attempt(context, node, from_placeholders, &guess).is_ok() {
                     return true;
                 }
             }
@@ -291,9 +292,9 @@ impl Importer<'_> {
     }
 
     /// Maps a node with guesses for its placeholders, then removes the created operators.
-    fn tried(
+    fn attempt(
         &mut self,
-        around: &Surroundings<'_, '_>,
+        context: &GraphContext<'_, '_>,
         node: &Node,
         from_placeholders: &[(String, usize)],
         guess: &dyn Fn(usize) -> Guess,
@@ -301,21 +302,21 @@ impl Importer<'_> {
         if self.has_tried_enough() {
             return Ok(());
         }
-        let mark = self.emitter.builder.checkpoint();
+        let checkpoint = self.emitter.builder.checkpoint();
         let problems = std::mem::take(&mut self.problems);
-        let scope = self.scope_of(from_placeholders, guess);
+        let scope = self.guessed_scope(from_placeholders, guess);
         self.scopes.push(scope);
-        self.diagnosis.trying = true;
-        let made = self.map(around, node);
-        self.diagnosis.trying = false;
+        self.diagnosis.is_trying = true;
+        let result = self.map(context, node);
+        self.diagnosis.is_trying = false;
         self.scopes.pop();
-        self.emitter.builder.roll_back(mark);
+        self.emitter.builder.roll_back(checkpoint);
         let inner = std::mem::replace(&mut self.problems, problems);
-        if inner.is_empty() { made.map(|_| ()) } else { Err(Error::Model(inner)) }
+        if inner.is_empty() { result.map(|_| ()) } else { Err(Error::Model(inner)) }
     }
 
     /// Guessed tensors for the names of placeholders.
-    fn scope_of(
+    fn guessed_scope(
         &mut self,
         from_placeholders: &[(String, usize)],
         guess: &dyn Fn(usize) -> Guess,
@@ -332,9 +333,9 @@ impl Importer<'_> {
             let length = guess.length.unwrap_or(-1);
             let shape = dims.map(|dims| dims.iter().map(|d| if *d < 0 { length } else { *d }).collect::<Vec<_>>());
             let shape = shape.map_or(Shape::unknown(), |dims| Shape::new(&dims));
-            let small = shape.checked_elements().is_ok_and(|n| n <= 1 << 16);
+            let is_small = shape.checked_elements().is_ok_and(|n| n <= 1 << 16);
             let zeros = |shape: &Shape| NDArray::zeros(shape, dtype.unwrap_or(DType::F32), Context::default()).ok();
-            let handle = match Some(&shape).filter(|_| guess.constant && small).and_then(zeros) {
+            let handle = match Some(&shape).filter(|_| guess.is_constant && is_small).and_then(zeros) {
                 Some(array) => self.emitter.builder.constant(name, array),
                 None => self.emitter.builder.placeholder(name, shape, dtype),
             };

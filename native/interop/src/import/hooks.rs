@@ -14,11 +14,11 @@ use crate::emit::{HookNode, HookOutputs, HookTensor, Hooks, copy_symbols, locate
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Tensor, Value};
 
-/// The hooks of an import and their effects.
+/// The hooks of an import, and the values that they produced.
 #[derive(Default)]
 pub(super) struct Hooked {
     hooks: Option<Arc<dyn Hooks>>,
-    /// Values that hooks produced or changed, which patterns must not match through.
+    /// Values that hooks produced or replaced. A pattern must not match their producers.
     values: HashSet<String>,
     /// The error that ended the import.
     pub failed: Option<Error>,
@@ -30,7 +30,7 @@ impl Hooked {
     }
 
     /// True if a hook produced the value of this name.
-    pub(super) fn made(&self, name: &str) -> bool {
+    pub(super) fn has_produced(&self, name: &str) -> bool {
         self.values.contains(name)
     }
 
@@ -43,11 +43,11 @@ impl Hooked {
     }
 }
 
-/// The graph with the rewritten nodes, or `None` if no hook rewrites any.
+/// The graph after hooks rewrote nodes, or `None` if they rewrote none.
 ///
 /// # Errors
 /// Those of the hooks.
-pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<Graph>> {
+pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Option<Graph>> {
     let mut changed: Option<Graph> = None;
     if importer.hooked.hooks.is_none() {
         return Ok(None);
@@ -69,19 +69,19 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let hook_node = HookNode { node, version: importer.emitter.version_of(node), inputs };
-        let Some(made) = hooks.prepare(&hook_node).map_err(|e| located(e, node))? else { continue };
+        let Some(rewritten) = hooks.prepare(&hook_node).map_err(|e| located(e, node))? else { continue };
         let graph = changed.get_or_insert_with(|| graph.clone());
-        for (name, array) in made.constants {
-            let taken =
+        for (name, array) in rewritten.constants {
+            let is_taken =
                 graph.inputs.iter().any(|i| i.name == name) || graph.nodes.iter().any(|n| n.outputs.contains(&name));
-            if taken || graph.constants.insert(name.clone(), Tensor::from_array(&array)).is_some() {
+            if is_taken || graph.constants.insert(name.clone(), Tensor::from_array(&array)).is_some() {
                 return Err(Error::value(format!(
                     "{}: its hook makes a constant '{name}', which the model has",
                     node.label()
                 )));
             }
         }
-        graph.nodes[i] = made.node;
+        graph.nodes[i] = rewritten.node;
     }
     Ok(changed)
 }
@@ -93,7 +93,7 @@ impl Importer<'_> {
         Some(HookTensor::of(&self.emitter.builder, name, *h))
     }
 
-    /// The outputs of a node: by its hooks, by `table`, by its hooks again.
+    /// The outputs of a node: from the hook before the mapping or from `table`, then from the hook after the mapping.
     ///
     /// # Errors
     /// Those of the hooks, with the node's name, and those of the table.
@@ -116,24 +116,32 @@ impl Importer<'_> {
         }
         let hook_node = HookNode { node, version: self.emitter.version_of(node), inputs };
         let mut values = match hooks.before(&hook_node).map_err(|e| located(e, node))? {
-            Some(made) => self.taken_over(node, made, &known)?,
+            Some(replacement) => self.insert_outputs(node, replacement, &known)?,
             None => table(self)?,
         };
         let outputs: Vec<_> =
             node.outputs.iter().zip(&values).map(|(name, value)| self.hook_tensor(name, value)).collect();
-        if let Some(made) = hooks.after(&hook_node, &outputs).map_err(|e| located(e, node))? {
+        if let Some(replacement) = hooks.after(&hook_node, &outputs).map_err(|e| located(e, node))? {
             known.extend(node.outputs.iter().cloned().zip(values));
-            values = self.taken_over(node, made, &known)?;
+            values = self.insert_outputs(node, replacement, &known)?;
         }
         self.hooked.values.extend(node.outputs.iter().cloned());
         Ok(values)
     }
 
-    /// Copies the symbols of a hook into the graph.
-    fn taken_over(&mut self, node: &Node, made: HookOutputs, known: &HashMap<String, Value>) -> Result<Vec<Value>> {
-        let entries = made.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
-        if entries < node.outputs.len() {
-            return Err(Error::value(format!("its hook makes {entries} outputs, but it has {}", node.outputs.len())));
+    /// Copies the symbols of a hook into the graph and returns the node's outputs. `known` has the values of the symbols' variables.
+    fn insert_outputs(
+        &mut self,
+        node: &Node,
+        replacement: HookOutputs,
+        known: &HashMap<String, Value>,
+    ) -> Result<Vec<Value>> {
+        let num_outputs = replacement.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
+        if num_outputs < node.outputs.len() {
+            return Err(Error::value(format!(
+                "its hook makes {num_outputs} outputs, but it has {}",
+                node.outputs.len()
+            )));
         }
         let mut handles = HashMap::new();
         for (name, value) in known {
@@ -141,11 +149,11 @@ impl Importer<'_> {
                 handles.insert(name.clone(), *h);
             }
         }
-        for (name, array) in made.constants {
+        for (name, array) in replacement.constants {
             let constant = self.emitter.builder.constant(&name, array);
             handles.insert(name, constant);
         }
-        let made = copy_symbols(&mut self.emitter.builder, &made.outputs, &mut handles)?;
-        Ok(made.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
+        let outputs = copy_symbols(&mut self.emitter.builder, &replacement.outputs, &mut handles)?;
+        Ok(outputs.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
     }
 }

@@ -10,37 +10,37 @@ use crate::ir::{Arity, Graph, Node, Value};
 use crate::mapping::ast::{Call, Expr, Process};
 
 /// A graph with its wiring.
-pub(super) struct Surroundings<'a, 'g> {
+pub(super) struct GraphContext<'a, 'g> {
     /// The graph.
     pub graph: &'g Graph,
     /// Its wiring.
     pub wiring: &'a Wiring<'g>,
 }
 
-/// A process that is matched.
+/// The state of matching one process.
 struct Match<'m, 'g, 'p> {
-    around: &'m Surroundings<'m, 'g>,
+    context: &'m GraphContext<'m, 'g>,
     domain: &'p str,
     names: Names<'p>,
-    /// Values inside of the pattern, each with its uses in the pattern: a node and its input.
-    inner: HashMap<&'g str, HashSet<(*const Node, usize)>>,
+    /// Values between the nodes of the pattern, each with its uses by the pattern: a node and an input index.
+    inner_values: HashMap<&'g str, HashSet<(*const Node, usize)>>,
 }
 
 /// Matches the pattern of a process with a node and returns the values of its names. The error text says why it does not match.
 pub(super) fn matches<'p>(
     importer: &mut Importer<'_>,
-    around: &Surroundings<'_, '_>,
+    context: &GraphContext<'_, '_>,
     node: &Node,
     process: &'p Process,
 ) -> Result<Result<Names<'p>, String>> {
-    let (names, inner) = (Names::new(), HashMap::new());
-    let mut matching = Match { around, domain: &process.domain, names, inner };
+    let (names, inner_values) = (Names::new(), HashMap::new());
+    let mut matching = Match { context, domain: &process.domain, names, inner_values };
     if let Err(why) = match_call(importer, &mut matching, node, &process.left, true)? {
         return Ok(Err(why));
     }
-    // A value with uses outside of the pattern must be kept.
-    for (value, uses) in &matching.inner {
-        if around.wiring.uses.get(value) != Some(&uses.len()) {
+    // The pattern must not cover a value that other nodes use.
+    for (value, uses) in &matching.inner_values {
+        if context.wiring.uses.get(value) != Some(&uses.len()) {
             return Ok(Err(format!("the value '{value}' inside of it has other uses")));
         }
     }
@@ -57,38 +57,39 @@ fn match_call<'p>(
     matching: &mut Match<'_, '_, 'p>,
     node: &Node,
     pattern: &'p Call,
-    root: bool,
+    is_root: bool,
 ) -> Result<Result<(), String>> {
     if node.op != pattern.name || node.domain != importer.emitter.schema.domain_of(matching.domain, &pattern.name) {
         return Ok(Err(format!("{} is no {}", node.label(), pattern.name)));
     }
-    let variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
-    if !variadic && node.inputs.iter().skip(pattern.args.len()).any(|i| !i.is_empty()) {
+    let is_variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
+    if !is_variadic && node.inputs.iter().skip(pattern.args.len()).any(|i| !i.is_empty()) {
         return Ok(Err(format!("it has {} inputs", node.inputs.len())));
     }
-    let nested = pattern.args.iter().any(|e| !matches!(e, Expr::Name(..)));
-    let either = importer.emitter.framework.is_commutative(&node.op) && pattern.args.len() == 2 && nested;
-    let orders: &[[usize; 2]] = match either {
+    let is_nested_pattern = pattern.args.iter().any(|e| !matches!(e, Expr::Name(..)));
+    let try_swapped =
+        importer.emitter.framework.is_commutative(&node.op) && pattern.args.len() == 2 && is_nested_pattern;
+    let orders: &[[usize; 2]] = match try_swapped {
         true => &[[0, 1], [1, 0]],
         false => &[[0, 1]],
     };
-    let before = (matching.names.clone(), matching.inner.clone());
-    let mut found = Ok(());
+    let before = (matching.names.clone(), matching.inner_values.clone());
+    let mut matched = Ok(());
     for order in orders {
-        (matching.names, matching.inner) = before.clone();
-        found = inputs(importer, matching, node, pattern, *order)?;
-        if found.is_ok() {
+        (matching.names, matching.inner_values) = before.clone();
+        matched = match_inputs(importer, matching, node, pattern, *order)?;
+        if matched.is_ok() {
             break;
         }
     }
-    match found {
-        Ok(()) => attributes(importer, node, pattern, &mut matching.names, root),
+    match matched {
+        Ok(()) => match_attributes(importer, node, pattern, &mut matching.names, is_root),
         Err(why) => Ok(Err(why)),
     }
 }
 
-/// Matches the inputs of a pattern. `order` gives the indices of the node's inputs for the first two.
-fn inputs<'p>(
+/// Matches the inputs of a pattern. `order` gives the node's input indices for its first two inputs.
+fn match_inputs<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,
     node: &Node,
@@ -115,13 +116,13 @@ fn inputs<'p>(
                 matching.names.insert(name, value);
             }
             Expr::Call(inner) => {
-                if let Err(why) = producer(importer, matching, node, inner, i)? {
+                if let Err(why) = match_producer(importer, matching, node, inner, i)? {
                     return Ok(Err(why));
                 }
             }
             literal => {
                 let Some(expected) = constant(literal) else { return Ok(Err("the pattern is not a value".into())) };
-                if importer.known_number(input)?.is_none_or(|x| !close(&expected, x)) {
+                if importer.known_number(input)?.is_none_or(|x| !is_close(&expected, x)) {
                     return Ok(Err(format!("its input {i} is not {expected}")));
                 }
             }
@@ -130,34 +131,34 @@ fn inputs<'p>(
     Ok(Ok(()))
 }
 
-/// True if a constant equals a number of the pattern in single precision.
-fn close(expected: &Value, x: f64) -> bool {
+/// True if a constant equals a number of the pattern, up to the precision of float32 for floating-point numbers.
+fn is_close(expected: &Value, x: f64) -> bool {
     expected
         .number()
         .is_some_and(|e| e == x || (matches!(expected, Value::Float(_)) && (e - x).abs() <= 1e-6 * e.abs()))
 }
 
-/// Matches an inner operator of a pattern with the producer of a node's input.
-fn producer<'p>(
+/// Matches an inner operator of a pattern with the producer of the node's input `i`.
+fn match_producer<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,
     node: &Node,
     inner: &'p Call,
     i: usize,
 ) -> Result<Result<(), String>> {
-    let Surroundings { graph, wiring } = *matching.around;
-    let made = node.inputs.get(i).and_then(|input| wiring.producer.get_key_value(input.as_str()));
-    let Some((value, producer)) = made.map(|(value, p)| (*value, &graph.nodes[*p])) else {
+    let GraphContext { graph, wiring } = *matching.context;
+    let found = node.inputs.get(i).and_then(|input| wiring.producer.get_key_value(input.as_str()));
+    let Some((value, producer)) = found.map(|(value, p)| (*value, &graph.nodes[*p])) else {
         return Ok(Err(format!("no {} makes its input {i}", inner.name)));
     };
-    // Patterns follow first outputs only.
+    // A nested operator of a pattern stands for its first output.
     if producer.outputs[0] != value {
         return Ok(Err(format!("{} makes it as another output", producer.label())));
     }
     if importer.made_by_hook(value) {
         return Ok(Err(format!("a hook made {}", producer.label())));
     }
-    matching.inner.entry(value).or_default().insert((std::ptr::from_ref(node), i));
+    matching.inner_values.entry(value).or_default().insert((std::ptr::from_ref(node), i));
     match_call(importer, matching, producer, inner, false)
 }
 
@@ -174,13 +175,14 @@ fn constant(e: &Expr) -> Option<Value> {
     }
 }
 
-/// Attributes of the outermost operator are known by their own names; those of others must be named or have their default.
-fn attributes<'p>(
+/// Matches the attributes of a pattern. Expressions refer to attributes of the outermost operator by name; an inner operator must have the
+/// default value of every attribute that the pattern does not name.
+fn match_attributes<'p>(
     importer: &mut Importer<'_>,
     node: &Node,
     pattern: &'p Call,
     names: &mut Names<'p>,
-    root: bool,
+    is_root: bool,
 ) -> Result<Result<(), String>> {
     let descriptor = importer.emitter.descriptor(node)?;
     for a in &descriptor.attributes {
@@ -192,7 +194,7 @@ fn attributes<'p>(
                     return Ok(Err(format!("its attribute {} is {value}", a.name)));
                 }
             }
-            None if root => {}
+            None if is_root => {}
             None if value == a.default => {}
             None => return Ok(Err(format!("the attribute {} of {} is {value}", a.name, node.label()))),
         }

@@ -1,8 +1,12 @@
 //! The import process: from a model in the neutral form to an MXNet graph.
 //!
-//! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match creates MXNet operators.
-//! Constants are folded at once, so importing a graph whose inputs all have values executes it: [`execute`] runs models in this way if
-//! shapes depend on their data.
+//! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match emits MXNet operators.
+//! Operators with constant inputs are folded, so that importing a graph whose inputs all have values executes it. [`execute`] runs models
+//! whose shapes depend on data in this way.
+//!
+//! - `order`: the topological order; `match_pattern`: matches patterns with nodes.
+//! - `diagnose`: continues after nodes that cannot be mapped; `check`: checks that the result can be bound.
+//! - `hooks`: the hooks of an import.
 
 mod check;
 mod diagnose;
@@ -21,7 +25,7 @@ use indexmap::IndexMap;
 pub use check::check;
 use diagnose::Diagnosis;
 use hooks::Hooked;
-use match_pattern::Surroundings;
+use match_pattern::GraphContext;
 
 use crate::emit::{ADVICE, Builder, Context, Dims, Emitter, Hooks, Naming, NumpyShapes, Scope, Sink, check_shape};
 use crate::error::{Error, Problem, Result};
@@ -33,7 +37,7 @@ use crate::mapping::Mappings;
 pub struct ImportOptions {
     /// Fixed shapes of inputs by name; -1 leaves a dimension dynamic.
     pub shapes: HashMap<String, Vec<i64>>,
-    /// Values of inputs by name that become part of the graph.
+    /// Values of inputs by name, which become constants of the graph.
     pub values: HashMap<String, NDArray>,
     /// The user's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
@@ -45,7 +49,7 @@ pub struct ImportOptions {
 pub struct Imported {
     /// The graph.
     pub symbol: Symbol,
-    /// Parameters that are learned or constant.
+    /// Parameters and constants.
     pub args: IndexMap<String, NDArray>,
     /// Auxiliary states.
     pub aux: IndexMap<String, NDArray>,
@@ -58,19 +62,19 @@ pub struct Imported {
 /// An import in progress.
 struct Importer<'t> {
     emitter: Emitter<'t>,
-    /// Values by name, one map per nested graph, the innermost last.
+    /// Values by name: one map for each nested graph, the innermost last.
     scopes: Vec<HashMap<String, Value>>,
     problems: Vec<Problem>,
     diagnosis: Diagnosis,
     hooked: Hooked,
-    /// Number of nodes mapped so far; those of an unrolled loop count for each iteration.
-    mapped: usize,
+    /// Number of nodes of subgraphs mapped so far; those of an unrolled loop count for each iteration.
+    num_mapped: usize,
 }
 
 /// Maximum nesting depth of subgraphs.
 const MAX_DEPTH: usize = 24;
 
-/// Maximum number of nodes of branches and loops that an import maps, counted for each iteration of an unrolled loop.
+/// Maximum number of nodes of branches and loops that an import maps. Nodes of an unrolled loop count for each iteration.
 const MAX_MAPPED: usize = 1 << 18;
 
 impl<'t> Context<'t> for Importer<'t> {
@@ -103,14 +107,14 @@ impl<'t> Importer<'t> {
             problems: Vec::new(),
             diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
-            mapped: 0,
+            num_mapped: 0,
         }
     }
 
-    /// The value of a name; nothing for the empty name.
+    /// The value of a name; `Value::None` for the empty name.
     ///
     /// # Errors
-    /// Its producer could not be mapped, which has been reported.
+    /// An error without problems if the producer could not be mapped, which has been reported.
     fn value(&self, name: &str) -> Result<Value> {
         if name.is_empty() {
             return Ok(Value::None);
@@ -121,9 +125,9 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// True if a hook produced the value of a name, so that patterns must not match through it.
+    /// True if a hook produced the value of a name, so that patterns must not match its producer.
     fn made_by_hook(&self, name: &str) -> bool {
-        self.hooked.made(name)
+        self.hooked.has_produced(name)
     }
 
     /// The element of a name's value, if it is a constant of one element.
@@ -133,17 +137,17 @@ impl<'t> Importer<'t> {
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
 
-    /// Maps a graph with these input values and returns its outputs. Problems are collected; placeholders replace the outputs of nodes that
-    /// fail.
+    /// Maps a graph with these input values and returns its outputs. Problems are collected, and placeholders replace the outputs of nodes
+    /// that cannot be mapped.
     ///
     /// # Errors
-    /// Too deeply nested subgraphs; a failed hook.
+    /// Subgraphs that are nested too deeply; a failed hook.
     fn subgraph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
         }
         self.diagnosis.visit(graph);
-        let rewritten = hooks::prepared(self, graph).map_err(|e| self.fail(e))?;
+        let rewritten = hooks::rewrite_nodes(self, graph).map_err(|e| self.fail(e))?;
         let graph = rewritten.as_ref().unwrap_or(graph);
         let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
         let (wiring, problems) = order::wire(graph, outside);
@@ -165,7 +169,7 @@ impl<'t> Importer<'t> {
             };
             scope.insert(name.clone(), value);
         }
-        for name in graph.unread_constants.iter().map(String::as_str).chain(wiring.unmade.iter().copied()) {
+        for name in graph.unread_constants.iter().map(String::as_str).chain(wiring.missing_values.iter().copied()) {
             let value = self.placeholder(name, graph.values.get(name));
             scope.insert(name.to_string(), value);
         }
@@ -175,16 +179,16 @@ impl<'t> Importer<'t> {
             }
         }
         self.scopes.push(scope);
-        let around = Surroundings { graph, wiring: &wiring };
+        let context = GraphContext { graph, wiring: &wiring };
         for i in &wiring.order {
-            self.node(&around, &graph.nodes[*i]);
+            self.node(&context, &graph.nodes[*i]);
         }
         let outputs = graph.outputs.iter().map(|o| self.value(&o.name)).collect();
         self.scopes.pop();
         outputs
     }
 
-    fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
+    fn node(&mut self, context: &GraphContext<'_, '_>, node: &Node) {
         // Execution stops at the first problem.
         if self.hooked.failed.is_some() || (self.emitter.builder.is_executing() && !self.problems.is_empty()) {
             return;
@@ -192,10 +196,10 @@ impl<'t> Importer<'t> {
         if self.is_trying() && self.has_tried_enough() {
             return;
         }
-        // The size of the file limits the nodes of the model itself.
+        // The file size bounds the number of nodes of the main graph.
         if !self.emitter.builder.is_executing() && self.scopes.len() > 2 {
-            self.mapped += 1;
-            if self.mapped > MAX_MAPPED {
+            self.num_mapped += 1;
+            if self.num_mapped > MAX_MAPPED {
                 let text =
                     format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
                 self.report_model(Error::unsupported(text));
@@ -203,10 +207,10 @@ impl<'t> Importer<'t> {
             }
         }
         self.diagnosis.within.push(node.label());
-        let made = self.with_hooks(node, |importer| importer.map(around, node));
-        let made = made.and_then(|values| self.widened(around.graph, node, values));
+        let result = self.with_hooks(node, |importer| importer.map(context, node));
+        let result = result.and_then(|values| self.with_element_types(context.graph, node, values));
         self.diagnosis.within.pop();
-        let values = match made {
+        let values = match result {
             Ok(values) => {
                 self.propagate_placeholders(node, &values);
                 values
@@ -216,9 +220,9 @@ impl<'t> Importer<'t> {
                 return;
             }
             Err(e) => {
-                self.node_failed(around, node, e);
+                self.node_failed(context, node, e);
                 self.look_inside(node);
-                self.placeholders(around.graph, node)
+                self.placeholders(context.graph, node)
             }
         };
         if let Some(scope) = self.scopes.last_mut() {
@@ -226,8 +230,8 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// The outputs of a node, with the element types of the model.
-    fn widened(&mut self, graph: &Graph, node: &Node, mut values: Vec<Value>) -> Result<Vec<Value>> {
+    /// The outputs of a node, with the element types of the model recorded.
+    fn with_element_types(&mut self, graph: &Graph, node: &Node, mut values: Vec<Value>) -> Result<Vec<Value>> {
         let inputs = node.inputs.iter().map(|name| self.value(name)).collect::<Result<Vec<_>>>()?;
         let declared = |name: &str| {
             let output = || graph.outputs.iter().find(|o| o.name == name);
@@ -237,13 +241,13 @@ impl<'t> Importer<'t> {
         Ok(values)
     }
 
-    /// Ends the import with the error of a hook, which later errors would hide.
+    /// Ends the import with the first error of a hook.
     fn fail(&mut self, e: Error) -> Error {
         self.hooked.failed.get_or_insert_with(|| e.clone());
         e
     }
 
-    /// Checks a node against its operator's descriptor, and that the table has a process for it.
+    /// Checks that the table has a process for a node's operator, and checks the node against the operator's descriptor.
     fn known_operator(&self, node: &Node) -> Result<()> {
         let (descriptor, version) = (self.emitter.descriptor(node)?, self.emitter.version_of(node));
         match self.emitter.table.for_import(&node.domain, &node.op, version).next() {
@@ -254,7 +258,7 @@ impl<'t> Importer<'t> {
     }
 
     /// The outputs of a node by the first process that matches.
-    fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
+    fn map(&mut self, context: &GraphContext<'_, '_>, node: &Node) -> Result<Vec<Value>> {
         self.known_operator(node)?;
         let (version, table) = (self.emitter.version_of(node), self.emitter.table);
         for input in &node.inputs {
@@ -262,9 +266,9 @@ impl<'t> Importer<'t> {
         }
         let name = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { Some(&node.name) };
         let name = name.cloned().unwrap_or_default();
-        let (mut reasons, mut wanted) = (Vec::new(), false);
+        let (mut reasons, mut needs_value) = (Vec::new(), false);
         for process in table.for_import(&node.domain, &node.op, version) {
-            let names = match match_pattern::matches(self, around, node, process)? {
+            let names = match match_pattern::matches(self, context, node, process)? {
                 Ok(names) => names,
                 Err(why) => {
                     reasons.push(why);
@@ -272,31 +276,33 @@ impl<'t> Importer<'t> {
                 }
             };
             let mut scope = Scope::new(&mut *self, node, name.clone(), process);
-            let mut refused = None;
+            let mut failed_condition = None;
             for (condition, why) in &process.conditions {
                 match scope.eval(condition, &names, Naming::Operator) {
                     Ok(value) if value.is_true() => continue,
-                    Ok(_) => refused = Some(why.clone()),
-                    // A subgraph whose conditions cannot be decided may still be mapped node by node.
-                    Err(e) if match_pattern::is_nested(process) && !e.is_foreign() => refused = Some(e.to_string()),
+                    Ok(_) => failed_condition = Some(why.clone()),
+                    // If the condition of a pattern of several operators fails, their own processes may still apply.
+                    Err(e) if match_pattern::is_nested(process) && !e.is_foreign() => {
+                        failed_condition = Some(e.to_string());
+                    }
                     Err(e) => return Err(e),
                 }
                 break;
             }
-            if let Some(why) = refused {
-                wanted |= scope.needs_value;
+            if let Some(why) = failed_condition {
+                needs_value |= scope.needs_value;
                 reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why });
                 continue;
             }
             let value = scope.eval(&process.right, &names, Naming::Node)?;
             return outputs(node, value);
         }
-        Err(unmapped(node, version, &reasons, wanted))
+        Err(unmapped(node, version, &reasons, needs_value))
     }
 }
 
 /// The error for a node that no process matches.
-fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Error {
+fn unmapped(node: &Node, version: i64, reasons: &[String], needs_value: bool) -> Error {
     if reasons.is_empty() {
         return Error::unsupported(format!(
             "there is no process for {} of version {version} of the operator set: {ADVICE}",
@@ -306,10 +312,10 @@ fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Erro
     let mut distinct: Vec<&str> = reasons.iter().map(String::as_str).collect();
     distinct.dedup();
     let text = format!("no process for {} fits: {}", node.op, distinct.join("; "));
-    if wanted { Error::NeedsValue(text) } else { Error::Unsupported(text) }
+    if needs_value { Error::NeedsValue(text) } else { Error::Unsupported(text) }
 }
 
-/// The outputs of a process, as many as the node has.
+/// The outputs of a node from the result of a process.
 fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     let values = match value {
         Value::List(values) => values,
@@ -327,7 +333,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
 }
 
 /// Adds the inputs of a model to the graph.
-fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
+fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
     let mut scope = HashMap::new();
     let mut named = Vec::new();
     for (index, info) in model.graph.inputs.iter().enumerate() {
@@ -419,10 +425,10 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     Ok(Imported { symbol, args, aux, inputs, outputs })
 }
 
-/// Executes a model by mapping it with the values of all its inputs; shapes may depend on data.
+/// Executes a model by mapping it with the values of all its inputs. Shapes may depend on data.
 ///
 /// # Errors
-/// Missing or unsuitable inputs, all parts that cannot be mapped, errors of the operators.
+/// Inputs that are missing or have a wrong shape or type, all parts of the model that cannot be mapped, errors of the operators.
 pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
     if let Some(info) = model.graph.inputs.iter().find(|i| !inputs.contains_key(&i.name)) {
         return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
@@ -436,14 +442,14 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
 }
 
-fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
+fn run<'t>(model: &Model, options: &'t ImportOptions, is_executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let emitter = Emitter::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), executing)?;
+    let emitter = Emitter::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), is_executing)?;
     let mut importer = Importer::new(emitter);
     importer.hooked = Hooked::new(options.hooks.clone());
     importer.problems.clone_from(&model.problems);
-    let inputs = bring_in(&mut importer, model, options)?;
-    let made = importer.subgraph(&model.graph, inputs);
+    let inputs = add_inputs(&mut importer, model, options)?;
+    let result = importer.subgraph(&model.graph, inputs);
     importer.report_limit();
     drop(numpy);
     if let Some(e) = importer.hooked.failed.take() {
@@ -452,5 +458,5 @@ fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result
     if !importer.problems.is_empty() {
         return Err(Error::Model(importer.problems));
     }
-    Ok((importer, made?))
+    Ok((importer, result?))
 }

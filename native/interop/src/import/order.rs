@@ -1,4 +1,4 @@
-//! The topological order of nodes, and the checks of a graph's wiring: missing names, names defined twice, cycles.
+//! The topological order of a graph's nodes, and the check for undefined names, names defined twice, and cycles.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,24 +10,24 @@ use crate::ir::Graph;
 pub(super) struct Wiring<'g> {
     /// The producer of each value.
     pub producer: HashMap<&'g str, usize>,
-    /// Number of uses of each value, as an input or an output of the graph.
+    /// Number of uses of each value: as an input of a node or as an output of the graph.
     pub uses: HashMap<&'g str, usize>,
-    /// The nodes in topological order; those in and after cycles come last.
+    /// The nodes in topological order; nodes in or after cycles come last.
     pub order: Vec<usize>,
-    /// Values without a producer before their use.
-    pub unmade: Vec<&'g str>,
+    /// Values that have no producer, or only one in or after a cycle.
+    pub missing_values: Vec<&'g str>,
 }
 
 fn problem(location: String, message: String) -> Problem {
     Problem { location, message, needs_value: false }
 }
 
-/// The wiring of a graph and its problems. `outside` accepts the names that the outer graphs define.
+/// The wiring of a graph and its problems. `outside` is true for names that outer graphs define.
 pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>, Vec<Problem>) {
-    let mut unmade: Vec<&str> = Vec::new();
+    let mut missing_values: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
     let mut producer: HashMap<&str, usize> = HashMap::new();
-    let given: HashSet<&str> = graph
+    let defined: HashSet<&str> = graph
         .inputs
         .iter()
         .map(|i| i.name.as_str())
@@ -36,7 +36,7 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
         .collect();
     for (i, node) in graph.nodes.iter().enumerate() {
         for output in node.outputs.iter().filter(|o| !o.is_empty()) {
-            if given.contains(output.as_str()) {
+            if defined.contains(output.as_str()) {
                 problems.push(problem(node.label(), format!("its output '{output}' is an input of the graph, too")));
             } else if let Some(other) = producer.insert(output, i) {
                 let other = graph.nodes[other].label();
@@ -45,54 +45,56 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
         }
     }
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    let mut missing = HashSet::new();
-    let mut waiting = vec![0usize; graph.nodes.len()];
+    let mut reported = HashSet::new();
+    let mut num_pending = vec![0usize; graph.nodes.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
     for (i, node) in graph.nodes.iter().enumerate() {
         let inner = node.free_names();
         for input in node.inputs.iter().map(String::as_str).chain(inner).filter(|n| !n.is_empty()) {
             *uses.entry(input).or_default() += 1;
             if let Some(p) = producer.get(input) {
-                waiting[i] += 1;
+                num_pending[i] += 1;
                 users[*p].push(i);
-            } else if !given.contains(input) && !outside(input) && missing.insert(input) {
+            } else if !defined.contains(input) && !outside(input) && reported.insert(input) {
                 let text = format!("its input '{input}' is neither an input of the graph nor the output of a node");
                 problems.push(problem(node.label(), text));
-                unmade.push(input);
+                missing_values.push(input);
             }
         }
     }
     for output in &graph.outputs {
         *uses.entry(&output.name).or_default() += 1;
         let name = output.name.as_str();
-        if !producer.contains_key(name) && !given.contains(name) && !outside(name) {
+        if !producer.contains_key(name) && !defined.contains(name) && !outside(name) {
             problems.push(problem(format!("output '{name}'"), "no node of the graph makes it".into()));
-            unmade.push(name);
+            missing_values.push(name);
         }
     }
-    let mut order: Vec<usize> = (0..graph.nodes.len()).filter(|i| waiting[*i] == 0).collect();
+    let mut order: Vec<usize> = (0..graph.nodes.len()).filter(|i| num_pending[*i] == 0).collect();
     let mut next = 0;
     while let Some(i) = order.get(next).copied() {
         next += 1;
         for user in &users[i] {
-            waiting[*user] -= 1;
-            if waiting[*user] == 0 {
+            num_pending[*user] -= 1;
+            if num_pending[*user] == 0 {
                 order.push(*user);
             }
         }
     }
     if order.len() < graph.nodes.len() {
-        let stuck: Vec<_> =
-            (0..graph.nodes.len()).filter(|i| waiting[*i] > 0).map(|i| graph.nodes[i].label()).collect();
-        let shown = stuck.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-        problems
-            .push(problem(stuck[0].clone(), format!("it depends on its own output: {shown} are in or after a cycle")));
-        for i in (0..graph.nodes.len()).filter(|i| waiting[*i] > 0) {
-            unmade.extend(graph.nodes[i].outputs.iter().filter(|o| !o.is_empty()).map(String::as_str));
+        let in_cycle: Vec<_> =
+            (0..graph.nodes.len()).filter(|i| num_pending[*i] > 0).map(|i| graph.nodes[i].label()).collect();
+        let shown = in_cycle.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        problems.push(problem(
+            in_cycle[0].clone(),
+            format!("it depends on its own output: {shown} are in or after a cycle"),
+        ));
+        for i in (0..graph.nodes.len()).filter(|i| num_pending[*i] > 0) {
+            missing_values.extend(graph.nodes[i].outputs.iter().filter(|o| !o.is_empty()).map(String::as_str));
             order.push(i);
         }
     }
-    (Wiring { producer, uses, order, unmade }, problems)
+    (Wiring { producer, uses, order, missing_values }, problems)
 }
 
 #[cfg(test)]
@@ -111,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_put_in_order() {
+    fn nodes_are_sorted_topologically() {
         let g = graph(vec![node("B", &["a"], &["y"]), node("A", &["x"], &["a"])]);
         assert_eq!(wire(&g, |_| false).0.order, [1, 0]);
     }
 
     #[test]
-    fn wrong_wiring_is_reported_as_a_whole() {
+    fn all_problems_of_the_wiring_are_reported() {
         let g = graph(vec![node("A", &["b", "nowhere"], &["a"]), node("B", &["a"], &["b"]), node("C", &["x"], &["b"])]);
         let (wiring, problems) = wire(&g, |_| false);
-        assert_eq!((wiring.order.len(), wiring.unmade), (3, vec!["nowhere", "y"]));
+        assert_eq!((wiring.order.len(), wiring.missing_values), (3, vec!["nowhere", "y"]));
         let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         for part in ["'b' is made by B 'b', too", "'nowhere' is neither", "output 'y': no node"] {
             assert!(text.contains(part), "{text}");

@@ -12,12 +12,12 @@ use crate::ir::{
     ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, Graph, Node, OpDescriptor, Value, ValueInfo,
 };
 
-/// The name of an output of a node in the neutral form: the node's own name for the first one.
+/// The name of a node's output in the neutral form. The first output has the name of the node.
 pub fn value_name(node: &SymbolNode, index: usize) -> String {
     if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
 }
 
-/// The attribute of a variable with the name of a dynamic dimension.
+/// The attribute of a variable that names a dynamic dimension.
 pub fn dim_name_key(axis: usize) -> String {
     format!("__dim_{axis}__")
 }
@@ -25,10 +25,10 @@ pub fn dim_name_key(axis: usize) -> String {
 /// The attribute of a variable with its index among the inputs of the imported model.
 pub const INPUT_INDEX: &str = "__input_index__";
 
-/// The attribute of an input or output with its element type in the imported model, if an array of a wider type holds it.
+/// The attribute of an input or output with its element type in the imported model, if its elements are stored in a wider type.
 pub const ELEMENT_TYPE: &str = "__element_type__";
 
-/// The operator whose nodes are user-defined operators; `op_type` is their name.
+/// The operator of user-defined operators; their name is its attribute `op_type`.
 pub const USER_OPERATOR: &str = "Custom";
 
 /// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
@@ -53,7 +53,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             let value = written.get(&a.name).map_or_else(|| a.default.clone(), |text| typed(text, a.kind));
             (a.name.clone(), value)
         });
-        // A user-defined operator has its own attributes.
+        // The descriptor of `Custom` does not have the attributes of user-defined operators.
         let own = written
             .iter()
             .filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_typed() {
+    fn parameters_are_parsed_by_their_types() {
         let (_, def) = ferromx_ops::registry::find("Convolution").unwrap();
         let d = descriptor(def);
         assert_eq!(d.attribute("num_group").unwrap().default, Value::Int(1));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_become_graphs() {
+    fn symbols_are_converted_to_graphs() {
         let x = Symbol::variable("x", Default::default());
         let s = Symbol::op("Activation", "a", &[x], &[("act_type", "relu")]).unwrap();
         let g = graph(&s).unwrap();

@@ -1,5 +1,7 @@
-//! The NNEF front end: models of the Khronos Group's Neural Network Exchange Format, version 1.0, as a folder with `graph.nnef` and a file
-//! `LABEL.dat` for each variable.
+//! The NNEF front end: reads models in the Khronos Group's Neural Network Exchange Format, version 1.0. A model is a folder with
+//! `graph.nnef` and a file `LABEL.dat` for each variable.
+//!
+//! - `parse`: the syntax of `graph.nnef`; `read`: its conversion to the framework-neutral form; `tensor`: the files of variables.
 
 mod parse;
 mod read;

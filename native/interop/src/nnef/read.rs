@@ -73,7 +73,7 @@ fn element(statement: &Statement) -> Result<DType> {
     }
 }
 
-/// An argument that is not a tensor.
+/// The value of an argument that must not name a tensor.
 fn plain(argument: &Argument) -> Result<Value> {
     match argument {
         Argument::Value(value) => Ok(value.clone()),
@@ -82,7 +82,7 @@ fn plain(argument: &Argument) -> Result<Value> {
     }
 }
 
-/// A constant tensor of numbers or Booleans; a scalar without a shape.
+/// A constant tensor of numbers or Booleans; a scalar if `dims` is empty.
 fn tensor(items: &[Value], dims: Vec<usize>, dtype: DType) -> Result<Tensor> {
     let none = || Error::format(format!("elements of type {dtype} were expected"));
     let data = match dtype {
@@ -103,7 +103,7 @@ fn tensor(items: &[Value], dims: Vec<usize>, dtype: DType) -> Result<Tensor> {
     Ok(Tensor::new(dtype, dims, data))
 }
 
-/// An argument of a built-in operator, by name or else by index.
+/// The value of an argument, given by name or by position.
 fn given(statement: &Statement, name: &str, index: usize) -> Result<Value> {
     let named = statement.arguments.iter().find(|(n, _)| n.as_deref() == Some(name));
     let found = named.or_else(|| statement.arguments.get(index).filter(|(n, _)| n.is_none()));
@@ -113,7 +113,7 @@ fn given(statement: &Statement, name: &str, index: usize) -> Result<Value> {
     }
 }
 
-/// A shape; the number of elements is bounded.
+/// The argument `shape`.
 fn shape(statement: &Statement) -> Result<Vec<usize>> {
     let value = given(statement, "shape", 0)?;
     let dims: Option<Vec<usize>> =
@@ -170,7 +170,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A constant becomes a node: the graph's initializers may be trained.
+    /// Adds a constant as a node, not as an initializer, which would be a trainable parameter.
     fn constant(&mut self, name: &str, tensor: Tensor) {
         self.graph.nodes.push(Node {
             name: name.into(),

@@ -6,18 +6,18 @@ use ferromx_core::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ElementType, Tensor};
 
-/// Length of the header in bytes.
-const HEADER: usize = 128;
+/// The length of the header in bytes.
+const HEADER_BYTES: usize = 128;
 /// Maximum number of dimensions in the header.
 const MAX_RANK: usize = 8;
 
-/// The tensor in the bytes of a file, which it shares.
+/// Parses the file of a variable. The tensor shares its bytes.
 ///
 /// # Errors
-/// Bytes that are not a variable file, a header that contradicts their number.
+/// Bytes that are not a variable file, or of another number than the header says.
 pub fn parse(bytes: Bytes) -> Result<Tensor> {
     let bad = |what: String| Error::format(format!("this is not a tensor of NNEF: {what}"));
-    if bytes.len() < HEADER || bytes[..2] != [0x4e, 0xef] {
+    if bytes.len() < HEADER_BYTES || bytes[..2] != [0x4e, 0xef] {
         return Err(bad("its beginning is another".into()));
     }
     if bytes[2..4] != [1, 0] {
@@ -32,10 +32,10 @@ pub fn parse(bytes: Bytes) -> Result<Tensor> {
     let (bits, kind) = (word(10), word(11));
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| n.checked_mul(bits).is_some());
     let count = count.ok_or_else(|| bad(format!("its shape {dims:?} is larger than memory")))?;
-    if length != (count * bits).div_ceil(8) || bytes.len() != HEADER + length {
-        return Err(bad(format!("{count} elements of {bits} bits do not take {} bytes", bytes.len() - HEADER)));
+    if length != (count * bits).div_ceil(8) || bytes.len() != HEADER_BYTES + length {
+        return Err(bad(format!("{count} elements of {bits} bits do not take {} bytes", bytes.len() - HEADER_BYTES)));
     }
-    let data = bytes.slice(HEADER..);
+    let data = bytes.slice(HEADER_BYTES..);
     let dtype = match (kind, bits) {
         (0, 16) => DType::F16,
         (0, 32) => DType::F32,
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_follow_the_header() {
+    fn elements_are_read_after_the_header() {
         let t = parse(file(32, 0, &[1, 2], &[0, 0, 128, 63, 0, 0, 0, 64]).into()).unwrap();
         assert_eq!((t.dims.as_slice(), t.to_array().unwrap().to_vec::<f32>().unwrap()), (&[1, 2][..], vec![1.0, 2.0]));
         let t = parse(file(1, 5, &[3], &[0b1010_0000]).into()).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_errors() {
+    fn files_with_an_invalid_header_are_errors() {
         let error = |bytes: Vec<u8>| parse(bytes.into()).unwrap_err().to_string();
         assert!(error(vec![0; 200]).contains("its beginning is another"));
         assert!(error(file(32, 0, &[3], &[0; 8])).contains("3 elements of 32 bits do not take 8 bytes"));

@@ -1,4 +1,4 @@
-//! Inlines the functions of a model.
+//! Inlines model-local functions.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Maximum nesting depth of calls; deeper nesting is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Maximum number of bytes of inlined nodes in the file format, in addition to a multiple of the size of the model.
+/// Maximum encoded size of inlined nodes, in addition to [`BYTES_PER_BYTE`] times the size of the model.
 const MAX_BYTES: usize = 1 << 25;
 /// Bytes of inlined nodes for each byte of the model.
 const BYTES_PER_BYTE: usize = 8;
@@ -41,9 +41,11 @@ pub(super) fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<G
     Inliner { functions: by_name, calls: 0, budget }.graph(graph, 0)
 }
 
-/// The substitution of a function's names and attributes.
+/// A call of a function: the substitutions for the names and attributes of its body.
 struct Call<'a> {
+    /// The caller's names of the function's inputs and outputs.
     names: HashMap<String, String>,
+    /// The prefix of all other names.
     prefix: String,
     attributes: HashMap<&'a str, &'a AttributeProto>,
 }
@@ -60,7 +62,7 @@ impl Call<'_> {
     fn attributes(&self, attributes: Vec<AttributeProto>) -> Vec<AttributeProto> {
         let resolve = |mut a: AttributeProto| {
             if !a.ref_attr_name.is_empty() {
-                // An attribute without a value in the call or a default is absent in the body, too.
+                // If the call gives no value and there is no default, the attribute is absent in the body, too.
                 let given = self.attributes.get(a.ref_attr_name.as_str())?;
                 return Some(AttributeProto { name: a.name, ref_attr_name: String::new(), ..(*given).clone() });
             }

@@ -1,4 +1,7 @@
 //! The ONNX front end: converts files to the framework-neutral form and back.
+//!
+//! - [`proto`]: the messages of a file; `wire`: limits that are checked before decoding.
+//! - `read` and `write`: the conversion of messages; `types`: element types by code; `functions`: inlining of model-local functions.
 
 mod functions;
 pub mod proto;

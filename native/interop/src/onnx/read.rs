@@ -18,7 +18,7 @@ use crate::error::{Error, Problem, Result};
 use crate::external::External;
 use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
 
-/// Reads a model; tensors share the bytes if possible. `external` controls external data.
+/// Reads a model. Tensors share `bytes` if possible; `external` gives access to external data.
 ///
 /// Initializers and attributes that cannot be read become problems of the model, which the import reports with its own.
 ///
@@ -92,7 +92,7 @@ impl Reader<'_> {
             if !seen.insert(info.name.clone()) || info.name.is_empty() {
                 self.problem(format!("input '{}'", info.name), Error::format("it has no name, or two inputs have it"));
             }
-            // Before version 4 of the format, initializers were listed among the inputs.
+            // Before IR version 4, every initializer was also an input.
             if !graph.constants.contains_key(&info.name) {
                 graph.inputs.push(value_info(&info));
             }
@@ -231,7 +231,7 @@ fn text(bytes: &[u8]) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is not UTF-8"))
 }
 
-/// Elements in typed fields: small types share `int32_data`, and unsigned ones `uint64_data`.
+/// The elements of a tensor in typed fields. Types of up to 32 bits share `int32_data`, uint32 and uint64 share `uint64_data`.
 fn typed_data(element: &ElementType, t: &TensorProto) -> Bytes {
     fn bytes<T: Element>(items: &[T]) -> Bytes {
         Bytes::copy_from_slice(as_bytes(items))

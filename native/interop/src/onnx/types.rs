@@ -5,8 +5,8 @@ use ferromx_core::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ElementType, WidenedInt};
 
-/// The types of arrays with their codes.
-const OURS: [(i32, DType); 9] = [
+/// Types that arrays support, with their codes.
+const ARRAY_TYPES: [(i32, DType); 9] = [
     (1, DType::F32),
     (2, DType::U8),
     (3, DType::I8),
@@ -22,8 +22,8 @@ const OURS: [(i32, DType); 9] = [
 const WIDENED: [(i32, WidenedInt); 4] =
     [(4, WidenedInt::U16), (5, WidenedInt::I16), (12, WidenedInt::U32), (13, WidenedInt::U64)];
 
-/// Types that arrays do not support.
-const FOREIGN: [(i32, &str); 13] = [
+/// Unsupported types, with their codes.
+const UNSUPPORTED: [(i32, &str); 13] = [
     (8, "string"),
     (14, "complex64"),
     (15, "complex128"),
@@ -41,25 +41,25 @@ const FOREIGN: [(i32, &str); 13] = [
 
 /// The element type of a code.
 pub fn element_type(code: i64) -> ElementType {
-    if let Some((_, dtype)) = OURS.iter().find(|(c, _)| i64::from(*c) == code) {
+    if let Some((_, dtype)) = ARRAY_TYPES.iter().find(|(c, _)| i64::from(*c) == code) {
         return ElementType::DType(*dtype);
     }
     if let Some((_, int)) = WIDENED.iter().find(|(c, _)| i64::from(*c) == code) {
         return ElementType::Widened(*int);
     }
-    let name = FOREIGN.iter().find(|(c, _)| i64::from(*c) == code).map(|(_, name)| name.to_string());
+    let name = UNSUPPORTED.iter().find(|(c, _)| i64::from(*c) == code).map(|(_, name)| name.to_string());
     ElementType::Unsupported(name.unwrap_or_else(|| format!("with the code {code}")))
 }
 
-/// The code of a type of arrays.
+/// The code of a type that arrays support.
 pub fn code_of(dtype: DType) -> i32 {
-    OURS.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
+    ARRAY_TYPES.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
 }
 
 /// The code of an element type.
 ///
 /// # Errors
-/// Our arrays cannot hold it.
+/// An unsupported element type.
 pub fn code_of_element(element: &ElementType) -> Result<i32> {
     match element {
         ElementType::Widened(int) => Ok(WIDENED.iter().find(|(_, i)| i == int).map_or(0, |(code, _)| *code)),

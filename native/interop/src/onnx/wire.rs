@@ -1,5 +1,5 @@
-//! Checks the number and nesting of a file's messages before decoding. An encoded message of a few bytes can take hundreds of bytes of
-//! memory, so the file size does not bound the memory.
+//! Checks the number and nesting of a file's messages before they are decoded. A message of a few encoded bytes can take hundreds of bytes
+//! of memory, so that the file size does not bound the memory for it.
 
 use crate::error::{Error, Result};
 
@@ -10,7 +10,7 @@ const MAX_MESSAGES: usize = 8_000_000;
 /// Maximum number of elements in packed lists, which take up to eight times their encoded size in memory.
 const MAX_NUMBERS: usize = 256 << 20;
 
-/// The kinds of a message's fields.
+/// The kinds of messages and other length-delimited fields.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Model,
@@ -32,6 +32,7 @@ enum Kind {
     Bytes,
 }
 
+/// The kind of a length-delimited field of a message, by its number in `onnx.proto`.
 fn field(kind: Kind, tag: u64) -> Kind {
     use Kind::*;
     match (kind, tag) {
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truncated_and_foreign_bytes_are_errors() {
+    fn files_that_are_truncated_or_not_onnx_are_errors() {
         assert!(check(b"\x08\x07").is_ok());
         assert!(check(b"\x3a\x05\x0a").unwrap_err().to_string().contains("ends in the middle"));
         assert!(check(b"\x0f").unwrap_err().to_string().contains("wire type 7"));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn deeply_nested_graphs_are_errors() {
         // A graph with nested graph attributes.
         let mut bytes = vec![];
         for _ in 0..40 {
