@@ -1,5 +1,5 @@
-//! Names of gradients. MXNet registers the gradient of an operator as a separate operator; here it is part of the operator's
-//! definition. The names exist for programs that list or look up operators.
+//! The names of MXNet's gradient operators. MXNet registers the gradient of an operator as a separate operator; here it is part of the
+//! operator's definition. The names exist for programs that list or look up operators.
 
 /// The names, in alphabetical order.
 pub(crate) static NAMES: &[&str] = &[

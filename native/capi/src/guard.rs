@@ -1,4 +1,4 @@
-//! Panic messages, for both interfaces.
+//! The messages of caught panics, for both interfaces.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -9,7 +9,7 @@ use ferromx_runtime::error::Error;
 use ferromx_runtime::memory::OutOfMemory;
 use parking_lot::Mutex;
 
-/// The message and the backtrace of the last panic on any thread, if `RUST_BACKTRACE` asks for backtraces.
+/// The message and the backtrace of the last panic on any thread, if `RUST_BACKTRACE` is set.
 static LAST_BACKTRACE: Mutex<Option<(String, Backtrace)>> = Mutex::new(None);
 
 fn text_of(payload: &(dyn Any + Send)) -> &str {
@@ -17,7 +17,7 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
     text.unwrap_or("a panic without message")
 }
 
-/// From the first call on, panics are remembered with their backtraces, because those that are caught lose them.
+/// Installs a panic hook that records backtraces, unless it is installed. `catch_unwind` returns only the payload of a panic.
 pub(crate) fn remember_backtraces() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -40,7 +40,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
         return Error::OutOfMemory(*bytes).to_string();
     }
     let text = text_of(payload);
-    // A panic of another thread may have come in between.
+    // The recorded backtrace may be that of a later panic on another thread.
     match LAST_BACKTRACE.lock().take_if(|(message, _)| message.starts_with(text)) {
         Some((message, backtrace)) => Error::Internal(format!("{message}\n{backtrace}")).to_string(),
         None => Error::Internal(text.into()).to_string(),
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the child processes of the test below.
+    /// The environment variable that is set in the child processes of the test.
     const CHILD: &str = "FERROMX_TEST_PANICS";
 
     /// Panics in a guarded call and prints the message.

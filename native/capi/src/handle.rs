@@ -1,5 +1,5 @@
-//! Handles: numbers by which callers refer to objects. A handle encodes the slot and the generation of its object, so that null, freed
-//! and foreign handles are detected.
+//! Handles: numbers by which callers refer to objects. A handle encodes the slot of its object and the slot's generation, so that null
+//! handles, freed handles and numbers that are no handles are detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::c::{NdList, PackedObject};
 use crate::gradient_names;
 
-/// The content of a symbol handle, which composing changes in place.
+/// The content of a symbol handle. `MXSymbolCompose` changes it in place.
 pub enum SymbolState {
     /// An operator without its inputs.
     Atomic(AtomicSymbol),
@@ -28,7 +28,7 @@ pub enum SymbolState {
     Graph(Symbol),
 }
 
-/// An object that a handle refers to.
+/// The object of a handle.
 #[derive(Clone)]
 pub enum Object {
     /// An array.
@@ -92,11 +92,12 @@ struct Table {
     free: Vec<u32>,
 }
 
-/// One of the tables, on separate cache lines.
+/// One of the tables. The alignment keeps the locks on separate cache lines.
 #[repr(align(128))]
 struct Stripe(RwLock<Table>);
 
-/// Each thread creates its objects in one stripe, so that threads that use their own objects do not wait for each other.
+/// The handle table, in stripes. Each thread creates its objects in one stripe, so that threads that use their own objects do not contend
+/// for a lock.
 static STRIPES: [Stripe; 1 << STRIPE_BITS] =
     [const { Stripe(RwLock::new(Table { slots: Vec::new(), free: Vec::new() })) }; 1 << STRIPE_BITS];
 
@@ -108,8 +109,8 @@ thread_local! {
     };
 }
 
-/// Layout of a handle: bits 0 to 31 are the slot number plus one, the bits above are the generation. Bit 62 marks operator handles.
-/// The last bits of the slot number are the stripe, the others the index in its table.
+/// Layout of a handle: bits 0 to 31 are the slot number plus one, bits 32 to 61 the generation. The low bits of the slot number are the
+/// stripe, the others the index in its table. Bit 62 marks operator handles.
 const SLOT_BITS: u32 = 32;
 const STRIPE_BITS: u32 = 4;
 const GENERATION_MASK: u32 = 0x3FFF_FFFF;
@@ -134,7 +135,7 @@ pub fn insert(object: Object) -> u64 {
     (u64::from(slot.generation) << SLOT_BITS) | (number + 1)
 }
 
-/// The number of the slot of a handle; that of the first slot for null, which [`find`] refuses.
+/// The slot number of a handle. For null it is that of the first slot; [`find`] rejects null.
 fn slot_number(handle: u64) -> usize {
     ((handle & u64::from(u32::MAX)) as usize).saturating_sub(1)
 }
@@ -158,16 +159,16 @@ fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Obj
         return Err(Error::NotFound(format!("the {kind} handle is null: an existing {kind} was expected")));
     }
     let index = slot_number(handle) >> STRIPE_BITS;
-    let foreign = || {
+    let not_a_handle = || {
         Error::NotFound(format!(
             "{handle:#x} is not a handle of kind {kind} of this library: pass a handle that one of its functions returned"
         ))
     };
-    let slot = table.slots.get(index).filter(|_| handle & u64::from(u32::MAX) != 0).ok_or_else(foreign)?;
+    let slot = table.slots.get(index).filter(|_| handle & u64::from(u32::MAX) != 0).ok_or_else(not_a_handle)?;
     let generation = handle >> SLOT_BITS;
     match &slot.object {
         Some(object) if u64::from(slot.generation) == generation => Ok((index, object)),
-        _ if generation > u64::from(slot.generation) => Err(foreign()),
+        _ if generation > u64::from(slot.generation) => Err(not_a_handle()),
         _ => Err(Error::NotFound(format!(
             "the {kind} of handle {handle:#x} was disposed already: use it before, or create a new one"
         ))),
@@ -183,7 +184,7 @@ macro_rules! getters {
         $(#[$meta])*
         ///
         /// # Errors
-        /// A null, foreign or freed handle, or one of another kind.
+        /// A null or freed handle, a handle of another kind, or a number that is no handle.
         pub fn $name(handle: u64) -> Result<$ty> {
             let table = stripe_of(handle).read();
             match find(&table, handle, $kind)?.1 {
@@ -231,12 +232,12 @@ getters! {
 /// As for [`tensor`].
 pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
     let mut found = Tensors::new();
-    // Most arrays of a call are of one stripe, which is locked once for a run of them.
+    // Most arrays of a call are in one stripe, so that the lock is held until a handle of another stripe follows.
     let mut locked: Option<(&RwLock<Table>, RwLockReadGuard<'_, Table>)> = None;
     for handle in handles {
         let stripe = stripe_of(handle);
         if !locked.as_ref().is_some_and(|(held, _)| std::ptr::eq(*held, stripe)) {
-            // Release this stripe before locking another: a writer that waits between two locks of one thread would deadlock.
+            // Two threads that each hold one stripe and wait for the other's would deadlock, so release one before locking the next.
             drop(locked.take());
             locked = Some((stripe, stripe.read()));
         }
@@ -265,7 +266,7 @@ pub fn symbol(handle: u64) -> Result<Symbol> {
 /// Frees a handle of one kind; null is ignored.
 ///
 /// # Errors
-/// A foreign handle, one of another kind, or one that was freed already.
+/// A freed handle, a handle of another kind, or a number that is no handle.
 pub fn free(handle: u64, kind: &'static str) -> Result<()> {
     if handle == 0 {
         return Ok(());
@@ -284,7 +285,7 @@ pub fn free(handle: u64, kind: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Number of live handles, for leak checks.
+/// The number of live handles, for leak checks.
 pub fn live() -> usize {
     let live = |table: &Table| table.slots.len() - table.free.len();
     STRIPES.iter().map(|stripe| live(&stripe.0.read())).sum()
@@ -337,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gradients_have_names_but_cannot_be_called() {
+    fn gradient_names_have_handles_that_cannot_be_called() {
         let handle = operator("_backward_Activation").unwrap();
         assert_eq!(gradient_name(handle), Some("_backward_Activation"));
         assert!(operator_of(handle).map(|_| ()).unwrap_err().to_string().contains("cannot be called by its name"));
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_null_and_foreign_handles_are_errors() {
+    fn freed_null_and_invalid_handles_are_errors() {
         let h = insert_tensor(Tensor::default());
         assert!(tensor(h).is_ok());
         assert!(executor(h).err().unwrap().to_string().contains("of kind NDArray, but Executor was expected"));
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_handles() {
+    fn handles_created_by_one_thread_are_valid_in_others() {
         let handles: Vec<u64> = std::thread::scope(|scope| {
             let create = || (0..100).map(|_| insert_tensor(Tensor::default())).collect::<Vec<_>>();
             let threads: Vec<_> = (0..STRIPES.len() + 1).map(|_| scope.spawn(create)).collect();

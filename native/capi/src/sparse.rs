@@ -1,4 +1,4 @@
-//! Access to the components of sparse arrays, for both interfaces.
+//! The index arrays and values of sparse arrays, for both interfaces.
 
 use std::sync::Arc;
 
@@ -58,13 +58,13 @@ pub(crate) fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32)
     }
 }
 
-/// Checks the components of a sparse array.
+/// Checks the components of a sparse array, with `is_full` also the ranges and order of indices.
 ///
 /// # Errors
 /// Inconsistent components.
-pub(crate) fn check_format(tensor: &Arc<Tensor>, full: bool) -> Result<()> {
+pub(crate) fn check_format(tensor: &Arc<Tensor>, is_full: bool) -> Result<()> {
     match tensor.stored()? {
-        Array::Sparse(a) => a.check_format(full),
+        Array::Sparse(a) => a.check_format(is_full),
         Array::Dense(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads and writes arguments through pointers, with checks.
+//! Checked access to arguments and out-parameters.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -23,12 +23,12 @@ fn null(what: &str) -> Error {
     Error::Value(format!("the pointer {what} is null"))
 }
 
-/// The value of a handle.
+/// Converts an opaque handle of the C API to a number.
 pub fn id(handle: *const c_void) -> u64 {
     handle.addr() as u64
 }
 
-/// The handle with a value.
+/// Converts a number to an opaque handle of the C API, which is never dereferenced.
 pub fn raw(handle: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(handle as usize)
 }
@@ -38,8 +38,7 @@ pub fn text<'a>(p: *const c_char, what: &str) -> Result<Cow<'a, str>> {
     if p.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; by the contract of the C API it points to a string that ends with a zero byte and stays as it is during
-    // the call.
+    // SAFETY: `p` is not null; by the contract of the C API it points to a null-terminated string that does not change during the call.
     Ok(unsafe { CStr::from_ptr(p) }.to_string_lossy())
 }
 
@@ -62,12 +61,12 @@ pub fn slice<'a, T>(p: *const T, n: usize, what: &str) -> Result<&'a [T]> {
     if !p.is_aligned() {
         return Err(Error::Value(format!("the pointer {what} is not aligned to its elements")));
     }
-    // SAFETY: not null, aligned, of a possible size; by the contract of the C API there are `n` values, which stay as they are
-    // during the call.
+    // SAFETY: `p` is aligned and not null, and the size does not exceed `isize::MAX`; by the contract of the C API it points to `n`
+    // values, which do not change during the call.
     Ok(unsafe { std::slice::from_raw_parts(p, n) })
 }
 
-/// A signed count, which must not be negative.
+/// Converts a signed count, which must not be negative.
 pub fn count(n: c_int, what: &str) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Value(format!("{what} is {n}: a number of elements cannot be negative")))
 }
@@ -146,7 +145,7 @@ pub fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     if out.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; by the contract of the C API it points to memory for one value.
+    // SAFETY: `out` is not null; by the contract of the C API it points to memory for one value.
     unsafe { out.write(value) };
     Ok(())
 }
@@ -157,7 +156,7 @@ pub fn put_all<T: Copy>(out: *mut T, values: &[T], what: &str) -> Result<()> {
         return Err(null(what));
     }
     for (i, value) in values.iter().enumerate() {
-        // SAFETY: not null; by the contract of the C API there is room for as many values.
+        // SAFETY: `out` is not null; by the contract of the C API it points to memory for as many values.
         unsafe { out.add(i).write(*value) };
     }
     Ok(())
@@ -178,16 +177,17 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
         if !is_separate(from, data)? {
             return Ok(());
         }
-        // SAFETY: by the contract of the C API `data` has room for `n` elements, which is what `from` holds; they do not overlap.
+        // SAFETY: by the contract of the C API `data` has room for `n` elements, the number in `from`; `is_separate` checked that they do
+        // not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.cast::<u8>(), from.len()) }
         Ok(())
     })
 }
 
-/// False if the caller's memory at `data` is that of the elements, as MXNDArrayGetData returns it: then there is nothing to copy.
+/// False if `data` is the memory of the elements themselves, which `MXNDArrayGetData` returns. Then there is nothing to copy.
 ///
 /// # Errors
-/// Memory that overlaps the elements otherwise.
+/// Memory that overlaps the elements partly.
 fn is_separate(elements: &[u8], data: *const c_void) -> Result<bool> {
     let (own, other) = (elements.as_ptr().addr(), data.addr());
     ferromx_runtime::ensure!(
@@ -204,7 +204,8 @@ pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
     if n > 0 && data.is_null() {
         return Err(null("data"));
     }
-    // SAFETY: not null; by the contract of the C API there is room for `n` numbers, which are not those of the library.
+    // SAFETY: `data` is not null if `n` is not 0; by the contract of the C API it has room for `n` numbers, and it does not overlap memory
+    // of the library.
     unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), data, n) };
     Ok(())
 }
@@ -219,7 +220,7 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     let is_bool = array.dtype() == ferromx_runtime::dtype::DType::Bool;
     ferromx_runtime::storage::write_bytes(array, |to| {
         if is_separate(to, data)? {
-            // SAFETY: as in `copy_to`, with the roles exchanged.
+            // SAFETY: by the contract of the C API `data` has `n` elements, the number in `to`; they do not overlap, as above.
             unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
         }
         if is_bool {

@@ -1,4 +1,4 @@
-//! User operators written in C, or in a language with C callbacks.
+//! User operators whose functions are C callbacks.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::types::{
 };
 use crate::handle::insert_tensor;
 
-/// Indices of the callbacks of an operator; `INFER_TYPE` may be missing.
+/// Indices of the callbacks of an operator. `INFER_TYPE` may be missing.
 mod prop {
     use crate::c::types::CustomOpPropCallbacks as Index;
     pub(super) const DELETE: usize = Index::kCustomOpPropDelete as usize;
@@ -76,7 +76,7 @@ struct Callbacks {
     delete: usize,
 }
 
-// SAFETY: by the contract of the C API callbacks and contexts may be used from any thread.
+// SAFETY: by the contract of the C API callbacks may be called on any thread, with their contexts.
 unsafe impl Send for Callbacks {}
 // SAFETY: as above.
 unsafe impl Sync for Callbacks {}
@@ -109,12 +109,12 @@ impl Callbacks {
     }
 }
 
-/// Casts the callback at an index to its function pointer type.
+/// The callback at an index, cast to its function pointer type, with its context.
 macro_rules! callback {
     ($callbacks:expr, $index:expr, $what:literal, $type:ty) => {{
         let (callback, context) = $callbacks.get($index, $what)?;
-        // SAFETY: by the contract of the C API the callback at this index has this type; `$type` is an optional function pointer, of
-        // the same size as the function pointer that it is cast from, which is not null.
+        // SAFETY: by the contract of the C API the callback at this index has the signature of `$type`, which is an `Option` of a function
+        // pointer and has the same representation as the non-null pointer that it is transmuted from.
         let callback = unsafe { std::mem::transmute::<unsafe extern "C" fn() -> c_int, $type>(callback) };
         match callback {
             Some(callback) => (callback, context),
@@ -128,7 +128,7 @@ impl Drop for Callbacks {
         let delete = || -> Result<()> {
             if self.has(self.delete) {
                 let (delete, context) = callback!(self, self.delete, "delete", CustomOpDelFunc);
-                // SAFETY: this is the only call, and nothing uses the callbacks afterwards.
+                // SAFETY: drop runs once, and nothing calls the callbacks afterwards.
                 unsafe { delete(context) };
             }
             Ok(())
@@ -163,11 +163,11 @@ impl UserOpFactory for Factory {
         let mut list =
             MXCallbackList { num_callbacks: 0, callbacks: std::ptr::null_mut(), contexts: std::ptr::null_mut() };
         let n = keys.len() as c_int;
-        // SAFETY: by the contract of `MXCustomOpRegister`; the strings and lists live through the call.
-        let made =
+        // SAFETY: by the contract of `MXCustomOpRegister`; the strings and lists outlive the call.
+        let status =
             unsafe { (self.creator)(name.as_ptr(), n, key_list.as_mut_ptr(), value_list.as_mut_ptr(), &raw mut list) };
         let owner = format!("custom operator '{}'", self.op_type);
-        ensure!(made != 0, "{owner} could not be created with its parameters: see its output");
+        ensure!(status != 0, "{owner} could not be created with its parameters: see its output");
         let mut operator = Operator {
             callbacks: Callbacks::new(&owner, &list, prop::DELETE)?,
             inputs: Vec::new(),
@@ -204,7 +204,7 @@ impl Operator {
         self.callbacks.check(unsafe { list(&raw mut names, context) }, "list")?;
         let mut all = Vec::new();
         while !names.is_null() && all.len() < MAX_NAMES {
-            // SAFETY: the list is terminated by null, which was not reached yet.
+            // SAFETY: the list is null-terminated, and its end was not reached yet.
             let name = unsafe { names.add(all.len()).read() };
             if name.is_null() {
                 break;
@@ -214,7 +214,7 @@ impl Operator {
         Ok(all)
     }
 
-    /// Whether the gradient reads an output gradient. Ids count output gradients, inputs and outputs, in this order.
+    /// True if the backward pass depends on an output gradient. Array ids count output gradients, inputs and outputs, in this order.
     fn declared_output_gradients(&self) -> Result<bool> {
         if !self.callbacks.has(prop::DECLARE_DEPENDENCY) {
             return Ok(true);
@@ -225,7 +225,7 @@ impl Operator {
         let range = |from: c_int, n: c_int| (from..from + n).collect::<Vec<c_int>>();
         let (ograds, ins, outs) = (range(0, outs), range(outs, ins), range(outs + ins, outs));
         let (mut n, mut list): (c_int, *mut c_int) = (0, std::ptr::null_mut());
-        // SAFETY: by the contract of the C API; the lists live through the call.
+        // SAFETY: by the contract of the C API; the lists outlive the call.
         let returned =
             unsafe { declare(ograds.as_ptr(), ins.as_ptr(), outs.as_ptr(), &raw mut n, &raw mut list, context) };
         self.callbacks.check(returned, "declare_backward_dependency")?;
@@ -237,7 +237,7 @@ impl Operator {
         (self.inputs.len(), self.outputs.len(), self.states.len())
     }
 
-    /// Splits a list about all arrays into inputs, outputs and states.
+    /// Splits a list with an element for each array into those of inputs, outputs and states.
     fn split<T>(&self, mut all: Vec<T>) -> InferredArgs<T> {
         let (ins, outs, _) = self.counts();
         let states = all.split_off(ins + outs);
@@ -246,7 +246,7 @@ impl Operator {
     }
 }
 
-/// The dimensions for C: an unknown dimension is 0, or -1 in NumPy semantics.
+/// The dimensions as C callbacks expect them: an unknown dimension is 0, or -1 in NumPy semantics.
 fn c_dims(shape: &Shape) -> Vec<c_int> {
     let dims = if semantics::is_numpy_shape() { shape.dims().into() } else { shape.to_legacy() };
     dims.iter().map(|d| c_int::try_from(*d).unwrap_or(c_int::MAX)).collect()
@@ -273,7 +273,7 @@ impl UserOperator for Operator {
         dims.resize(n, Vec::new());
         let mut ranks: Vec<c_int> = dims.iter().map(|d| d.len() as c_int).collect();
         let mut shapes: Vec<*mut c_int> = dims.iter_mut().map(|d| d.as_mut_ptr()).collect();
-        // SAFETY: by the contract of the C API; the lists live through the call, which may put its own dimensions into them.
+        // SAFETY: by the contract of the C API; the lists outlive the call. The callback may replace the pointers to dimensions by its own.
         let returned = unsafe { infer(n as c_int, ranks.as_mut_ptr(), shapes.as_mut_ptr(), context) };
         self.callbacks.check(returned, "infer_shape")?;
         let read = |(rank, dims): (&c_int, &*mut c_int)| {
@@ -294,7 +294,7 @@ impl UserOperator for Operator {
         let (infer, context) = callback!(self.callbacks, prop::INFER_TYPE, "infer_type", CustomOpInferTypeFunc);
         let mut types: Vec<c_int> = ins.iter().map(|d| d.map_or(-1, DType::code)).collect();
         types.resize(n_ins + n_outs + n_states, -1);
-        // SAFETY: by the contract of the C API; the list lives through the call.
+        // SAFETY: by the contract of the C API; the list outlives the call.
         let returned = unsafe { infer(types.len() as c_int, types.as_mut_ptr(), context) };
         self.callbacks.check(returned, "infer_type")?;
         Ok(self.split(types.into_iter().map(DType::from_code).collect()))
@@ -313,7 +313,7 @@ impl UserOperator for Operator {
         let types: Vec<c_int> = dtypes.iter().map(|d| d.code()).collect();
         let mut list =
             MXCallbackList { num_callbacks: 0, callbacks: std::ptr::null_mut(), contexts: std::ptr::null_mut() };
-        // SAFETY: by the contract of the C API; strings and lists live through the call.
+        // SAFETY: by the contract of the C API; strings and lists outlive the call.
         let returned = unsafe {
             create(
                 device.as_ptr(),
@@ -330,7 +330,7 @@ impl UserOperator for Operator {
     }
 }
 
-/// New handles of arrays, which the callee frees.
+/// New handles of arrays, which the callback frees.
 fn handles<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Vec<*mut c_void> {
     arrays.into_iter().map(|a| raw(insert_tensor(Tensor::new(a.clone())))).collect()
 }
@@ -339,6 +339,7 @@ fn handles<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Vec<*mut c_void
 struct Instance(Callbacks);
 
 impl Instance {
+    /// Calls the callback at `index` with groups of arrays and their tags.
     fn call(
         &self,
         index: usize,
@@ -351,7 +352,7 @@ impl Instance {
         let mut arrays = handles(groups.iter().flat_map(|(_, arrays)| *arrays));
         let mut tags: Vec<c_int> = groups.iter().flat_map(|(tag, arrays)| arrays.iter().map(|_| *tag)).collect();
         let reqs: Vec<c_int> = reqs.iter().map(|r| *r as c_int).collect();
-        // SAFETY: by the contract of the C API; the lists live through the call.
+        // SAFETY: by the contract of the C API; the lists outlive the call.
         let returned = unsafe {
             run(
                 arrays.len() as c_int,
@@ -397,7 +398,7 @@ impl UserOpInstance for Function {
         let mut arrays = handles(c.ograds.iter().chain(c.igrads));
         let reqs: Vec<c_int> = c.reqs.iter().map(|r| *r as c_int).collect();
         let (ograds, igrads) = (c.ograds.len() as c_int, c.igrads.len() as c_int);
-        // SAFETY: by the contract of the C API; the lists live through the call.
+        // SAFETY: by the contract of the C API; the lists outlive the call.
         let returned =
             unsafe { run(ograds, igrads, arrays.as_mut_ptr(), reqs.as_ptr(), c_int::from(c.is_train), context) };
         self.0.check(returned, "backward")

@@ -33,7 +33,7 @@ const TYPES: &[(DType, u8, u8)] = &[
     (DType::Bool, 1, 1),
 ];
 
-/// An exported array with the data that its DLPack tensor points to.
+/// An exported array: its DLPack tensor, with the array and the shape to which it points.
 struct ExportedTensor {
     tensor: DLManagedTensor,
     shape: Vec<i64>,
@@ -45,7 +45,7 @@ unsafe extern "C" fn free_exported(tensor: *mut DLManagedTensor) {
     if tensor.is_null() {
         return;
     }
-    // SAFETY: by the contract of DLPack `tensor` comes from `export`, its context is the box, and it is freed once.
+    // SAFETY: by the contract of DLPack the deleter is called once, with a tensor from `export`, whose `manager_ctx` is the box.
     drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<ExportedTensor>()) });
 }
 
@@ -72,7 +72,7 @@ fn export(array: NDArray) -> Result<*mut DLManagedTensor> {
     let tensor = DLManagedTensor { dl_tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(free_exported) };
     let exported =
         Box::into_raw(Box::new(ExportedTensor { tensor, shape: array.shape().dims().to_vec(), _array: array }));
-    // SAFETY: the box was made just now and nobody else knows of it; from here on its fields stay where they are.
+    // SAFETY: `exported` is the only pointer to the box, whose fields have stable addresses from here on.
     unsafe {
         (*exported).tensor.dl_tensor.shape = (*exported).shape.as_mut_ptr();
         (*exported).tensor.manager_ctx = exported.cast();
@@ -80,22 +80,22 @@ fn export(array: NDArray) -> Result<*mut DLManagedTensor> {
     }
 }
 
-/// Memory of another library, which is released on drop.
+/// Memory of another library. Dropping it calls the deleter.
 struct ForeignMemory {
-    /// A copy of the tensor description, if the caller's is only valid during the call.
+    /// A copy of the DLPack tensor, if the caller's is valid only during the call.
     copy: Option<Box<DLManagedTensor>>,
     tensor: *mut DLManagedTensor,
 }
 
-// SAFETY: by the contract of DLPack the deleter may be called on any thread; nothing else is done with the pointer.
+// SAFETY: by the contract of DLPack the deleter may be called on any thread; the pointer is used for nothing else.
 unsafe impl Send for ForeignMemory {}
-// SAFETY: as above; shared references do nothing.
+// SAFETY: a shared reference gives no access to the pointer.
 unsafe impl Sync for ForeignMemory {}
 
 impl Drop for ForeignMemory {
     fn drop(&mut self) {
         let tensor = self.copy.as_mut().map_or(self.tensor, |copy| &raw mut **copy);
-        // SAFETY: the description is alive, and the memory is given back once, here.
+        // SAFETY: `tensor` points to the copy or to the caller's DLPack tensor, which is valid until its deleter is called, once, here.
         unsafe {
             if let Some(deleter) = (*tensor).deleter {
                 deleter(tensor);
@@ -121,7 +121,7 @@ fn check_strides(shape: &[i64], strides: *const i64) -> Result<()> {
     Ok(())
 }
 
-fn import(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
+fn import(tensor: *mut DLManagedTensor, is_transient: bool) -> Result<NDArray> {
     let described = get(tensor.cast_const(), "dlpack")?;
     let t = described.dl_tensor;
     ensure!(
@@ -144,15 +144,15 @@ fn import(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
     let start = t.data.cast::<u8>().wrapping_add(t.byte_offset as usize);
     ensure!(start.addr().is_multiple_of(dtype.size()), "the DLPack memory is not aligned to elements of {dtype}");
     let context = Context::from_codes(DeviceType::Cpu as i32, t.device_id)?;
-    // From here on, the memory must be released even if an error occurs.
-    let copy = transient.then(|| Box::new(described));
+    // From here on, the library owns the tensor: dropping `owner` releases the memory, also after an error.
+    let copy = is_transient.then(|| Box::new(described));
     let owner = Box::new(ForeignMemory { copy, tensor });
     if dtype == DType::Bool {
-        // Other bytes than 0 and 1, which the owner could write at any time, must not be seen as booleans.
+        // The owner could write bytes other than 0 and 1 at any time, which are invalid values of `bool`, so the array is a copy.
         let flags: Vec<bool> = slice(start.cast_const(), bytes, "data")?.iter().map(|b| *b != 0).collect();
         return NDArray::from_slice(&flags, dims)?.to_context(context);
     }
-    // SAFETY: by the contract of DLPack the memory is valid until the deleter is called, which dropping the owner does.
+    // SAFETY: by the contract of DLPack the memory is valid until the deleter is called, when the chunk drops `owner`.
     let chunk = unsafe { Chunk::foreign(start, bytes, context, owner) }?;
     NDArray::view(chunk, 0, shape, dtype)
 }

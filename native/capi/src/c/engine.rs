@@ -1,5 +1,5 @@
-//! The engine's queue. Operators have finished when their call returns, so the dependencies of a pushed function are always satisfied: it
-//! runs immediately on the caller's thread.
+//! Functions pushed to MXNet's engine. Operators have finished when their call returns, so the dependencies of a pushed function are always
+//! satisfied: it runs immediately on the calling thread.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -37,22 +37,23 @@ struct OnComplete {
     completion: *mut c_void,
 }
 
-/// The state of an asynchronous function: `None` while it runs, then whether it failed.
+/// The completion of an asynchronous function.
 #[derive(Default)]
 struct Completion {
-    failed: Mutex<Option<bool>>,
+    /// `None` while the function runs, then true if it failed.
+    has_failed: Mutex<Option<bool>>,
     changed: Condvar,
 }
 
 extern "C" fn complete(_: *mut c_void, completion: *mut c_void, error: *const c_void) {
-    // SAFETY: `run_async` gave away this reference, which a function gives back by its one call, as the contract of the C API says.
+    // SAFETY: `run_async` created the pointer by `Arc::into_raw`; by the contract of the C API the function calls this callback once.
     let completion = unsafe { Arc::from_raw(completion.cast_const().cast::<Completion>()) };
-    let mut failed = completion.failed.lock();
-    *failed = Some(!error.is_null());
+    let mut has_failed = completion.has_failed.lock();
+    *has_failed = Some(!error.is_null());
     completion.changed.notify_all();
 }
 
-/// A pushed function's parameter and device.
+/// The arguments of a pushed function.
 struct Pushed {
     context: ContextHandle,
     parameter: *mut c_void,
@@ -60,7 +61,7 @@ struct Pushed {
     name: *const c_char,
 }
 
-/// Checks that there are no engine variables, which are MXNet's own C++ objects.
+/// Rejects engine variables, which are C++ objects of MXNet.
 fn check_variables(read: c_int, written: c_int) -> Result<()> {
     check_counts(read, written)?;
     ensure!(
@@ -107,7 +108,7 @@ impl Pushed {
     fn run(self, function: EngineSyncFunc) -> Result<()> {
         let mut context = self.run_context()?;
         let function = function.ok_or_else(|| Error::Value(self.missing("sync_func")))?;
-        // SAFETY: by the contract of the C API the function takes a run context and the parameter it was pushed with.
+        // SAFETY: by the contract of the C API the function takes a run context, which outlives the call, and its parameter.
         unsafe { function((&raw mut context).cast(), self.parameter) };
         self.delete();
         Ok(())
@@ -120,30 +121,30 @@ impl Pushed {
         let completion = Arc::new(Completion::default());
         let target = Arc::into_raw(completion.clone()).cast_mut().cast();
         let mut done = OnComplete { callback: complete, engine: std::ptr::null_mut(), completion: target };
-        // SAFETY: as in `run`; the callback is valid until it was called, for which the loop below waits.
+        // SAFETY: as in `run`; the run context and the callback live until the callback was called, for which the loop below waits.
         unsafe { function((&raw mut context).cast(), (&raw mut done).cast(), self.parameter) };
-        let mut failed = completion.failed.lock();
-        while failed.is_none() {
-            completion.changed.wait(&mut failed);
+        let mut has_failed = completion.has_failed.lock();
+        while has_failed.is_none() {
+            completion.changed.wait(&mut has_failed);
         }
         self.delete();
-        ensure!(*failed != Some(true), "the function '{}' reported an error when it finished", self.title());
+        ensure!(*has_failed != Some(true), "the function '{}' reported an error when it finished", self.name());
         Ok(())
     }
 
     fn delete(&self) {
         if let Some(deleter) = self.deleter {
-            // SAFETY: by the contract of the C API the deleter takes the parameter, which nothing uses any more.
+            // SAFETY: by the contract of the C API the deleter takes the parameter, which nothing uses afterwards.
             unsafe { deleter(self.parameter) };
         }
     }
 
-    fn title(&self) -> String {
+    fn name(&self) -> String {
         optional_text(self.name).unwrap_or("unnamed".into()).into_owned()
     }
 
     fn missing(&self, what: &str) -> String {
-        format!("the pointer {what} is null: '{}' has no function to run", self.title())
+        format!("the pointer {what} is null: '{}' has no function to run", self.name())
     }
 }
 

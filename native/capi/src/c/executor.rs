@@ -59,7 +59,7 @@ impl BindArgs {
     }
 }
 
-/// In legacy semantics a dimension of 0 is unknown, and MXNet binds no graph with such an output.
+/// Rejects outputs with a dimension of 0, which is unknown in legacy semantics, as MXNet does.
 fn check_outputs(executor: &Executor) -> Result<()> {
     match executor.outputs().iter().find(|a| a.shape().dims().contains(&0)) {
         Some(a) => Err(Error::Value(format!(
@@ -79,7 +79,7 @@ pub(super) fn insert_executor(executor: Executor) -> u64 {
     insert(Object::Executor(Arc::new(executor)))
 }
 
-/// Pointers for the arrays of a new executor.
+/// The out-parameters for the arrays of a new executor.
 pub(super) struct ArraysOut {
     pub num_args: *mut u32,
     pub args: *mut *mut NDArrayHandle,
@@ -99,24 +99,30 @@ impl ArraysOut {
     }
 }
 
-fn reshape<D: Integer>(
-    function: &'static str,
-    (partial, up_sizing): (c_int, c_int),
+/// The arguments of `MXExecutorReshape` and its variant.
+struct ReshapeArgs<D> {
+    executor: ExecutorHandle,
     context: Context,
-    (n, names, data, starts): (u32, *mut *const c_char, *const D, *const u32),
-    arrays: ArraysOut,
-    old: ExecutorHandle,
-    out: *mut ExecutorHandle,
-) -> Result<()> {
-    let old = executor(id(old))?;
-    ensure!(context == old.context(), "an executor on {} cannot be reshaped on {context}", old.context());
-    let names = texts(names, n as usize, "provided_arg_shape_names")?;
-    let shapes: Vec<_> = names.into_iter().zip(rows(n as usize, starts, data)?).collect();
-    let new = old.reshape(partial != 0, up_sizing != 0, &shapes)?;
-    let mut ret = Ret::new();
-    arrays.put(&mut ret, &new)?;
-    ret.keep(function);
-    put_handle(out, || Ok(insert_executor(new)))
+    allow_partial: bool,
+    allow_up_sizing: bool,
+    num_shapes: u32,
+    names: *mut *const c_char,
+    dims: *const D,
+    starts: *const u32,
+}
+
+impl<D: Integer> ReshapeArgs<D> {
+    fn reshape(self, function: &'static str, arrays: ArraysOut, out: *mut ExecutorHandle) -> Result<()> {
+        let (old, context, n) = (executor(id(self.executor))?, self.context, self.num_shapes as usize);
+        ensure!(context == old.context(), "an executor on {} cannot be reshaped on {context}", old.context());
+        let names = texts(self.names, n, "provided_arg_shape_names")?;
+        let shapes: Vec<_> = names.into_iter().zip(rows(n, self.starts, self.dims)?).collect();
+        let new = old.reshape(self.allow_partial, self.allow_up_sizing, &shapes)?;
+        let mut ret = Ret::new();
+        arrays.put(&mut ret, &new)?;
+        ret.keep(function);
+        put_handle(out, || Ok(insert_executor(new)))
+    }
 }
 
 fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_train: c_int) -> Result<()> {
@@ -125,7 +131,7 @@ fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_t
     executor.backward_stored(&grads, is_train != 0)
 }
 
-/// A pointer of the caller that is passed to its callback.
+/// The caller's pointer that is passed to its callback.
 struct UserData(*mut c_void);
 // SAFETY: the library does not dereference the pointer; by the contract of the C API the callback may be called on the thread that runs the
 // executor.
@@ -146,8 +152,8 @@ pub(super) fn monitor(callback: ExecutorMonitorCallback, data: *mut c_void) -> O
         Arc::new(move |name: &str, array: NDArray| {
             let name = CString::new(name.replace('\0', "\\0")).unwrap_or_default();
             let array = raw(insert_tensor(Tensor::new(array)));
-            // SAFETY: by the contract of the C API the callback can be called with a name, an array and the data it was given with
-            // as long as it is installed; the name lives until it returns.
+            // SAFETY: by the contract of the C API the callback takes a name, an array handle, which it owns, and the data pointer, as long
+            // as it is installed; the name outlives the call.
             unsafe { callback(name.as_ptr(), array, data.pointer()) }
         })
     })
@@ -315,8 +321,16 @@ pub extern "C" fn MXExecutorReshape(
 ) -> c_int {
     guard(|| {
         let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
-        let given =
-            (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
+        let args = ReshapeArgs {
+            executor: shared_exec,
+            context,
+            allow_partial: partial_shaping != 0,
+            allow_up_sizing: allow_up_sizing != 0,
+            num_shapes: num_provided_arg_shapes,
+            names: provided_arg_shape_names,
+            dims: provided_arg_shape_data,
+            starts: provided_arg_shape_idx,
+        };
         let arrays = ArraysOut {
             num_args: num_in_args,
             args: in_args,
@@ -324,8 +338,7 @@ pub extern "C" fn MXExecutorReshape(
             num_aux: num_aux_states,
             aux: aux_states,
         };
-        let allow = (partial_shaping, allow_up_sizing);
-        reshape("MXExecutorReshape", allow, context, given, arrays, shared_exec, out)
+        args.reshape("MXExecutorReshape", arrays, out)
     })
 }
 
@@ -354,8 +367,16 @@ pub extern "C" fn MXExecutorReshapeEx(
 ) -> c_int {
     guard(|| {
         let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
-        let given =
-            (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
+        let args = ReshapeArgs {
+            executor: shared_exec,
+            context,
+            allow_partial: partial_shaping != 0,
+            allow_up_sizing: allow_up_sizing != 0,
+            num_shapes: num_provided_arg_shapes,
+            names: provided_arg_shape_names,
+            dims: provided_arg_shape_data,
+            starts: provided_arg_shape_idx,
+        };
         let arrays = ArraysOut {
             num_args: num_in_args,
             args: in_args,
@@ -363,8 +384,7 @@ pub extern "C" fn MXExecutorReshapeEx(
             num_aux: num_aux_states,
             aux: aux_states,
         };
-        let allow = (partial_shaping, allow_up_sizing);
-        reshape("MXExecutorReshapeEx", allow, context, given, arrays, shared_exec, out)
+        args.reshape("MXExecutorReshapeEx", arrays, out)
     })
 }
 

@@ -17,7 +17,7 @@ use super::ret::Ret;
 use super::types::SymbolHandle;
 use crate::handle::symbol;
 
-/// Reads `n` shapes in CSR layout: shape `i` is `data[starts[i]..starts[i + 1]]`.
+/// Reads `n` shapes from concatenated dimensions: shape `i` is `data[starts[i]..starts[i + 1]]`.
 pub(super) fn rows<I: Integer, D: Integer>(n: usize, starts: *const I, data: *const D) -> Result<Vec<Shape>> {
     if n == 0 {
         return Ok(Vec::new());
@@ -38,13 +38,13 @@ fn shape_of<D: Integer>(dims: &[D]) -> Result<Shape> {
     semantics::shape_from_user(Some(&dims))
 }
 
-/// The names that `n` values are given for.
+/// The names of the arguments for which `n` values are given.
 fn names(s: &Symbol, keys: *mut *const c_char, n: usize) -> Result<Vec<String>> {
     let keys = if keys.is_null() { None } else { Some(texts(keys, n, "keys")?) };
     argument_names(s, keys, n)
 }
 
-/// Pointers for the result of one list of shapes: length, ranks, dimensions.
+/// The out-parameters for a list of shapes: length, ranks, dimensions.
 struct ShapesOut<S, N, D>(*mut S, *mut *const N, *mut *mut *const D);
 
 impl<S: Integer, N: Integer, D: Integer> ShapesOut<S, N, D> {
@@ -61,7 +61,7 @@ impl<S: Integer, N: Integer, D: Integer> ShapesOut<S, N, D> {
     }
 }
 
-/// The implementation of all variants of shape inference. Partial inference reports completeness whatever remains unknown.
+/// The implementation of all variants of shape inference. Partial inference sets `complete` even if shapes remain unknown.
 fn shapes<I: Integer, D: Integer, S: Integer, N: Integer>(
     function: &'static str,
     (handle, n, keys): (SymbolHandle, u32, *mut *const c_char),
@@ -82,7 +82,7 @@ fn shapes<I: Integer, D: Integer, S: Integer, N: Integer>(
     Ok(())
 }
 
-/// Pointers for the result of one list of types: length, types.
+/// The out-parameters for a list of types: length, types.
 struct TypesOut(*mut u32, *mut *const c_int);
 
 impl TypesOut {

@@ -25,7 +25,7 @@ fn arrays(handles: *const NDArrayHandle, n: u32, what: &str) -> Result<Tensors> 
     tensors(handles, n as usize, what)
 }
 
-/// A pointer of the caller that is passed to its updater.
+/// The caller's pointer that is passed to its updater.
 #[derive(Clone, Copy)]
 struct UserData(*mut c_void);
 
@@ -41,7 +41,7 @@ impl UserData {
     }
 }
 
-/// An updater that calls the C function for the kind of key. Without a function for string keys, the one for integer keys gets the index of
+/// An updater that calls the C function for the key's type. Without a function for string keys, the one for integer keys gets the index of
 /// the key in order of initialization.
 fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, user_data: *mut c_void) -> Updater {
     let user_data = UserData(user_data);
@@ -51,8 +51,8 @@ fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, user_data:
             (Key::Name(key), Some(call)) => {
                 let key = CString::new(key.replace('\0', "\\0")).unwrap_or_default();
                 let (pushed, stored) = arrays();
-                // SAFETY: by the contract of the C API, the function takes a key and two array handles, which it frees; the key
-                // lives through the call.
+                // SAFETY: by the contract of the C API, the function takes a key and two array handles, which it owns; the key outlives
+                // the call.
                 unsafe { call(key.as_ptr(), pushed, stored, user_data.pointer()) };
             }
             (Key::Number(_), _) | (Key::Name(_), None) => {

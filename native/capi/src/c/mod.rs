@@ -1,5 +1,15 @@
 //! The C interface: MXNet 1.9.1's `c_api.h` and NNVM's `c_api.h`. Every function checks its arguments and returns 0, or -1 with a message
 //! for `MXGetLastError`.
+//!
+//! - `types`: the types of the header; `args`: checked access to arguments and out-parameters; `ret`: results that the library owns;
+//!   `number`: the integer types of sizes and dimensions.
+//! - `ndarray`, `sparse`, `files`, `recordio`, `dlpack`, `shared_memory`: arrays, and their exchange with files, libraries and processes.
+//! - `imperative`, `operators`, `autograd`, `cached_op`, `functions`, `packed`: operators and calls of them.
+//! - `symbol`, `graph`, `infer`, `backend`, `precision`: symbols, inference, partitioning, conversion to lower precision.
+//! - `executor`, `simple_bind`, `predict`: bound graphs.
+//! - `custom`: user operators in C; `engine`: functions pushed to MXNet's engine.
+//! - `kvstore`, `job`: key-value stores and distributed jobs; `data_iter`: data iterators.
+//! - `library`, `profile`: global functions and the profiler; `unavailable`: functions that always fail.
 #![allow(unsafe_code)]
 #![allow(unreachable_pub)] // Functions are exported by name.
 
@@ -51,13 +61,13 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// The name of the exported function that the closure `F` is the body of.
+/// The name of the exported function whose body is the closure `F`.
 fn function_name<F>() -> &'static str {
     let path = std::any::type_name::<F>();
     path.strip_suffix("::{{closure}}").unwrap_or(path).rsplit("::").next().unwrap_or(path)
 }
 
-/// Moves the exception class to the front of a message, where Python's front end looks for it.
+/// Moves the name of an exception class to the front of a message, where MXNet's Python front end expects it.
 fn class_first(message: String) -> String {
     let class = ["IndexError: ", "TypeError: ", "ValueError: "].into_iter().find_map(|class| {
         let start = message.find(class)?;
@@ -69,7 +79,7 @@ fn class_first(message: String) -> String {
     }
 }
 
-/// Runs the body of an exported function; errors and panics become -1 and a message.
+/// Runs the body of an exported function. Errors and panics become -1 and the message of `MXGetLastError`.
 pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
     crate::guard::remember_backtraces();
     let _measured = profiler::api(|| function_name::<F>().into());
@@ -84,7 +94,7 @@ pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
 
 /// Stores a message for `MXGetLastError`.
 fn set_last_error(message: &str) {
-    // Zero bytes cannot be part of a C string.
+    // A C string ends at the first null byte.
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
     LAST_ERROR.with_borrow_mut(|last| *last = text);
 }

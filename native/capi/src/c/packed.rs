@@ -70,7 +70,7 @@ fn function(handle: MXNetFunctionHandle) -> Result<&'static Function> {
 
 impl Argument {
     fn read(value: MXNetValue, code: i32) -> Result<Argument> {
-        // SAFETY: by the contract of the C API the code says which field of the value is set; each is 8 bytes of plain data.
+        // SAFETY: by the contract of the C API the type code says which field of the union is set; all are plain data of 8 bytes.
         unsafe {
             Ok(match code {
                 CODE_NULL => Argument::Null,

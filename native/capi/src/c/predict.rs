@@ -33,14 +33,14 @@ struct ListItem {
     shape: Vec<u32>,
 }
 
-/// The network and device arguments of the functions here.
-struct Given {
+/// The network and the device of a new predictor, as arguments of the C API.
+struct NetworkArgs {
     symbol: *const c_char,
     params: (*const c_void, c_int),
     device: (c_int, c_int),
 }
 
-impl Given {
+impl NetworkArgs {
     fn network(self, dtypes: Vec<(String, DType)>) -> Result<Network> {
         let symbol = Symbol::from_json(&text(self.symbol, "symbol_json_str")?)?;
         let bytes = slice(self.params.0.cast::<u8>(), count(self.params.1, "param_size")?, "param_bytes")?;
@@ -89,9 +89,10 @@ pub extern "C" fn MXPredCreate(
     out: *mut PredictorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
+        let args =
+            NetworkArgs { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
         let inputs = inputs(num_input_nodes, input_keys, input_shape_indptr, input_shape_data)?;
-        put_predictor(&given.network(Vec::new())?, &inputs, out)
+        put_predictor(&args.network(Vec::new())?, &inputs, out)
     })
 }
 
@@ -113,12 +114,13 @@ pub extern "C" fn MXPredCreateEx(
     out: *mut PredictorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
+        let args =
+            NetworkArgs { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
         let inputs = inputs(num_input_nodes, input_keys, input_shape_indptr, input_shape_data)?;
         let codes = slice(provided_arg_dtypes, num_provided_arg_dtypes as usize, "provided_arg_dtypes")?;
         let names = texts(provided_arg_dtype_names, codes.len(), "provided_arg_dtype_names")?;
         let dtypes = names.into_iter().zip(codes).map(|(name, code)| Ok((name, dtype_of_code(*code)?)));
-        put_predictor(&given.network(dtypes.collect::<Result<_>>()?)?, &inputs, out)
+        put_predictor(&args.network(dtypes.collect::<Result<_>>()?)?, &inputs, out)
     })
 }
 
@@ -139,10 +141,11 @@ pub extern "C" fn MXPredCreatePartialOut(
     out: *mut PredictorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
+        let args =
+            NetworkArgs { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
         let inputs = inputs(num_input_nodes, input_keys, input_shape_indptr, input_shape_data)?;
         let outputs = texts(output_keys, num_output_nodes as usize, "output_keys")?;
-        put_predictor(&given.network(Vec::new())?.with_outputs(&outputs)?, &inputs, out)
+        put_predictor(&args.network(Vec::new())?.with_outputs(&outputs)?, &inputs, out)
     })
 }
 
@@ -179,9 +182,10 @@ pub extern "C" fn MXPredCreateMultiThread(
 ) -> c_int {
     guard(|| {
         put(out, std::ptr::null_mut(), "out")?;
-        let given = Given { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
+        let args =
+            NetworkArgs { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
         let inputs = inputs(num_input_nodes, input_keys, input_shape_indptr, input_shape_data)?;
-        let all = given.network(Vec::new())?.bind_many(&inputs, count(num_threads, "num_threads")?)?;
+        let all = args.network(Vec::new())?.bind_many(&inputs, count(num_threads, "num_threads")?)?;
         let handles: Vec<_> = all.into_iter().map(|p| raw(insert(Object::Predictor(Arc::new(p))))).collect();
         put_all(out, &handles, "out")
     })

@@ -1,4 +1,5 @@
-//! Results that functions return by pointer. A thread owns them until it calls the same function again.
+//! Results that the library owns and functions return by pointer. Each is kept in thread-local storage until the thread calls the same
+//! function again.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +21,7 @@ struct Returned {
     lists: Vec<Box<dyn Any>>,
 }
 
-/// Handles and storage types of the outputs of one operator.
+/// The handles and storage types of the outputs of an operator call.
 #[derive(Default)]
 struct Invoked {
     handles: Vec<NDArrayHandle>,
@@ -54,7 +55,7 @@ impl Ret {
         self.list(list)
     }
 
-    /// Adds a list of numbers, handles or pointers. Its elements never move.
+    /// Adds a list of numbers, handles or pointers, which is not reallocated.
     pub fn list<T: 'static>(&mut self, mut items: Vec<T>) -> *mut T {
         let p = items.as_mut_ptr();
         self.0.lists.push(Box::new(items));
@@ -72,8 +73,8 @@ impl Ret {
 
     /// Keeps the results until `function` is called on this thread again.
     pub fn keep(self, function: &'static str) {
-        // Dropped after the borrow ends.
-        let _last = RETURNED.with_borrow_mut(|all| all.insert(function, self.0));
+        // The results of the previous call are dropped after the borrow ends.
+        let _previous = RETURNED.with_borrow_mut(|all| all.insert(function, self.0));
     }
 }
 
@@ -115,12 +116,12 @@ pub fn put_optional_text(
 
 /// Returns a new handle through a pointer; the caller frees it.
 pub fn put_handle(out: *mut *mut c_void, new: impl FnOnce() -> Result<u64>) -> Result<()> {
-    // Check the pointer first, so that a handle that cannot be returned is not created.
+    // Write to the out-parameter first, so that no handle is created if the pointer is null.
     put(out, std::ptr::null_mut(), "out")?;
     put(out, raw(new()?), "out")
 }
 
-/// Lists handles and storage types of an operator's outputs, valid until the next call of this function on this thread.
+/// The handles and storage types of an operator's outputs as lists, which are valid until the next call of this function on this thread.
 pub fn invoked(outputs: impl Iterator<Item = (u64, c_int)>) -> (*mut NDArrayHandle, *const c_int) {
     INVOKED.with_borrow_mut(|last| {
         last.handles.clear();
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     fn read(p: *const c_char) -> String {
-        // SAFETY: the results of `put_text` and `put_texts` are strings that end with a zero byte and are kept until the next call.
+        // SAFETY: the results of `put_text` and `put_texts` are null-terminated and valid until the next call of the same function.
         unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
     }
 
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_numbers_stay_where_they_are() {
+    fn lists_of_numbers_do_not_move() {
         let mut ret = Ret::new();
         let lists = [1u32, 2, 3].map(|n| ret.list(vec![n; 2]));
         // SAFETY: each list has two elements, which `ret` owns.

@@ -26,10 +26,9 @@ fn io(e: &std::io::Error) -> Error {
     Error::io("shared memory", e)
 }
 
-/// A file descriptor of an array's memory, which is valid as long as the array. If the array had to be copied, the caller owns the
-/// descriptor.
+/// A file descriptor of an array's memory. It is borrowed from the array, unless the array had to be copied: then the caller owns it.
 fn export(array: &NDArray) -> Result<c_int> {
-    // A view is copied, since the other process gets no offset.
+    // The receiving process gets no offset, so a view is copied.
     if let (true, Some(file)) = (array.byte_range() == (0..array.chunk().bytes()), array.chunk().shared_file()) {
         return Ok(file.as_raw_fd());
     }
@@ -38,15 +37,15 @@ fn export(array: &NDArray) -> Result<c_int> {
     Ok(file.try_clone().map_err(|e| io(&e))?.into_raw_fd())
 }
 
-/// The file of a descriptor. A descriptor from another process is taken over; one of this process is duplicated.
+/// The file of a descriptor. Takes ownership of a descriptor from another process; duplicates one of this process.
 fn import(pid: c_int, descriptor: c_int) -> Result<File> {
     ensure!(descriptor >= 0, "shared_id is {descriptor}: a file descriptor was expected");
     if i64::from(pid) == i64::from(std::process::id()) {
-        // SAFETY: the descriptor is used during this call only; one that is not open makes the duplication fail.
+        // SAFETY: the borrow ends with this call; duplicating a descriptor that is not open fails.
         let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
         return Ok(borrowed.try_clone_to_owned().map_err(|e| io(&e))?.into());
     }
-    // SAFETY: by the contract of this function the caller gives the descriptor away.
+    // SAFETY: by the contract of `MXNDArrayCreateFromSharedMem` the caller passes ownership of the descriptor.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

@@ -1,4 +1,4 @@
-//! Binding that allocates the arrays.
+//! Binding to new arrays: `MXExecutorSimpleBind` and its variants.
 
 use std::ffi::{c_char, c_int};
 
@@ -59,7 +59,7 @@ fn requests(arguments: &[String], n: u32, names: *mut *const c_char, types: *mut
 /// Length, names and values of a list.
 type Named<T> = (u32, *mut *const c_char, *const T);
 
-/// The buffer of shared arrays, which is read and updated. A length of -1 means that there is none.
+/// The arguments and out-parameters for the buffer of shared arrays. A length of -1 means that there is none.
 struct Buffer {
     len: *mut c_int,
     names: *mut *const c_char,
@@ -68,8 +68,8 @@ struct Buffer {
     new_handles: *mut *mut NDArrayHandle,
 }
 
-/// The arguments of the variants of `MXExecutorSimpleBind`.
-struct Given<D> {
+/// The arguments of `MXExecutorSimpleBind` and its variants.
+struct SimpleBindArgs<D> {
     symbol: SymbolHandle,
     devices: Devices,
     reqs: (u32, *mut *const c_char, *mut *const c_char),
@@ -81,7 +81,7 @@ struct Given<D> {
     shared: ExecutorHandle,
 }
 
-impl<D: Integer> Given<D> {
+impl<D: Integer> SimpleBindArgs<D> {
     fn bind(self, function: &'static str, arrays_out: ArraysOut, out: *mut ExecutorHandle) -> Result<()> {
         let s = symbol(id(self.symbol))?;
         let shared = shared(self.shared)?;
@@ -174,7 +174,7 @@ pub extern "C" fn MXExecutorSimpleBind(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given {
+        let args = SimpleBindArgs {
             symbol: symbol_handle,
             devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
@@ -201,7 +201,7 @@ pub extern "C" fn MXExecutorSimpleBind(
             num_aux: num_aux_states,
             aux: aux_states,
         };
-        given.bind("MXExecutorSimpleBind", arrays, out)
+        args.bind("MXExecutorSimpleBind", arrays, out)
     })
 }
 
@@ -244,7 +244,7 @@ pub extern "C" fn MXExecutorSimpleBindEx(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given {
+        let args = SimpleBindArgs {
             symbol: symbol_handle,
             devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
@@ -271,7 +271,7 @@ pub extern "C" fn MXExecutorSimpleBindEx(
             num_aux: num_aux_states,
             aux: aux_states,
         };
-        given.bind("MXExecutorSimpleBindEx", arrays, out)
+        args.bind("MXExecutorSimpleBindEx", arrays, out)
     })
 }
 
@@ -314,7 +314,7 @@ pub extern "C" fn MXExecutorSimpleBindEx64(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        let given = Given {
+        let args = SimpleBindArgs {
             symbol: symbol_handle,
             devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
@@ -341,6 +341,6 @@ pub extern "C" fn MXExecutorSimpleBindEx64(
             num_aux: num_aux_states,
             aux: aux_states,
         };
-        given.bind("MXExecutorSimpleBindEx64", arrays, out)
+        args.bind("MXExecutorSimpleBindEx64", arrays, out)
     })
 }
