@@ -19,7 +19,7 @@ use crate::progress::Progress;
 pub(crate) struct Options {
     /// Export each imported model again.
     pub export: bool,
-    /// Import with dynamic dimensions instead of the shapes of the inputs.
+    /// Import with dynamic dimensions, without the shapes of the inputs.
     pub dynamic: bool,
 }
 
@@ -37,21 +37,21 @@ pub(crate) fn run(dir: &Path, options: &Options, progress: Progress) -> Result<(
     if cases.is_empty() {
         return Err(Error::value(format!("{}: there is no folder with a model.onnx in it", dir.display())));
     }
-    let mut failed = 0usize;
+    let mut num_failed = 0usize;
     for (i, case) in cases.iter().enumerate() {
         progress.step_of(i + 1, cases.len(), &case.display().to_string());
         remove_results(case)?;
         if let Err(e) = run_case(case, options) {
-            failed += 1;
+            num_failed += 1;
             write_text(&case.join("error.txt"), &format!("{e}\n"))?;
         }
     }
     drop(progress);
-    say!("{} of {} models ran", cases.len() - failed, cases.len());
+    say!("{} of {} models ran", cases.len() - num_failed, cases.len());
     Ok(())
 }
 
-/// Removes the results of an earlier run, so that they are not mistaken for those of this one.
+/// Removes the results of an earlier run, so that none remain if this run fails.
 fn remove_results(case: &Path) -> Result<()> {
     let mut old = vec![case.join("error.txt"), case.join("exported.onnx"), case.join("export_error.txt")];
     old.extend((0..).map(|i| case.join(format!("output_{i}.npy"))).take_while(|p| p.exists()));
@@ -68,17 +68,17 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         let mut array = npy::read(&case.join(format!("input_{i}.npy")))?;
         // NumPy has no bfloat16, so such inputs are stored as float32.
         if let Some(element) = &info.element {
-            let wanted = element.dtype()?;
-            if wanted == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
-                let narrow = NDArray::empty(array.shape(), wanted, array.context())?;
-                ferromx_runtime::arrays::write_converted(&narrow, array.to_vec::<f32>()?.into_iter())?;
-                array = narrow;
+            let dtype = element.dtype()?;
+            if dtype == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
+                let converted = NDArray::empty(array.shape(), dtype, array.context())?;
+                ferromx_runtime::arrays::write_converted(&converted, array.to_vec::<f32>()?.into_iter())?;
+                array = converted;
             }
         }
         inputs.insert(info.name.clone(), array);
     }
-    let given: Vec<(String, NDArray)> = inputs.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
-    let (outputs, how) = match options.dynamic {
+    let input_list: Vec<(String, NDArray)> = inputs.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
+    let (outputs, run) = match options.dynamic {
         true => {
             let imported = import::import(&model, &ImportOptions::default())?;
             (run::bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported)))
@@ -88,10 +88,10 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
     for (i, (array, info)) in outputs.iter().zip(&model.graph.outputs).enumerate() {
         npy::write(&case.join(format!("output_{i}.npy")), array, info.element.as_ref())?;
     }
-    let exported = match how {
+    let exported = match run {
         _ if !options.export => Ok(()),
         Run::Graph(imported) if options.dynamic => export_case(case, &model, &imported, &[]),
-        Run::Graph(imported) => export_case(case, &model, &imported, &given),
+        Run::Graph(imported) => export_case(case, &model, &imported, &input_list),
         Run::Executed => Err(Error::unsupported(
             "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
         )),
@@ -107,7 +107,7 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
 }
 
-/// Exports the imported model for the shapes of the given inputs, or the declared shapes without inputs.
+/// Exports the imported model for the shapes of these inputs, or for the declared shapes if there are none.
 fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
     let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
     let options = ExportOptions {

@@ -1,4 +1,7 @@
 //! `ferromx`: imports, exports and runs models of other frameworks, and prints the content of files.
+//!
+//! - `models`: the commands that check, import and export a model or list mappings; `cases`: `onnx run`; `inspect`: `inspect`.
+//! - `npy`: NumPy's files; `progress`: progress messages.
 
 mod cases;
 mod inspect;
@@ -180,12 +183,12 @@ fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
 fn main() -> ExitCode {
     let args = Args::parse();
     let progress = Progress::new(args.progress);
-    let done = match args.command {
+    let result = match args.command {
         Command::Inspect { file } => inspect::inspect(&file),
         Command::Onnx(command) => onnx(command, progress),
         Command::Nnef(command) => nnef(command, progress),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             // Standard error may be closed; there is nowhere else to report to.

@@ -1,4 +1,4 @@
-//! The commands on models of other frameworks.
+//! The commands that check, import and export models of other frameworks, and list mappings.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -37,7 +37,7 @@ pub(crate) struct Source<'a> {
     pub framework: Framework,
     /// Its file, or folder for NNEF.
     pub file: &'a Path,
-    /// Allow tensors in other files of the directory; NNEF always has them there.
+    /// True if tensors may be in other files of the directory. For NNEF they always are.
     pub external_data: bool,
     /// Mapping files besides the built-in ones.
     pub(crate) mappings: &'a [PathBuf],
@@ -52,7 +52,7 @@ impl Source<'_> {
         }
     }
 
-    /// The model, and how it is imported with these shapes of inputs.
+    /// Loads the model, and returns the options of an import with these shapes of inputs.
     fn prepare(&self, shape: &[String], progress: &Progress) -> Result<(Model, ImportOptions)> {
         let mappings = mappings(self.framework, self.mappings)?;
         let options = ImportOptions { shapes: shapes(shape)?, mappings, ..ImportOptions::default() };
@@ -83,7 +83,7 @@ fn describe(imported: &Imported) -> Result<()> {
     Ok(())
 }
 
-/// The framework's mappings with those of files; nothing if there are no files.
+/// The framework's mappings extended by files, or `None` if there are no files.
 fn mappings(framework: Framework, files: &[PathBuf]) -> Result<Option<Arc<Mappings>>> {
     let read = |file: &PathBuf| {
         let name = file.display().to_string();
@@ -101,8 +101,8 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
             dims.split(',').filter(|d| !d.is_empty()).map(|d| d.trim().parse().ok().filter(|d| *d >= -1)).collect();
         Some((name.to_string(), dims?))
     };
-    let wrong = |text: &String| Error::value(format!("'{text}' is not a shape of an input: write NAME=2,3,224,224"));
-    texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+    let error = |text: &String| Error::value(format!("'{text}' is not a shape of an input: write NAME=2,3,224,224"));
+    texts.iter().map(|text| parse(text).ok_or_else(|| error(text))).collect()
 }
 
 /// Imports a model and writes it as a checkpoint.

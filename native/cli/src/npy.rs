@@ -26,11 +26,11 @@ const TYPES: [(&str, DType); 9] = [
     ("bfloat16", DType::BF16),
 ];
 
-/// Integer types that wider types of our arrays hold, by their descriptions.
+/// Integer types that are stored in wider ones, by their descriptions in the header.
 const WIDENED: [(&str, WidenedInt); 4] =
     [("<u2", WidenedInt::U16), ("<i2", WidenedInt::I16), ("<u4", WidenedInt::U32), ("<u8", WidenedInt::U64)];
 
-/// Reads an array; one of an integer type that our arrays do not have as the wider type that holds it.
+/// Reads an array. Integers of a type that arrays do not support are widened.
 ///
 /// # Errors
 /// The file cannot be read, is not a `.npy` file, or has an unsupported type or memory order.
@@ -40,38 +40,38 @@ pub(crate) fn read(path: &Path) -> Result<NDArray> {
 }
 
 fn parse(bytes: &[u8]) -> Result<NDArray> {
-    let bad = |what: &str| Error::Format(format!("this is no .npy file: {what}"));
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("its beginning is another"))?;
+    let error = |what: &str| Error::Format(format!("this is no .npy file: {what}"));
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| error("its beginning is another"))?;
     let (length, skip) = match rest {
         [1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 4),
         [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 6),
-        _ => return Err(bad("its version is unknown")),
+        _ => return Err(error("its version is unknown")),
     };
-    let header = rest.get(skip..).and_then(|r| r.get(..length)).ok_or_else(|| bad("its header is cut off"))?;
+    let header = rest.get(skip..).and_then(|r| r.get(..length)).ok_or_else(|| error("its header is cut off"))?;
     let data = &rest[skip + length..];
-    let header = std::str::from_utf8(header).map_err(|_| bad("its header is no text"))?;
+    let header = std::str::from_utf8(header).map_err(|_| error("its header is no text"))?;
     let after = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
     let descr =
-        after("descr").and_then(|r| r.strip_prefix('\'')?.split('\'').next()).ok_or_else(|| bad("it has no type"))?;
+        after("descr").and_then(|r| r.strip_prefix('\'')?.split('\'').next()).ok_or_else(|| error("it has no type"))?;
     if after("fortran_order").is_some_and(|r| r.starts_with("True")) {
-        return Err(bad("its elements are in column order; save it with numpy.ascontiguousarray"));
+        return Err(error("its elements are in column order; save it with numpy.ascontiguousarray"));
     }
     let dims =
-        after("shape").and_then(|r| r.strip_prefix('(')?.split(')').next()).ok_or_else(|| bad("it has no shape"))?;
-    let shape: Shape = format!("({dims})").parse().map_err(|e: String| bad(&e))?;
+        after("shape").and_then(|r| r.strip_prefix('(')?.split(')').next()).ok_or_else(|| error("it has no shape"))?;
+    let shape: Shape = format!("({dims})").parse().map_err(|e: String| error(&e))?;
     let widened = WIDENED.iter().find(|(name, _)| *name == descr).map(|(_, int)| *int);
-    let ours = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
-    let dtype = widened.map(WidenedInt::storage_dtype).or(ours).ok_or_else(|| {
+    let supported = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
+    let dtype = widened.map(WidenedInt::storage_dtype).or(supported).ok_or_else(|| {
         let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).chain(WIDENED.iter().map(|(name, _)| *name)).collect();
         Error::Format(format!("elements of type '{descr}' are not taken; {} are", known.join(", ")))
     })?;
     let count = shape.checked_elements()?;
     let size = widened.map_or(dtype.size(), WidenedInt::size);
     if count.checked_mul(size) != Some(data.len()) {
-        return Err(bad("it has more or fewer elements than its shape says"));
+        return Err(error("it has more or fewer elements than its shape says"));
     }
     if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
-        return Err(bad("truth values are bytes other than 0 and 1"));
+        return Err(error("truth values are bytes other than 0 and 1"));
     }
     let array = NDArray::empty(&shape, dtype, Context::default())?;
     match widened {
@@ -81,15 +81,16 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     Ok(array)
 }
 
-/// Writes an array as elements of a type, if it holds such. NumPy has no bfloat16, so such arrays are written as float32.
+/// Writes an array. If `element` is a widened integer type that the array stores, its elements are narrowed to it. NumPy has no bfloat16,
+/// so such arrays are written as float32.
 ///
 /// # Errors
 /// The file cannot be written.
 pub(crate) fn write(path: &Path, array: &NDArray, element: Option<&ElementType>) -> Result<()> {
     if array.dtype() == DType::BF16 {
-        let wide = NDArray::empty(array.shape(), DType::F32, Context::default())?;
-        wide.copy_from_slice(&array.to_vec_as::<f32>()?)?;
-        return write(path, &wide, None);
+        let converted = NDArray::empty(array.shape(), DType::F32, Context::default())?;
+        converted.copy_from_slice(&array.to_vec_as::<f32>()?)?;
+        return write(path, &converted, None);
     }
     let widened = match element {
         Some(ElementType::Widened(int)) => Some(*int).filter(|int| int.storage_dtype() == array.dtype()),
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_survive_a_round_trip() {
+    fn arrays_are_read_as_they_were_written() {
         let path = std::env::temp_dir().join(format!("ferromx-npy-{}.npy", std::process::id()));
         for array in [
             NDArray::from_slice(&[1.5f32, -2.0, 3.0, 4.0], &[2, 2]).unwrap(),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_errors() {
+    fn invalid_files_are_errors() {
         assert!(parse(b"PK").unwrap_err().to_string().contains("its beginning is another"));
         let header = |text: &str| [MAGIC, &[1, 0, text.len() as u8, 0], text.as_bytes()].concat();
         let e = parse(&header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }")).unwrap_err().to_string();

@@ -28,7 +28,7 @@ struct Api<'l> {
 }
 
 fn text(p: *const c_char) -> String {
-    // SAFETY: the library returns strings that live until its next call; this copies at once.
+    // SAFETY: the library returns null-terminated strings, which are valid until its next call; this copies them before.
     unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
 }
 
@@ -53,7 +53,7 @@ impl Api<'_> {
     fn describe(&self, name: &str) -> Result<Value, Box<dyn Error>> {
         let c_name = std::ffi::CString::new(name)?;
         let mut handle = null();
-        // SAFETY: a string with a final zero byte, and a variable of the right type.
+        // SAFETY: the string is null-terminated, and the out-parameter points to a variable of the right type.
         self.check(unsafe { (self.handle)(c_name.as_ptr(), &mut handle) })?;
         let (mut op, mut desc, mut key) = (null(), null(), null());
         let (mut n, mut names, mut types, mut docs) = (0, null(), null(), null());

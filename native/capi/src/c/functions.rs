@@ -25,24 +25,26 @@ const ACCEPTS_EMPTY: c_int = 1 << 2;
 /// The parameter of `_imdecode` with the encoded image.
 const IMAGE_PARAM: &str = "str_img";
 
-/// A function with its arguments; every function has one output array.
+/// A function with its arguments. Every function has one output array.
 struct Function {
     name: &'static str,
-    arrays: usize,
+    /// The number of input arrays.
+    num_arrays: usize,
+    /// The parameters that are given as numbers.
     numbers: &'static [&'static str],
-    mask: c_int,
+    type_mask: c_int,
 }
 
 /// The functions, in MXNet's order.
 static FUNCTIONS: &[Function] = &[
-    Function { name: "_set_value", arrays: 0, numbers: &["src"], mask: 0 },
-    Function { name: "_onehot_encode", arrays: 2, numbers: &[], mask: ARRAYS_FIRST | ACCEPTS_EMPTY },
-    Function { name: "fill_element_0index", arrays: 3, numbers: &[], mask: ARRAYS_FIRST | ACCEPTS_EMPTY },
+    Function { name: "_set_value", num_arrays: 0, numbers: &["src"], type_mask: 0 },
+    Function { name: "_onehot_encode", num_arrays: 2, numbers: &[], type_mask: ARRAYS_FIRST | ACCEPTS_EMPTY },
+    Function { name: "fill_element_0index", num_arrays: 3, numbers: &[], type_mask: ARRAYS_FIRST | ACCEPTS_EMPTY },
     Function {
         name: "_imdecode",
-        arrays: 1,
+        num_arrays: 1,
         numbers: &["index", "x0", "y0", "x1", "y1", "c", "size"],
-        mask: ARRAYS_FIRST | ACCEPTS_EMPTY,
+        type_mask: ARRAYS_FIRST | ACCEPTS_EMPTY,
     },
 ];
 
@@ -50,7 +52,7 @@ fn listed() -> String {
     FUNCTIONS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The function and the operator of a handle, which is the operator's handle.
+/// The function and the operator of a handle. The handle of a function is that of its operator.
 fn function(handle: FunctionHandle) -> Result<(&'static Function, &'static OpDef)> {
     let (name, def) = handle::operator_of(id(handle))?;
     let found = FUNCTIONS.iter().find(|f| f.name == name);
@@ -82,14 +84,14 @@ impl Call {
             attrs.extend(given.into_iter().map(|(k, v)| (k.into_owned(), v.into_owned())));
         }
         let written = tensors(self.written, 1, "mutate_vars")?;
-        let inputs = tensors(self.arrays, function.arrays, "use_vars")?;
-        let inputs = inputs.iter().map(|t| present(t, &written[0])).collect::<Result<Vec<_>>>()?;
+        let inputs = tensors(self.arrays, function.num_arrays, "use_vars")?;
+        let inputs = inputs.iter().map(|t| array_or_empty(t, &written[0])).collect::<Result<Vec<_>>>()?;
         let attrs = attrs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         imperative::call(def.name, attrs, &inputs, &written).map(|_| ())
     }
 }
 
-/// The encoded image as text with one character per byte. The last number is its length.
+/// The encoded image as text with one character per byte. The last number is the length of the image in bytes.
 fn image_bytes(numbers: &[f32], values: &[*mut c_char]) -> Result<String> {
     let (Some(size), [value]) = (numbers.last(), values) else {
         return Err(Error::Value(format!(
@@ -100,8 +102,8 @@ fn image_bytes(numbers: &[f32], values: &[*mut c_char]) -> Result<String> {
     Ok(slice(value.cast_const().cast::<u8>(), *size as usize, "param_vals")?.iter().map(|b| char::from(*b)).collect())
 }
 
-/// The array of a tensor; for an empty tensor, an array without elements of the output's type.
-fn present(tensor: &Arc<Tensor>, written: &Arc<Tensor>) -> Result<Arc<Tensor>> {
+/// The tensor, or an array without elements of the output's type if it is empty.
+fn array_or_empty(tensor: &Arc<Tensor>, written: &Arc<Tensor>) -> Result<Arc<Tensor>> {
     if !tensor.is_empty() {
         return Ok(tensor.clone());
     }
@@ -168,10 +170,10 @@ pub extern "C" fn MXFuncDescribe(
 ) -> c_int {
     guard(|| {
         let (function, _) = function(fun)?;
-        put(num_use_vars, function.arrays as u32, "num_use_vars")?;
+        put(num_use_vars, function.num_arrays as u32, "num_use_vars")?;
         put(num_scalars, function.numbers.len() as u32, "num_scalars")?;
         put(num_mutate_vars, 1, "num_mutate_vars")?;
-        put(type_mask, function.mask, "type_mask")
+        put(type_mask, function.type_mask, "type_mask")
     })
 }
 

@@ -35,8 +35,8 @@ fn invoke(
     })
 }
 
-/// In legacy semantics a shape with a 0, or without dimensions, is unknown. MXNet takes arrays of such shapes, but no operator that
-/// would give another one; results whose shape depends on the content excepted.
+/// Rejects results of unknown shape, as MXNet does: in legacy semantics, a shape that contains a 0 or has no dimensions is unknown. It is
+/// accepted if no input has such a shape, or if the shape of the result depends on values.
 fn check_results(name: &str, inputs: &[Arc<Tensor>], results: &[Arc<Tensor>]) -> Result<()> {
     let unknown = |t: &Arc<Tensor>| {
         let array = t.array().ok()?;

@@ -87,7 +87,7 @@ pub extern "C" fn MXSetCalibTableToQuantizedSymbol(
     })
 }
 
-/// Operators that run in float32 for some values of a parameter. `starts` are the offsets of their values in `values`.
+/// Operators that run in float32 for some values of a parameter. The values of operator `i` are `values[starts[i]..starts[i + 1]]`.
 struct Conditions {
     ops: *mut *const c_char,
     params: *mut *const c_char,

@@ -1,5 +1,5 @@
-//! Compares the functions of this module with the native methods that `LibInfo.scala` declares, at compile time. The JVM does not check
-//! their types.
+//! Compares the native methods with their declarations in `LibInfo.scala` at compile time. The JVM links native methods by name and does
+//! not check their types.
 
 use jni::objects::{
     JBooleanArray, JByteArray, JByteBuffer, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray,
@@ -79,16 +79,16 @@ mod tests {
     const SHAPES: &[&str] = &["Long", "Array[String]", "Array[Int]", "Array[Long]"];
 
     #[test]
-    fn another_name_count_order_type_or_result_is_an_error() {
+    fn methods_that_differ_from_their_declaration_do_not_compile() {
         check("symbolInferShape", SHAPES, "");
-        let wrong: [(&str, &[&str], &str); 5] = [
+        let mismatches: [(&str, &[&str], &str); 5] = [
             ("symbolInferShapes", SHAPES, ""),
             ("symbolInferShape", &SHAPES[..3], ""),
             ("symbolInferShape", &["Long", "Array[String]", "Array[Long]", "Array[Int]"], ""),
             ("symbolInferShape", &["Int", "Array[String]", "Array[Int]", "Array[Long]"], ""),
             ("symbolInferShape", SHAPES, "Long"),
         ];
-        for (name, parameters, result) in wrong {
+        for (name, parameters, result) in mismatches {
             assert!(catch_unwind(|| check(name, parameters, result)).is_err(), "{name} {parameters:?} {result}");
         }
     }

@@ -46,8 +46,8 @@ fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'
     upcalls::BOUND_EXECUTOR.construct(env, &arguments)
 }
 
-/// A monitor that calls Java. It runs on the thread that called the executor, which is attached to the JVM already. Once a callback has
-/// thrown, the exception stays pending and the callback is not called again.
+/// A monitor that calls Java, on the thread that called the executor. Once the callback has thrown, the exception stays pending and the
+/// callback is not called again.
 fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
     Ok(Arc::new(move |name: &str, array: NDArray| {

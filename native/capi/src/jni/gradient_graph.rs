@@ -1,5 +1,5 @@
-//! Gradients that user code composes of symbols: user code gets placeholder variables for the arrays of a node and returns symbols of the
-//! gradients, which are copied to the graph.
+//! Gradients that user code composes of symbols. User code gets placeholder variables for the arrays of a node and returns symbols of the
+//! gradients, whose operators are copied to the graph.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,15 +58,15 @@ impl Template {
         node: &GradNode<'_>,
         gradients: &[Option<Symbol>],
     ) -> Result<Vec<Option<Entry>>> {
-        let mut made: HashMap<*const Node, Vec<Entry>> = HashMap::new();
+        let mut copies: HashMap<*const Node, Vec<Entry>> = HashMap::new();
         let groups = [(&self.inputs, inputs), (&self.outputs, node.outputs), (&self.output_gradients, node.ograds)];
         for (variables, entries) in groups {
             let nodes = variables.iter().filter_map(|s| s.entries().first());
-            made.extend(nodes.zip(entries).map(|(e, entry)| (Arc::as_ptr(&e.node), vec![*entry])));
+            copies.extend(nodes.zip(entries).map(|(e, entry)| (Arc::as_ptr(&e.node), vec![*entry])));
         }
-        let ends = || gradients.iter().flatten().flat_map(Symbol::entries);
-        for node in topological(ends()) {
-            if made.contains_key(&Arc::as_ptr(&node)) {
+        let outputs = || gradients.iter().flatten().flat_map(Symbol::entries);
+        for node in topological(outputs()) {
+            if copies.contains_key(&Arc::as_ptr(&node)) {
                 continue;
             }
             let Some(op) = &node.op else {
@@ -77,17 +77,17 @@ impl Template {
                     node.name
                 )));
             };
-            let ins: Vec<Entry> = node.inputs.iter().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect();
+            let ins: Vec<Entry> = node.inputs.iter().map(|e| copies[&Arc::as_ptr(&e.node)][e.index as usize]).collect();
             let attrs = node.attrs.read().clone();
-            let copied = NodeCopy { name: op.name, def: op.def, params: &op.params, attrs: &attrs };
-            made.insert(Arc::as_ptr(&node), graph.copy(&copied, &ins)?);
+            let copy = NodeCopy { name: op.name, def: op.def, params: &op.params, attrs: &attrs };
+            copies.insert(Arc::as_ptr(&node), graph.copy(&copy, &ins)?);
         }
         gradients
             .iter()
             .enumerate()
             .map(|(i, gradient)| match gradient.as_ref().map(Symbol::entries) {
                 None => Ok(None),
-                Some([e]) => Ok(Some(made[&Arc::as_ptr(&e.node)][e.index as usize])),
+                Some([e]) => Ok(Some(copies[&Arc::as_ptr(&e.node)][e.index as usize])),
                 Some(many) => Err(Error::Value(format!(
                     "the gradient of input {i} is a symbol of {} outputs: choose one by get(index)",
                     many.len()
@@ -97,7 +97,7 @@ impl Template {
     }
 }
 
-/// Takes the symbols of handles and frees the handles; 0 means none.
+/// Takes ownership of handles: returns their symbols and frees them. 0 means none.
 pub(super) fn take_symbols(handles: &[jlong]) -> Result<Vec<Option<Symbol>>> {
     handles
         .iter()

@@ -1,4 +1,4 @@
-//! Hooks of imports and exports written in Scala or Java: calls a `HookBridge`, and exchanges `RawNode` and `RawMade` with it.
+//! Hooks of imports and exports in Scala or Java, by upcalls of a `HookBridge`. Nodes are passed as `RawNode`, results as `RawMade`.
 
 use std::sync::Arc;
 
@@ -58,14 +58,14 @@ impl Hooks for JvmHooks {
     fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<RewrittenNode>> {
         self.call(node, None, |env, bridge, raw| {
             let made = upcalls::PREPARE.call(env, bridge, &[raw.into()])?.l()?;
-            if made.is_null() { Ok(None) } else { prepared(env, &made, node.node).map(Some) }
+            if made.is_null() { Ok(None) } else { rewritten_node(env, &made, node.node).map(Some) }
         })
     }
 
     fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, None, |env, bridge, raw| {
             let made = upcalls::BEFORE.call(env, bridge, &[raw.into()])?.l()?;
-            taken(env, &made)
+            hook_outputs(env, &made)
         })
     }
 
@@ -76,12 +76,12 @@ impl Hooks for JvmHooks {
     ) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, Some(outputs), |env, bridge, raw| {
             let made = upcalls::AFTER.call(env, bridge, &[raw.into()])?.l()?;
-            taken(env, &made)
+            hook_outputs(env, &made)
         })
     }
 }
 
-/// Creates a `RawNode`. The JVM owns its handles.
+/// Creates a `RawNode`. The JVM owns the handles in it.
 fn raw_node<'l>(
     env: &mut Env<'l>,
     hooked: &HookNode<'_>,
@@ -157,7 +157,7 @@ macro_rules! field {
     }};
 }
 
-/// Takes the arrays of handles and frees the handles.
+/// Takes ownership of handles: returns their arrays and frees them.
 fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     let take = |handle: &jlong| -> ferromx_runtime::error::Result<NDArray> {
         let array = tensor(*handle as u64)?.array()?;
@@ -175,8 +175,8 @@ fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String,
     Ok(names.into_iter().zip(take_arrays(&longs(env, &handles, "constants")?)?).collect())
 }
 
-/// Converts a `RawMade`; `None` if it is null.
-fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<HookOutputs>> {
+/// Converts a `RawMade`, whose handles it takes; `None` if it is null.
+fn hook_outputs<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<HookOutputs>> {
     if made.is_null() {
         return Ok(None);
     }
@@ -186,8 +186,8 @@ fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<HookOutputs
     Ok(Some(HookOutputs { outputs, constants: constants(env, made)? }))
 }
 
-/// Converts a `RawNode` to a node; graph attributes are taken from the original.
-fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<RewrittenNode> {
+/// Converts a `RawNode`, whose handles it takes. Graph attributes are not passed to the JVM, so those of the original are kept.
+fn rewritten_node<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<RewrittenNode> {
     let texts = field!(env, raw, NODE_TEXTS, JObjectArray<'l, JString<'l>>);
     let [domain, op, name]: [String; 3] = strings(env, &texts, "texts")?
         .try_into()

@@ -1,7 +1,14 @@
 //! The JNI interface: the native methods of `org.apache.mxnet.internal.jni.LibInfo`, whose ScalaDoc is the contract.
 //!
-//! Each method is one `native!` of a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`; an exception that is
-//! pending already, because a callback threw it, is left as it is.
+//! Each method is defined in `native!` in a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`, unless an exception
+//! that a callback threw is pending, which stays pending.
+//!
+//! - `declarations`: the compile-time comparison with `LibInfo`; `upcalls`: the Scala and Java methods that native code calls.
+//! - `ndarray`, `files`, `data`: arrays, RecordIO files, data iterators.
+//! - `imperative`, `symbol`, `executor`: operators, symbols, bound graphs.
+//! - `user_op`, `gradient_graph`: user operators, and gradients that they compose of symbols.
+//! - `models`, `import_hooks`: import and export of models, and their hooks.
+//! - `kvstore`, `library`, `profile`: key-value stores and jobs, global functions, the profiler.
 #![allow(unsafe_code, non_snake_case)]
 #![allow(unreachable_pub)] // Methods are exported by name.
 
@@ -55,7 +62,7 @@ fn throw_new(env: &mut Env<'_>, message: &str) -> Result<()> {
 
 fn throw(env: &mut Env<'_>, message: &str) {
     if !env.exception_check() {
-        // Throwing always returns the error JavaException.
+        // `throw_new` returns the error `JavaException` even if it succeeds.
         let _ = throw_new(env, message);
     }
 }
@@ -81,7 +88,7 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
             JniError::Jni(_) => None,
         };
         if let Some(cause) = thrown.filter(|_| !env.exception_check()) {
-            // Also returns an error. If the exception could not be created, throw one without a cause below.
+            // Returns an error even if it succeeds. If the exception could not be created, one without a cause is thrown below.
             let _ = throw_with_cause(env, &error.to_string(), cause);
         }
         throw(env, &error.to_string());
@@ -129,8 +136,8 @@ macro_rules! native {
 }
 use native;
 
-/// Calls Java on the thread that called the engine. Does nothing while an exception of an earlier callback is pending. A new exception
-/// stays pending until the native method returns.
+/// Calls Java on the thread that called the engine, in its own frame of local references. Does nothing while an exception of an earlier
+/// callback is pending. A new exception stays pending until the native method returns.
 fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
     let leave_pending = AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
     JavaVM::singleton()?.attach_current_thread_with_config(
@@ -184,7 +191,7 @@ fn strings<'l>(env: &mut Env<'l>, a: &JObjectArray<'l, JString<'l>>, what: &str)
         .collect()
 }
 
-/// Parallel arrays of keys and values; both may be null.
+/// The pairs of parallel arrays of keys and values. Both may be null.
 fn pairs<'l>(
     env: &mut Env<'l>,
     keys: &JObjectArray<'l, JString<'l>>,

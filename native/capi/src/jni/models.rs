@@ -52,14 +52,14 @@ fn named_shapes<'l>(
     Ok(names.into_iter().zip(shapes).collect())
 }
 
-/// Names and texts of mapping files, as a program gives them.
-struct Added<'l> {
+/// The names and texts of a program's mapping files.
+struct MappingFiles<'l> {
     names: JObjectArray<'l, JString<'l>>,
     texts: JObjectArray<'l, JString<'l>>,
 }
 
-impl<'l> Added<'l> {
-    /// The framework's mappings with those that are added; nothing if none are.
+impl<'l> MappingFiles<'l> {
+    /// The framework's mappings extended by the files, or `None` if there are no files.
     fn read(&self, env: &mut Env<'l>, framework: Framework) -> Result<Option<Arc<Mappings>>> {
         let (names, texts) = (strings(env, &self.names, "mappingNames")?, strings(env, &self.texts, "mappingTexts")?);
         same_length(names.len(), texts.len(), "mappingNames", "mappingTexts")?;
@@ -85,7 +85,7 @@ fn options<'l>(
     Ok(ImportOptions { shapes, hooks, ..ImportOptions::default() })
 }
 
-/// The framework of a name.
+/// The framework of this name.
 fn framework_of<'l>(env: &mut Env<'l>, name: &JString<'l>) -> Result<Framework> {
     let name = string(env, name, "framework")?;
     Framework::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| {
@@ -121,7 +121,7 @@ fn model<'l>(
 }
 
 /// Describes a value: name, element type and dimensions, which are comma-separated numbers, names and `?`, or `*` for an unknown rank.
-fn described(value: &ValueInfo) -> [String; 3] {
+fn describe(value: &ValueInfo) -> [String; 3] {
     let dim = |dim: &Dim| match dim {
         Dim::Known(n) => n.to_string(),
         Dim::Named(name) => name.clone(),
@@ -145,14 +145,14 @@ native! {
     {
         let framework = framework_of(env, &framework)?;
         let mut options = options(env, &names, &ndims, &dims, &hooks)?;
-        options.mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        options.mappings = MappingFiles { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
         let model = model(env, framework, &file, &bytes, external_data)?;
         let imported = import::import(&model, &options)?;
         let kinds = imported.args.iter().map(|a| ("arg", a)).chain(imported.aux.iter().map(|a| ("aux", a)));
         let (names, handles): (Vec<_>, Vec<_>) = kinds
             .map(|(kind, (name, array))| (format!("{kind}:{name}"), insert_tensor(Tensor::new(array.clone())) as jlong))
             .unzip();
-        let inputs: Vec<String> = imported.inputs.iter().flat_map(described).collect();
+        let inputs: Vec<String> = imported.inputs.iter().flat_map(describe).collect();
         let names = new_strings(env, &names)?;
         let handles = new_longs(env, &handles)?;
         let inputs = new_strings(env, &inputs)?;
@@ -169,7 +169,7 @@ native! {
     {
         let framework = framework_of(env, &framework)?;
         let mut options = options(env, &names, &ndims, &dims, &hooks)?;
-        options.mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        options.mappings = MappingFiles { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
         let model = load(framework, &string(env, &file, "path")?, external_data)?;
         match import::check(&model, &options) {
             Ok(_) => new_strings::<&str>(env, &[]),
@@ -186,7 +186,7 @@ native! {
         -> JObjectArray<'l, JString<'l>>
     {
         let framework = framework_of(env, &framework)?;
-        let added = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let added = MappingFiles { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
         let table = match &added {
             Some(added) => &added.table,
             None => framework.table()?,
@@ -206,7 +206,7 @@ native! {
         -> JObjectArray<'l, JString<'l>>
     {
         let framework = framework_of(env, &framework)?;
-        let added = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let added = MappingFiles { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
         let mut flat: Vec<String> = Vec::new();
         for rule in rules::all() {
             let is_reversible = if rule.reverse.is_some() { "1" } else { "" };
@@ -236,7 +236,7 @@ native! {
         let dtypes = shapes.iter().map(|(name, _)| name.clone()).zip(types).collect();
         let opset = (opset > 0).then_some(i64::from(opset));
         let hooks = JvmHooks::of(env, &hooks)?;
-        let mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, Framework::Onnx)?;
+        let mappings = MappingFiles { names: mapping_names, texts: mapping_texts }.read(env, Framework::Onnx)?;
         let options = ExportOptions { shapes, dtypes, opset, hooks, mappings, ..ExportOptions::default() };
         let model = export::export(&symbol(graph as u64)?, &names.into_iter().zip(arrays).collect(), &options)?;
         Ok(onnx::save(&model, Path::new(&file))?)

@@ -47,53 +47,60 @@ fn subarray(array: &NDArray, offset: jlong, length: jint) -> Result<NDArray> {
     }
 }
 
-fn check_range(len: usize, offset: jint, length: jint) -> Result<()> {
-    match offset >= 0 && length >= 0 && i64::from(offset) + i64::from(length) <= len as i64 {
-        true => Ok(()),
-        false => {
-            Err(Error::Value(format!("elements {offset} to {offset} + {length} are outside the Java array of {len}"))
-                .into())
+/// Elements `offset..offset + length` of a Java array.
+struct JavaRange<'a, 'l, J: TypeArray> {
+    array: &'a JPrimitiveArray<'l, J>,
+    offset: jint,
+    length: jint,
+}
+
+impl<J: TypeArray + Default + Copy> JavaRange<'_, '_, J> {
+    /// Checks that the range is inside the array.
+    fn check(&self, env: &Env<'_>) -> Result<()> {
+        let (len, offset, length) = (self.array.len(env)?, self.offset, self.length);
+        match offset >= 0 && length >= 0 && i64::from(offset) + i64::from(length) <= len as i64 {
+            true => Ok(()),
+            false => {
+                let text = format!("elements {offset} to {offset} + {length} are outside the Java array of {len}");
+                Err(Error::Value(text).into())
+            }
         }
     }
-}
 
-/// Copies from a Java array of `J`, which is stored as `T`.
-fn set<J: TypeArray + Default + Copy, T: Element>(
-    env: &Env<'_>,
-    handle: jlong,
-    offset: jlong,
-    source: &JPrimitiveArray<'_, J>,
-    source_offset: jint,
-    length: jint,
-    to_element: impl Fn(J) -> T + Copy,
-) -> Result<()> {
-    if source.is_null() {
-        return Err(super::null("source"));
+    /// Copies the range to an array, from element `offset` on.
+    fn copy_to<T: Element>(
+        &self,
+        env: &Env<'_>,
+        handle: jlong,
+        offset: jlong,
+        to_element: impl Fn(J) -> T + Copy,
+    ) -> Result<()> {
+        if self.array.is_null() {
+            return Err(super::null("source"));
+        }
+        self.check(env)?;
+        let target = subarray(&array(handle)?, offset, self.length)?;
+        let mut values = memory::filled(J::default(), self.length as usize);
+        self.array.get_region(env, self.offset, &mut values)?;
+        Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
     }
-    check_range(source.len(env)?, source_offset, length)?;
-    let target = subarray(&array(handle)?, offset, length)?;
-    let mut values = memory::filled(J::default(), length as usize);
-    source.get_region(env, source_offset, &mut values)?;
-    Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
-}
 
-/// The reverse of [`set`].
-fn get<J: TypeArray + Copy, T: Element>(
-    env: &Env<'_>,
-    handle: jlong,
-    offset: jlong,
-    target: &JPrimitiveArray<'_, J>,
-    target_offset: jint,
-    length: jint,
-    from_element: impl Fn(T) -> J,
-) -> Result<()> {
-    if target.is_null() {
-        return Err(super::null("target"));
+    /// Copies elements of an array to the range, from element `offset` on.
+    fn copy_from<T: Element>(
+        &self,
+        env: &Env<'_>,
+        handle: jlong,
+        offset: jlong,
+        from_element: impl Fn(T) -> J,
+    ) -> Result<()> {
+        if self.array.is_null() {
+            return Err(super::null("target"));
+        }
+        self.check(env)?;
+        let source = subarray(&array(handle)?, offset, self.length)?;
+        let values: Vec<J> = memory::collected(source.to_vec_as::<T>()?.into_iter().map(from_element));
+        Ok(self.array.set_region(env, self.offset, &values)?)
     }
-    check_range(target.len(env)?, target_offset, length)?;
-    let source = subarray(&array(handle)?, offset, length)?;
-    let values: Vec<J> = memory::collected(source.to_vec_as::<T>()?.into_iter().map(from_element));
-    Ok(target.set_region(env, target_offset, &values)?)
 }
 
 native! {
@@ -187,72 +194,75 @@ native! {
         env, handle: jlong, offset: jlong, source: JFloatArray<'l>, source_offset: jint, length: jint)
     {
         let target = subarray(&array(handle)?, offset, length)?;
+        let range = JavaRange { array: &source, offset: source_offset, length };
         if target.dtype() != DType::F32 || source.is_null() {
-            return set(env, handle, offset, &source, source_offset, length, |x: f32| x);
+            return range.copy_to(env, handle, offset, |x: f32| x);
         }
-        check_range(source.len(env)?, source_offset, length)?;
+        range.check(env)?;
         storage::write_slice(&target, |to| source.get_region(env, source_offset, to))?.map_err(JniError::Jni)
     }
 
     fn ndarraySetDoubles(
         env, handle: jlong, offset: jlong, source: JDoubleArray<'l>, source_offset: jint, length: jint)
     {
-        set(env, handle, offset, &source, source_offset, length, |x: f64| x)
+        JavaRange { array: &source, offset: source_offset, length }.copy_to(env, handle, offset, |x: f64| x)
     }
 
     fn ndarraySetInts(
         env, handle: jlong, offset: jlong, source: JIntArray<'l>, source_offset: jint, length: jint)
     {
-        set(env, handle, offset, &source, source_offset, length, |x: i32| x)
+        JavaRange { array: &source, offset: source_offset, length }.copy_to(env, handle, offset, |x: i32| x)
     }
 
     fn ndarraySetLongs(
         env, handle: jlong, offset: jlong, source: JLongArray<'l>, source_offset: jint, length: jint)
     {
-        set(env, handle, offset, &source, source_offset, length, |x: i64| x)
+        JavaRange { array: &source, offset: source_offset, length }.copy_to(env, handle, offset, |x: i64| x)
     }
 
     fn ndarraySetBytes(
         env, handle: jlong, offset: jlong, source: JByteArray<'l>, source_offset: jint, length: jint)
     {
-        set(env, handle, offset, &source, source_offset, length, |x: jbyte| x)
+        JavaRange { array: &source, offset: source_offset, length }.copy_to(env, handle, offset, |x: jbyte| x)
     }
 
     fn ndarrayGetFloats(
         env, handle: jlong, offset: jlong, target: JFloatArray<'l>, target_offset: jint, length: jint)
     {
         let source = subarray(&array(handle)?, offset, length)?;
+        let range = JavaRange { array: &target, offset: target_offset, length };
         if source.dtype() != DType::F32 || target.is_null() {
-            return get(env, handle, offset, &target, target_offset, length, |x: f32| x);
+            return range.copy_from(env, handle, offset, |x: f32| x);
         }
-        check_range(target.len(env)?, target_offset, length)?;
+        range.check(env)?;
         storage::read_slice(&source, |from| target.set_region(env, target_offset, from))?.map_err(JniError::Jni)
     }
 
     fn ndarrayGetDoubles(
         env, handle: jlong, offset: jlong, target: JDoubleArray<'l>, target_offset: jint, length: jint)
     {
-        get(env, handle, offset, &target, target_offset, length, |x: f64| x)
+        JavaRange { array: &target, offset: target_offset, length }.copy_from(env, handle, offset, |x: f64| x)
     }
 
     fn ndarrayGetInts(
         env, handle: jlong, offset: jlong, target: JIntArray<'l>, target_offset: jint, length: jint)
     {
-        get(env, handle, offset, &target, target_offset, length, |x: i32| x)
+        JavaRange { array: &target, offset: target_offset, length }.copy_from(env, handle, offset, |x: i32| x)
     }
 
     fn ndarrayGetLongs(
         env, handle: jlong, offset: jlong, target: JLongArray<'l>, target_offset: jint, length: jint)
     {
-        get(env, handle, offset, &target, target_offset, length, |x: i64| x)
+        JavaRange { array: &target, offset: target_offset, length }.copy_from(env, handle, offset, |x: i64| x)
     }
 
     fn ndarrayGetBytes(
         env, handle: jlong, offset: jlong, target: JByteArray<'l>, target_offset: jint, length: jint)
     {
+        let range = JavaRange { array: &target, offset: target_offset, length };
         match array(handle)?.dtype() {
-            DType::U8 => get(env, handle, offset, &target, target_offset, length, |x: u8| x as jbyte),
-            _ => get(env, handle, offset, &target, target_offset, length, |x: i8| x),
+            DType::U8 => range.copy_from(env, handle, offset, |x: u8| x as jbyte),
+            _ => range.copy_from(env, handle, offset, |x: i8| x),
         }
     }
 

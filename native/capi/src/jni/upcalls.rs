@@ -1,7 +1,7 @@
-//! The methods and constructors of the library's classes that native code calls.
+//! Upcalls: the methods and constructors of the library's classes that native code calls.
 //!
-//! The JVM finds them by name and descriptor when they are called. `LibInfoSuite` compares this table with the compiled classes, so native
-//! code calls nothing that is not in it.
+//! The JVM looks them up by name and descriptor at run time. `LibInfoSuite` compares this table with the compiled classes; native code
+//! calls no other methods.
 
 use ferromx_runtime::error::Error;
 use jni::ids::JMethodID;
@@ -158,8 +158,8 @@ impl ResolvedMethod {
             return Err(JniError::Engine(Error::Internal(text)));
         }
         let arguments: smallvec::SmallVec<[_; 4]> = arguments.iter().map(JValue::as_jni).collect();
-        // SAFETY: the id belongs to this signature, which has the types of the arguments, as checked above; the classes of object arguments
-        // are those that `LibInfoSuite` finds in the descriptor. Callers pass an instance of the class that the method was found in.
+        // SAFETY: `id` is the method's id for this signature, whose number and primitive types of arguments are checked above. Callers pass
+        // an instance of the method's class, and object arguments of the classes in the descriptor, which `LibInfoSuite` checks.
         Ok(unsafe { env.call_method_unchecked(object, self.id, signature.ret(), &arguments) }?)
     }
 }

@@ -1,7 +1,7 @@
-//! User operators written in Scala or Java. Calls `OperatorBridge`, `BridgedOperator` and `BridgedInstance` of `OperatorBridge.scala`.
+//! User operators in Scala or Java, by upcalls of `OperatorBridge`, `BridgedOperator` and `BridgedInstance` in `OperatorBridge.scala`.
 //!
 //! Upcalls run on the thread that called the engine, in their own frame of local references, with cached method ids. An exception becomes
-//! an error that carries it, so that the native method can throw it as the cause.
+//! an error with a global reference to it, so that the native method can throw an `MXNetError` with the exception as its cause.
 
 use std::sync::Arc;
 
@@ -33,15 +33,16 @@ use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_stri
 use crate::handle::{self, insert_tensor, tensor};
 
 pub(super) type Object = Global<JObject<'static>>;
-/// An exception of the JVM that an error carries.
+/// A global reference to an exception, which an error carries.
 pub(super) type Thrown = Global<JThrowable<'static>>;
 
-/// Capacity of an upcall's frame of local references.
-const FRAME: usize = 16;
+/// The capacity of an upcall's frame of local references.
+const LOCAL_FRAME_CAPACITY: usize = 16;
 
 /// The library's `OperatorBridge`, and the method ids of upcalls.
 struct Bridge {
-    /// Weak, so that the class loader of the library can be collected; `NativeLibrary` keeps the object as long as the loader lives.
+    /// A weak reference, so that the class loader of the library can be collected. `NativeLibrary` keeps the object alive as long as the
+    /// loader.
     object: Weak<JObject<'static>>,
     make: ResolvedMethod,
     resolve: ResolvedMethod,
@@ -56,7 +57,7 @@ struct Bridge {
     backward: ResolvedMethod,
 }
 
-/// Replaced when another class loader loads the library after the first one was collected.
+/// The current bridge. It is replaced when another class loader loads the library after the first one was collected.
 static BRIDGE: RwLock<Option<Arc<Bridge>>> = RwLock::new(None);
 
 fn bridge() -> Result<Arc<Bridge>> {
@@ -90,7 +91,7 @@ impl Bridge {
     }
 }
 
-/// Runs `f` with the JVM's environment. Attaches the thread to the JVM in the meantime if necessary.
+/// Runs `f` with the JVM's environment. A thread that is not attached to the JVM is attached for the duration of the call.
 pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_runtime::error::Result<R> {
     let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
     let run = |env: &mut Env<'_>| {
@@ -101,14 +102,14 @@ pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_ru
     };
     let result = JavaVM::singleton()
         .map_err(JniError::from)
-        .and_then(|vm| vm.attach_current_thread_with_config(config, Some(FRAME), run));
+        .and_then(|vm| vm.attach_current_thread_with_config(config, Some(LOCAL_FRAME_CAPACITY), run));
     result.map_err(|error| match error {
         JniError::Engine(error) => error,
         JniError::Jni(error) => Error::value(format!("the JVM refused to call user code: {error}")),
     })
 }
 
-/// Turns a pending exception into an error that carries it.
+/// Clears a pending exception and returns an error that carries it.
 fn caught(env: &mut Env<'_>, error: JniError) -> JniError {
     let Some(thrown) = env.exception_occurred() else { return error };
     env.exception_clear();
@@ -161,7 +162,7 @@ impl UserOpFactory for Factory {
                 strings(env, &names, "names")
             };
             let (inputs, outputs, states) = (names(0)?, names(1)?, names(2)?);
-            let (shapes, types) = (LastAnswer::default(), LastAnswer::default());
+            let (shapes, types) = (LastResult::default(), LastResult::default());
             let operator: Arc<dyn UserOperator> =
                 Arc::new(Operator { object, inputs, outputs, states, flags, shapes, types });
             Ok(operator)
@@ -183,37 +184,38 @@ struct Operator {
     outputs: Vec<String>,
     states: Vec<String>,
     flags: i32,
-    shapes: LastAnswer<(bool, Vec<Shape>, Vec<Shape>), InferredArgs<Shape>>,
-    types: LastAnswer<(Vec<Option<DType>>, Vec<Option<DType>>), InferredArgs<Option<DType>>>,
+    shapes: LastResult<(bool, Vec<Shape>, Vec<Shape>), InferredArgs<Shape>>,
+    types: LastResult<(Vec<Option<DType>>, Vec<Option<DType>>), InferredArgs<Option<DType>>>,
 }
 
 /// A cache of the last result of shape or type inference, because graphs infer the same inputs many times.
-struct LastAnswer<Q, A>(Mutex<Option<(Q, A)>>);
+struct LastResult<K, V>(Mutex<Option<(K, V)>>);
 
-impl<Q, A> Default for LastAnswer<Q, A> {
+impl<K, V> Default for LastResult<K, V> {
     fn default() -> Self {
-        LastAnswer(Mutex::new(None))
+        LastResult(Mutex::new(None))
     }
 }
 
-impl<Q: PartialEq, A: Clone> LastAnswer<Q, A> {
-    fn or(
+impl<K: PartialEq, V: Clone> LastResult<K, V> {
+    /// The cached result for these inputs, or that of `infer`.
+    fn get_or_infer(
         &self,
-        question: Q,
-        ask: impl FnOnce() -> ferromx_runtime::error::Result<A>,
-    ) -> ferromx_runtime::error::Result<A> {
-        if let Some((_, answer)) = self.0.lock().as_ref().filter(|(known, _)| *known == question) {
-            return Ok(answer.clone());
+        inputs: K,
+        infer: impl FnOnce() -> ferromx_runtime::error::Result<V>,
+    ) -> ferromx_runtime::error::Result<V> {
+        if let Some((_, result)) = self.0.lock().as_ref().filter(|(cached, _)| *cached == inputs) {
+            return Ok(result.clone());
         }
-        // Release the lock while user code runs.
-        let answer = ask()?;
-        *self.0.lock() = Some((question, answer.clone()));
-        Ok(answer)
+        // The lock is not held while user code runs.
+        let result = infer()?;
+        *self.0.lock() = Some((inputs, result.clone()));
+        Ok(result)
     }
 }
 
 impl Operator {
-    /// Splits a list about all arrays into inputs, outputs and states.
+    /// Splits a list with an element for each array into those of inputs, outputs and states.
     fn split<T>(&self, mut all: Vec<T>, what: &str) -> Result<InferredArgs<T>> {
         let (ins, outs, states) = (self.inputs.len(), self.outputs.len(), self.states.len());
         if all.len() != ins + outs + states {
@@ -228,7 +230,11 @@ impl Operator {
 }
 
 impl Operator {
-    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
+    fn infer_shapes_in_jvm(
+        &self,
+        ins: &[Shape],
+        outs: &[Shape],
+    ) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
         in_jvm(|env| {
             let (ins, outs) = (new_shapes(env, ins)?, new_shapes(env, outs)?);
             let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into(), (&outs).into()])?;
@@ -246,7 +252,7 @@ impl Operator {
         })
     }
 
-    fn ask_types(
+    fn infer_types_in_jvm(
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
@@ -276,7 +282,9 @@ impl UserOperator for Operator {
     }
 
     fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
-        self.shapes.or((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || self.ask_shapes(ins, outs))
+        self.shapes.get_or_infer((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || {
+            self.infer_shapes_in_jvm(ins, outs)
+        })
     }
 
     fn infer_dtype(
@@ -284,7 +292,7 @@ impl UserOperator for Operator {
         ins: &[Option<DType>],
         outs: &[Option<DType>],
     ) -> ferromx_runtime::error::Result<InferredArgs<Option<DType>>> {
-        self.types.or((ins.to_vec(), outs.to_vec()), || self.ask_types(ins, outs))
+        self.types.get_or_infer((ins.to_vec(), outs.to_vec()), || self.infer_types_in_jvm(ins, outs))
     }
 
     fn reads_output_gradients(&self) -> bool {
@@ -340,7 +348,7 @@ impl UserOperator for Operator {
     }
 }
 
-/// Arrays with their handles for the JVM. A plan passes the same arrays in every run, so the handles are reused.
+/// Arrays with their handles for the JVM, which borrows them. A plan passes the same arrays in every run, so the handles are reused.
 #[derive(Default)]
 struct ArrayHandles {
     arrays: Vec<NDArray>,
@@ -348,7 +356,7 @@ struct ArrayHandles {
     handles: Vec<jlong>,
 }
 
-/// Whether two arrays are the same view of the same memory.
+/// True if two arrays are the same view of the same memory.
 fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
     Arc::ptr_eq(a.chunk(), b.chunk())
         && a.byte_range() == b.byte_range()
@@ -357,8 +365,8 @@ fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
 }
 
 impl ArrayHandles {
-    /// Creates handles of the arrays unless they are unchanged; returns whether it did. The flag of each list tells whether its arrays are
-    /// writable.
+    /// Creates handles of the arrays unless they are unchanged; true if it created new ones. The flag of each list is true if its arrays
+    /// are writable.
     fn update(&mut self, lists: &[(&[NDArray], bool)], reqs: &[Req]) -> bool {
         let arrays = || lists.iter().flat_map(|(list, _)| *list);
         let is_unchanged = self.reqs == reqs
@@ -371,8 +379,8 @@ impl ArrayHandles {
         self.reqs = reqs.to_vec();
         for (list, is_writable) in lists {
             for array in *list {
-                let lent = if *is_writable { array.clone() } else { array.read_only() };
-                self.handles.push(insert_tensor(Tensor::new(lent)) as jlong);
+                let view = if *is_writable { array.clone() } else { array.read_only() };
+                self.handles.push(insert_tensor(Tensor::new(view)) as jlong);
                 self.arrays.push(array.clone());
             }
         }
@@ -382,7 +390,7 @@ impl ArrayHandles {
     fn free(&mut self) {
         self.arrays.clear();
         for handle in self.handles.drain(..) {
-            // The JVM only borrows the handle, so freeing it cannot fail.
+            // The JVM borrows the handle and does not free it, so that freeing it here cannot fail.
             let _ignored = handle::free(handle as u64, "NDArray");
         }
     }
@@ -401,7 +409,7 @@ struct Instance {
     backward: ArrayHandles,
 }
 
-/// Calls a method of an instance; handles are passed only if they are new.
+/// Calls a method of an instance. The JVM keeps the handles from the previous call, so only new ones are passed.
 fn run(
     object: &JObject<'_>,
     method: ResolvedMethod,
@@ -481,8 +489,8 @@ native! {
         } else {
             array.chunk().address().cast_mut()
         };
-        // SAFETY: the range is inside the chunk, which by the contract of `LibInfo.ndarrayBuffer` lives as long as the buffer; a buffer
-        // for reading is made read-only before anybody gets it.
+        // SAFETY: the range is inside the chunk, which by the contract of `LibInfo.ndarrayBuffer` outlives the buffer; the caller makes a
+        // buffer for reading read-only before it passes it on.
         Ok(unsafe { env.new_direct_byte_buffer(start.add(range.start), range.len()) }?)
     }
 }
