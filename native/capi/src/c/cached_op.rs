@@ -122,7 +122,8 @@ pub extern "C" fn MXCachedOpRegisterOpHook(
             Arc::new(move |name: &str, op: &str, array: NDArray| {
                 let (name, op) = (text(name), text(op));
                 let array = raw(insert_tensor(Tensor::new(array)));
-                // SAFETY: by the contract of the C API; the strings live through the call.
+                // SAFETY: by the contract of the C API the callback takes two strings, which outlive the call, and an array handle,
+                // which it owns.
                 unsafe { callback(name.as_ptr(), op.as_ptr(), array) };
             }) as ferromx_runtime::imperative::Hook
         });

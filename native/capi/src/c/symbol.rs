@@ -25,7 +25,7 @@ fn create_atomic(
     put_handle(out, || Ok(insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Atomic(atomic)))))))
 }
 
-/// Composes an operator with its inputs, or replaces variables of a graph, in place.
+/// Composes an operator with its inputs, or replaces the variables of a graph. Changes the symbol of the handle.
 fn compose(
     handle: SymbolHandle,
     name: *const c_char,
@@ -75,7 +75,7 @@ fn get_attr(
     put_optional_text(function, value.as_deref(), out, success)
 }
 
-/// Returns keys and values alternately; the size counts pairs.
+/// Returns a list of alternating keys and values. The size is the number of pairs.
 fn put_attrs(
     function: &'static str,
     items: Vec<(String, String)>,
@@ -97,19 +97,19 @@ fn children(handle: SymbolHandle) -> Result<Symbol> {
     Ok(symbol(id(handle))?.children().unwrap_or_else(|| Symbol::group(&[])))
 }
 
-/// The variables for an option: 0 all, 1 arguments, 2 auxiliary states.
+/// The variables that an option selects: 0 all, 1 arguments, 2 auxiliary states.
 fn variables(handle: SymbolHandle, option: c_int) -> Result<Vec<Symbol>> {
-    let wanted = |aux: bool| match option {
+    let is_selected = |is_aux: bool| match option {
         0 => Ok(true),
-        1 => Ok(!aux),
-        2 => Ok(aux),
+        1 => Ok(!is_aux),
+        2 => Ok(is_aux),
         _ => {
             Err(Error::Value(format!("option {option} is unknown: use 0 (all), 1 (arguments) or 2 (auxiliary states)")))
         }
     };
     let mut found = Vec::new();
-    for (node, aux) in symbol(id(handle))?.variables() {
-        if wanted(aux)? {
+    for (node, is_aux) in symbol(id(handle))?.variables() {
+        if is_selected(is_aux)? {
             found.push(Symbol::of_variable(node));
         }
     }

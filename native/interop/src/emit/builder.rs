@@ -357,7 +357,7 @@ impl Builder {
     /// # Errors
     /// The result cannot be represented.
     pub fn combine(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
-        let made = match operator {
+        let result = match operator {
             Operator::Add => self.dimensions.plus(a, b),
             Operator::Subtract => self.dimensions.minus(a, b),
             Operator::Multiply => self.dimensions.times(a, b),
@@ -365,7 +365,7 @@ impl Builder {
             _ => self.dimensions.remainder(a, b),
         };
         let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
-        made.map(Value::Int).ok_or_else(unknown)
+        result.map(Value::Int).ok_or_else(unknown)
     }
 
     /// The order of two integers, which may be symbolic; `None` if it is not known.
@@ -490,8 +490,8 @@ impl Builder {
     /// # Errors
     /// As [`Builder::apply`].
     pub(crate) fn emit<P>(&mut self, name: &str, operation: Operation<P>) -> Result<Handle> {
-        let made = self.apply(operation.operator, name, &operation.inputs, &operation.params)?;
-        Ok(Handle(made[0]))
+        let outputs = self.apply(operation.operator, name, &operation.inputs, &operation.params)?;
+        Ok(Handle(outputs[0]))
     }
 
     /// Adds an operator with symbolic parameters as its dynamic variant, whose parameters are expressions of dimensions.
@@ -593,16 +593,16 @@ impl Builder {
         let call = self.call(op, &attrs, ins.len(), graphs)?;
         let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
         if let Some(values) = constant.filter(|_| self.is_executing || is_pure(call.def))
-            && let Some(made) = self.fold(&call, name, values)?
+            && let Some(folded) = self.fold(&call, name, values)?
         {
             let is_weight = match op {
                 "transpose" | "_np_transpose" => self.dequantized.contains_key(&ins[0]),
                 _ => op == DEQUANTIZE_LINEAR.name() && self.tensors[ins[0]].shape.dims().len() >= 2,
             };
             if is_weight {
-                self.dequantized.insert(made[0], Folded { call, attrs, name: name.to_string(), ins });
+                self.dequantized.insert(folded[0], Folded { call, attrs, name: name.to_string(), ins });
             }
-            return Ok(made);
+            return Ok(folded);
         }
         if INTEGER_PRODUCTS.contains(&op)
             && self.is_dequantized(ins[0])
@@ -626,16 +626,16 @@ impl Builder {
     /// Repeats the folded call that dequantized these weights as a node of the graph, so that a plan finds the integers; `None` if
     /// `handle` is not the result of such a call.
     fn unfolded(&mut self, handle: usize) -> Result<Option<usize>> {
-        if let Some(made) = self.unfolded.get(&handle) {
-            return Ok(Some(*made));
+        if let Some(output) = self.unfolded.get(&handle) {
+            return Ok(Some(*output));
         }
         let Some(Folded { call, attrs, name, mut ins }) = self.dequantized.get(&handle).cloned() else {
             return Ok(None);
         };
         ins[0] = self.unfolded(ins[0])?.unwrap_or(ins[0]);
-        let made = self.add(&call, &attrs, &name, &ins, &[])?[0];
-        self.unfolded.insert(handle, made);
-        Ok(Some(made))
+        let output = self.add(&call, &attrs, &name, &ins, &[])?[0];
+        self.unfolded.insert(handle, output);
+        Ok(Some(output))
     }
 
     fn call(&self, op: &str, attrs: &Attrs, num_inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {

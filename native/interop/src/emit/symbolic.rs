@@ -224,7 +224,7 @@ const SMALL: Samples =
 /// Range in which a length is varied to find its rounding, and the largest divisor that can be found.
 const MAX_STRIDE: i64 = 32;
 
-/// Operators whose result has constant lengths from their parameters.
+/// Operators for which a length that is equal in all samples is a constant, since it comes from a parameter.
 const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
 
 /// Shape inference of an operator for known input shapes.

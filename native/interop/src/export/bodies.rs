@@ -17,7 +17,7 @@ use crate::mxnet;
 
 /// The ONNX nodes of a graph, and the names and handles of its outputs.
 #[derive(Default)]
-struct Spliced {
+struct Subgraph {
     nodes: Vec<Node>,
     outputs: Vec<(String, usize)>,
 }
@@ -33,9 +33,9 @@ pub(super) fn write(
     let node = &source.graph.nodes[i];
     let mut writer = Writer { exporter, source, node, opset };
     match node.op.as_str() {
-        "_cond" => writer.branch(&op.graphs)?,
-        "_foreach" => writer.scan(&op.graphs)?,
-        "_while_loop" => writer.repeat(&op.graphs)?,
+        "_cond" => writer.cond(&op.graphs)?,
+        "_foreach" => writer.foreach(&op.graphs)?,
+        "_while_loop" => writer.while_loop(&op.graphs)?,
         other => return Err(Error::unsupported(format!("{other} with graphs inside has no form in the framework"))),
     }
     Ok(vec![i])
@@ -52,15 +52,16 @@ pub(super) fn write_composed(
 ) -> Result<()> {
     let node = &source.graph.nodes[i];
     let mut writer = Writer { exporter, source, node, opset };
-    let mut made = writer.splice(graph, variables, "hook")?;
-    for (output, (name, _)) in node.outputs.iter().zip(made.outputs) {
+    let mut subgraph = writer.splice(graph, variables, "hook")?;
+    for (output, (name, _)) in node.outputs.iter().zip(subgraph.outputs) {
         let copy = writer.unique("output");
-        made.nodes.push(Node { name: copy, ..Writer::operator("Identity", vec![name], output) });
+        subgraph.nodes.push(Node { name: copy, ..Writer::operator("Identity", vec![name], output) });
     }
-    writer.exporter.sink.nodes.extend(made.nodes);
+    writer.exporter.sink.nodes.extend(subgraph.nodes);
     Ok(())
 }
 
+/// Writes one control flow operator.
 struct Writer<'a, 't> {
     exporter: &'a mut Exporter<'t>,
     source: &'a Source,
@@ -83,7 +84,7 @@ impl Writer<'_, '_> {
         Ok(value.into_iter().filter_map(|i| usize::try_from(i).ok()).collect())
     }
 
-    fn count(&self, parameter: &str) -> usize {
+    fn int_param(&self, parameter: &str) -> usize {
         let value = self.node.attributes.get(parameter).and_then(Value::int);
         value.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
     }
@@ -95,20 +96,20 @@ impl Writer<'_, '_> {
         handle.ok_or_else(|| Error::value(format!("{} has no input {index}", self.node.op)))
     }
 
-    fn unique(&mut self, what: &str) -> String {
-        let wanted = format!("{}/{what}", self.node.name);
-        self.exporter.sink.unique(&wanted)
+    fn unique(&mut self, suffix: &str) -> String {
+        let name = format!("{}/{suffix}", self.node.name);
+        self.exporter.sink.unique(&name)
     }
 
     /// A new tensor with a unique name.
-    fn tensor(&mut self, what: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
-        let name = self.unique(what);
+    fn tensor(&mut self, suffix: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
+        let name = self.unique(suffix);
         let handle = self.exporter.emitter.builder.input(&name, shape, dtype, None);
         self.exporter.sink.names.insert(handle, name.clone());
         (name, handle)
     }
 
-    fn written(&mut self, handle: usize) -> Result<String> {
+    fn name_of(&mut self, handle: usize) -> Result<String> {
         self.exporter.name_of(&Value::Handle(handle))
     }
 
@@ -116,8 +117,9 @@ impl Writer<'_, '_> {
         Node { name: output.into(), op: op.into(), inputs, outputs: vec![output.into()], ..Node::default() }
     }
 
-    /// The ONNX nodes of a graph whose variables stand for these tensors. Its other values get new names that begin with `what`.
-    fn splice(&mut self, graph: &Symbol, variables: &[usize], what: &str) -> Result<Spliced> {
+    /// The ONNX nodes of a graph whose variables stand for these tensors. Other values get new names that begin with the
+    /// operator's name and `prefix`.
+    fn splice(&mut self, graph: &Symbol, variables: &[usize], prefix: &str) -> Result<Subgraph> {
         let names = graph.list_inputs();
         let known: HashMap<&String, usize> = names.iter().zip(variables.iter().copied()).collect();
         let info = |n: &String| known.get(n).map(|h| self.exporter.emitter.builder.info(*h));
@@ -131,8 +133,8 @@ impl Writer<'_, '_> {
         for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
             let old = mxnet::value_name(&e.node, e.index as usize);
             let (name, handle) = match known.get(&old).filter(|_| e.node.is_variable()) {
-                Some(handle) => (self.written(*handle)?, *handle),
-                None => self.tensor(&format!("{what}/{old}"), shape, dtype.or(Some(DType::F32))),
+                Some(handle) => (self.name_of(*handle)?, *handle),
+                None => self.tensor(&format!("{prefix}/{old}"), shape, dtype.or(Some(DType::F32))),
             };
             inner.names.resize(inner.names.len().max(handle + 1), String::new());
             inner.names[handle].clone_from(&name);
@@ -147,7 +149,7 @@ impl Writer<'_, '_> {
                 name.clone_from(new);
             }
         };
-        inner.inner = std::mem::take(&mut inner.inner)
+        inner.control_flow = std::mem::take(&mut inner.control_flow)
             .into_iter()
             .filter_map(|(name, node)| Some((renamed.get(&name)?.clone(), node)))
             .collect();
@@ -160,48 +162,54 @@ impl Writer<'_, '_> {
         let mut chunks = nodes(self.exporter, &inner, self.opset)?;
         chunks.reverse();
         let outputs = inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.handles.get(&o.name)?)));
-        Ok(Spliced { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
+        Ok(Subgraph { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
     }
 
     /// A subgraph attribute. ONNX wants distinct outputs that inner nodes produce; others are copied.
-    fn body(&mut self, what: &str, inputs: Vec<ValueInfo>, mut made: Vec<Node>, outputs: &[(String, usize)]) -> Value {
-        let mut ends: Vec<ValueInfo> = Vec::new();
+    fn body(
+        &mut self,
+        suffix: &str,
+        inputs: Vec<ValueInfo>,
+        mut nodes: Vec<Node>,
+        outputs: &[(String, usize)],
+    ) -> Value {
+        let mut output_infos: Vec<ValueInfo> = Vec::new();
         for (name, handle) in outputs {
             let t = self.exporter.emitter.builder.info(*handle);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let mut name = name.clone();
-            let is_inner = made.iter().any(|n| n.outputs.contains(&name));
-            if !is_inner || ends.iter().any(|o| o.name == name) {
-                let copy = self.unique(&format!("{what}/copy"));
-                made.push(Self::operator("Identity", vec![name], &copy));
+            let is_inner = nodes.iter().any(|n| n.outputs.contains(&name));
+            if !is_inner || output_infos.iter().any(|o| o.name == name) {
+                let copy = self.unique(&format!("{suffix}/copy"));
+                nodes.push(Self::operator("Identity", vec![name], &copy));
                 name = copy;
             }
-            ends.push(info(&name, &shape, dtype));
+            output_infos.push(info(&name, &shape, dtype));
         }
-        let name = self.unique(what);
-        Value::Graph(Arc::new(Graph { name, nodes: made, inputs, outputs: ends, ..Graph::default() }))
+        let name = self.unique(suffix);
+        Value::Graph(Arc::new(Graph { name, nodes, inputs, outputs: output_infos, ..Graph::default() }))
     }
 
-    /// A condition as a Boolean scalar.
-    fn truth(&mut self, what: &str, made: &mut Spliced) -> Result<(String, usize)> {
-        let Some((mut name, handle)) = made.outputs.first().cloned() else {
+    /// The output of a condition as a Boolean scalar, whose nodes are added to `subgraph`.
+    fn scalar_condition(&mut self, suffix: &str, subgraph: &mut Subgraph) -> Result<(String, usize)> {
+        let Some((mut name, handle)) = subgraph.outputs.first().cloned() else {
             return Err(Error::value("a condition has no output"));
         };
         let t = self.exporter.emitter.builder.info(handle);
         let (rank, is_bool) = (t.shape.ndim(), t.dtype == Some(DType::Bool));
         if rank != Some(0) {
-            let shape = self.exporter.integers(&format!("{what}/shape"), &[], &[0])?;
-            let (flat, _) = self.tensor(&format!("{what}/single"), Shape::new(&[]), None);
-            let inputs = vec![name, self.written(shape)?];
-            made.nodes.push(Self::operator("Reshape", inputs, &flat));
-            name = flat;
+            let shape = self.exporter.integers(&format!("{suffix}/shape"), &[], &[0])?;
+            let (scalar, _) = self.tensor(&format!("{suffix}/single"), Shape::new(&[]), None);
+            let inputs = vec![name, self.name_of(shape)?];
+            subgraph.nodes.push(Self::operator("Reshape", inputs, &scalar));
+            name = scalar;
         }
-        let (end, handle) = self.tensor(&format!("{what}/truth"), Shape::new(&[]), Some(DType::Bool));
+        let (end, handle) = self.tensor(&format!("{suffix}/truth"), Shape::new(&[]), Some(DType::Bool));
         let mut node = Self::operator(if is_bool { "Identity" } else { "Cast" }, vec![name], &end);
         if !is_bool {
             node.attributes.insert("to".into(), Value::Int(9));
         }
-        made.nodes.push(node);
+        subgraph.nodes.push(node);
         Ok((end, handle))
     }
 
@@ -214,18 +222,18 @@ impl Writer<'_, '_> {
         self.indices(parameter)?.into_iter().map(|index| self.input(index)).collect()
     }
 
-    fn branch(&mut self, graphs: &[Symbol]) -> Result<()> {
+    fn cond(&mut self, graphs: &[Symbol]) -> Result<()> {
         let [test, then, otherwise] = graphs else { return Err(Error::value("_cond has three graphs")) };
         let variables = self.inputs_at("cond_input_locs")?;
         let mut condition = self.splice(test, &variables, "condition")?;
-        let (condition_name, _) = self.truth("condition", &mut condition)?;
+        let (condition_name, _) = self.scalar_condition("condition", &mut condition)?;
         let mut attributes = IndexMap::new();
         for (key, graph, locs) in
             [("then_branch", then, "then_input_locs"), ("else_branch", otherwise, "else_input_locs")]
         {
             let variables = self.inputs_at(locs)?;
-            let made = self.splice(graph, &variables, key)?;
-            attributes.insert(key.to_string(), self.body(key, Vec::new(), made.nodes, &made.outputs));
+            let subgraph = self.splice(graph, &variables, key)?;
+            attributes.insert(key.to_string(), self.body(key, Vec::new(), subgraph.nodes, &subgraph.outputs));
         }
         let (name, outputs) = (self.node.name.clone(), self.node.outputs.clone());
         let node = Node { name, op: "If".into(), inputs: vec![condition_name], outputs, attributes, ..Node::default() };
@@ -233,15 +241,15 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn scan(&mut self, graphs: &[Symbol]) -> Result<()> {
+    fn foreach(&mut self, graphs: &[Symbol]) -> Result<()> {
         let [step] = graphs else { return Err(Error::value("_foreach has one graph")) };
-        let (data, states, rest) =
+        let (data, states, captured) =
             (self.indices("in_data_locs")?, self.indices("in_state_locs")?, self.indices("remain_locs")?);
-        let mut variables = vec![0; data.len() + states.len() + rest.len()];
+        let mut variables = vec![0; data.len() + states.len() + captured.len()];
         let (mut inputs, mut state_infos, mut row_infos, mut before) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (k, index) in states.iter().enumerate() {
             let outer = self.input(data.len() + k)?;
-            inputs.push(self.written(outer)?);
+            inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
@@ -250,7 +258,7 @@ impl Writer<'_, '_> {
         }
         for (k, index) in data.iter().enumerate() {
             let outer = self.input(k)?;
-            inputs.push(self.written(outer)?);
+            inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (dtype, row) = (t.dtype, t.shape.dims().get(1..).unwrap_or(&[]).to_vec());
             let (name, handle) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
@@ -259,40 +267,40 @@ impl Writer<'_, '_> {
             if row.is_empty() {
                 // A row of a vector has the shape (1,) here and () in ONNX.
                 let axes = self.exporter.integers(&format!("{name}/axes"), &[0], &[1])?;
-                let (wide, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
-                before.push(Self::operator("Unsqueeze", vec![name, self.written(axes)?], &wide));
+                let (reshaped, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
+                before.push(Self::operator("Unsqueeze", vec![name, self.name_of(axes)?], &reshaped));
                 variables[*index] = handle;
             }
         }
-        for (k, index) in rest.iter().enumerate() {
+        for (k, index) in captured.iter().enumerate() {
             variables[*index] = self.input(data.len() + states.len() + k)?;
         }
-        let made = self.splice(step, &variables, "step")?;
-        before.extend(made.nodes);
-        let rows = self.count("num_out_data").min(made.outputs.len());
-        let (collected, last) = made.outputs.split_at(rows);
-        let ends = [last, collected].concat();
-        let body = self.body("step", [state_infos, row_infos].concat(), before, &ends);
-        let (collected, last) = self.node.outputs.split_at(rows);
+        let subgraph = self.splice(step, &variables, "step")?;
+        before.extend(subgraph.nodes);
+        let num_scan_outputs = self.int_param("num_out_data").min(subgraph.outputs.len());
+        let (scan_outputs, final_states) = subgraph.outputs.split_at(num_scan_outputs);
+        let body_outputs = [final_states, scan_outputs].concat();
+        let body = self.body("step", [state_infos, row_infos].concat(), before, &body_outputs);
+        let (scan_outputs, final_states) = self.node.outputs.split_at(num_scan_outputs);
         let count = Value::Int(data.len() as i64);
         let attributes = [("body".to_string(), body), ("num_scan_inputs".to_string(), count)].into_iter().collect();
-        let (name, outputs) = (self.node.name.clone(), [last, collected].concat());
+        let (name, outputs) = (self.node.name.clone(), [final_states, scan_outputs].concat());
         self.push(Vec::new(), Node { name, op: "Scan".into(), inputs, outputs, attributes, ..Node::default() });
         Ok(())
     }
 
-    fn repeat(&mut self, graphs: &[Symbol]) -> Result<()> {
+    fn while_loop(&mut self, graphs: &[Symbol]) -> Result<()> {
         let [test, round] = graphs else { return Err(Error::value("_while_loop has two graphs")) };
-        let rows = self.count("num_out_data");
-        let (test_locs, round_locs, vars) =
+        let num_scan_outputs = self.int_param("num_out_data");
+        let (test_locs, round_locs, variable_indices) =
             (self.indices("cond_input_locs")?, self.indices("func_input_locs")?, self.indices("func_var_locs")?);
         // The condition of the first round reads the initial values.
-        let first = self.inputs_at("cond_input_locs")?;
-        let mut start = self.splice(test, &first, "start")?;
-        let (goes_on, _) = self.truth("start", &mut start)?;
-        let most = [self.count("max_iterations") as i64];
-        let most = self.exporter.integers(&format!("{}/most", self.node.name), &most, &[])?;
-        let mut inputs = vec![self.written(most)?, goes_on];
+        let initial = self.inputs_at("cond_input_locs")?;
+        let mut start = self.splice(test, &initial, "start")?;
+        let (first_condition, _) = self.scalar_condition("start", &mut start)?;
+        let max_iterations = [self.int_param("max_iterations") as i64];
+        let max_iterations = self.exporter.integers(&format!("{}/most", self.node.name), &max_iterations, &[])?;
+        let mut inputs = vec![self.name_of(max_iterations)?, first_condition];
         let (counter, _) = self.tensor("counter", Shape::new(&[]), Some(DType::I64));
         let (before, _) = self.tensor("before", Shape::new(&[]), Some(DType::Bool));
         let mut infos = vec![
@@ -300,34 +308,35 @@ impl Writer<'_, '_> {
             info(&before, &Shape::new(&[]), Some(DType::Bool)),
         ];
         let mut variables = self.inputs_at("func_input_locs")?;
-        for (k, index) in vars.iter().enumerate() {
+        for (k, index) in variable_indices.iter().enumerate() {
             let outer = self.input(round_locs[*index])?;
-            inputs.push(self.written(outer)?);
+            inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
             infos.push(info(&name, &shape, dtype));
             variables[*index] = handle;
         }
-        let made = self.splice(round, &variables, "round")?;
+        let subgraph = self.splice(round, &variables, "round")?;
         // The condition of the next round reads the outputs of this one.
         let mut next = Vec::new();
         for loc in test_locs {
-            let var = vars.iter().position(|index| round_locs[*index] == loc);
-            next.push(match var.and_then(|v| made.outputs.get(rows + v)) {
+            let var = variable_indices.iter().position(|index| round_locs[*index] == loc);
+            next.push(match var.and_then(|v| subgraph.outputs.get(num_scan_outputs + v)) {
                 Some((_, handle)) => *handle,
                 None => self.input(loc)?,
             });
         }
         let mut after = self.splice(test, &next, "after")?;
-        let condition = self.truth("after", &mut after)?;
-        let body = [made.nodes, after.nodes].concat();
-        let (collected, last) = made.outputs.split_at(rows.min(made.outputs.len()));
-        let ends = [vec![condition], last.to_vec(), collected.to_vec()].concat();
-        let attributes = [("body".to_string(), self.body("round", infos, body, &ends))].into_iter().collect();
-        let (kept, mut outputs) = (self.node.outputs[..rows].to_vec(), self.node.outputs[rows..].to_vec());
+        let condition = self.scalar_condition("after", &mut after)?;
+        let body = [subgraph.nodes, after.nodes].concat();
+        let (scan_outputs, final_values) = subgraph.outputs.split_at(num_scan_outputs.min(subgraph.outputs.len()));
+        let body_outputs = [vec![condition], final_values.to_vec(), scan_outputs.to_vec()].concat();
+        let attributes = [("body".to_string(), self.body("round", infos, body, &body_outputs))].into_iter().collect();
+        let (scan_names, mut outputs) =
+            (self.node.outputs[..num_scan_outputs].to_vec(), self.node.outputs[num_scan_outputs..].to_vec());
         let mut after = Vec::new();
-        for (name, (_, handle)) in kept.iter().zip(collected) {
+        for (name, (_, handle)) in scan_names.iter().zip(scan_outputs) {
             outputs.push(self.unique("rows"));
             self.pad_rows(&outputs[outputs.len() - 1].clone(), *handle, name, &mut after)?;
         }
@@ -338,29 +347,29 @@ impl Writer<'_, '_> {
     }
 
     /// Pads the scan output of a Loop with zeros: `_while_loop` returns a row for each of `max_iterations`.
-    fn pad_rows(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
+    fn pad_rows(&mut self, rows: &str, row: usize, whole: &str, nodes: &mut Vec<Node>) -> Result<()> {
         let rank = self.exporter.emitter.builder.info(row).shape.ndim();
         let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
-        let rounds = self.count("max_iterations") as i64;
+        let max_iterations = self.int_param("max_iterations") as i64;
         let mut constant = |what: &str, items: &[i64]| {
             let handle = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
             self.exporter.name_of(&Value::Handle(handle))
         };
-        let (most, first) = (constant("most", &[rounds])?, constant("first", &[0])?);
+        let (max_rows, first) = (constant("most", &[max_iterations])?, constant("first", &[0])?);
         let (before, after) = (constant("before", &vec![0; rank + 1])?, constant("after", &vec![0; rank])?);
         let shape = self.unique("shape");
-        made.push(Self::operator("Shape", vec![rows.into()], &shape));
+        nodes.push(Self::operator("Shape", vec![rows.into()], &shape));
         let length = self.unique("length");
-        made.push(Self::operator("Gather", vec![shape, first], &length));
-        let missing = self.unique("missing");
-        made.push(Self::operator("Sub", vec![most, length], &missing));
+        nodes.push(Self::operator("Gather", vec![shape, first], &length));
+        let num_missing = self.unique("missing");
+        nodes.push(Self::operator("Sub", vec![max_rows, length], &num_missing));
         let pads = self.unique("pads");
-        let mut join = Self::operator("Concat", vec![before, missing, after], &pads);
-        join.attributes.insert("axis".into(), Value::Int(0));
-        made.push(join);
+        let mut concat = Self::operator("Concat", vec![before, num_missing, after], &pads);
+        concat.attributes.insert("axis".into(), Value::Int(0));
+        nodes.push(concat);
         // The output may have the loop's name.
         let name = self.unique("lengthened");
-        made.push(Node { name, ..Self::operator("Pad", vec![rows.into(), pads], whole) });
+        nodes.push(Node { name, ..Self::operator("Pad", vec![rows.into(), pads], whole) });
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ const SAMPLES: [[[i64; 8]; 2]; 3] = [
 /// # Errors
 /// Those of inference.
 pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>> {
-    let plain = infer_shapes(symbol, &given).map(|made| made.outputs);
+    let plain = infer_shapes(symbol, &given).map(|inferred| inferred.outputs);
     if plain.as_ref().is_ok_and(|shapes| shapes.iter().all(Shape::is_known)) {
         return Ok(plain?);
     }
@@ -89,6 +89,6 @@ fn sampled(symbol: &Symbol, inputs: &[Input], lengths: &[i64; 8]) -> Option<Vec<
         }
         shapes.push((input.name.clone(), Shape::new(&dims)));
     }
-    let made = infer_shapes(symbol, &shapes).ok()?.outputs;
-    made.iter().all(Shape::is_known).then_some(made)
+    let outputs = infer_shapes(symbol, &shapes).ok()?.outputs;
+    outputs.iter().all(Shape::is_known).then_some(outputs)
 }

@@ -62,26 +62,32 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
         .map(|name| Some(HookTensor::of(&exporter.emitter.builder, name, *source.handles.get(name)?)))
         .collect();
     let seen = HookNode { node: &node, version: opset, inputs };
-    if let Some(made) = hooks.before(&seen).map_err(|e| located(e, &node))? {
-        write_symbols(exporter, source, i, &made, opset)?;
+    if let Some(replacement) = hooks.before(&seen).map_err(|e| located(e, &node))? {
+        write_symbols(exporter, source, i, &replacement, opset)?;
         return Ok(true);
     }
-    let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
-    write_node(exporter, source, i, made, opset)?;
+    let Some(rewritten) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
+    write_node(exporter, source, i, rewritten, opset)?;
     Ok(true)
 }
 
 /// Replaces an MXNet node by other MXNet operators.
-fn write_symbols(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &HookOutputs, opset: i64) -> Result<()> {
+fn write_symbols(
+    exporter: &mut Exporter<'_>,
+    source: &Source,
+    i: usize,
+    replacement: &HookOutputs,
+    opset: i64,
+) -> Result<()> {
     let node = &source.graph.nodes[i];
-    let graph = Symbol::group(&made.outputs);
+    let graph = Symbol::group(&replacement.outputs);
     if graph.num_outputs() < node.outputs.len() {
         let (given, wanted) = (graph.num_outputs(), node.outputs.len());
         return Err(Error::value(format!("its hook makes {given} outputs, but it has {wanted}")));
     }
     let mut variables = Vec::new();
     for name in graph.list_inputs() {
-        let constant = made.constants.iter().find(|(known, _)| *known == name);
+        let constant = replacement.constants.iter().find(|(known, _)| *known == name);
         variables.push(match (constant, source.handles.get(&name).filter(|_| node.inputs.contains(&name))) {
             (Some((_, array)), _) => exporter.emitter.builder.constant(&name, array.clone()),
             (None, Some(handle)) => *handle,
@@ -102,11 +108,17 @@ fn write_symbols(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &
 }
 
 /// Replaces an MXNet node by a node of any operator set.
-fn write_node(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: RewrittenNode, opset: i64) -> Result<()> {
+fn write_node(
+    exporter: &mut Exporter<'_>,
+    source: &Source,
+    i: usize,
+    rewritten: RewrittenNode,
+    opset: i64,
+) -> Result<()> {
     let ours = &source.graph.nodes[i];
-    let mut node = made.node;
+    let mut node = rewritten.node;
     let mut added = IndexMap::new();
-    for (name, array) in made.constants {
+    for (name, array) in rewritten.constants {
         let handle = exporter.emitter.builder.constant(&name, array);
         added.insert(name, handle);
     }

@@ -53,7 +53,7 @@ pub struct Source {
     /// The elements of one-element constants, by handle.
     scalars: HashMap<usize, f64>,
     /// Control flow operators, by name.
-    inner: HashMap<String, Arc<SymbolNode>>,
+    control_flow: HashMap<String, Arc<SymbolNode>>,
     /// Variables, by name.
     variables: HashMap<String, Arc<SymbolNode>>,
     /// The element type of each output in the imported model, if it is stored in a wider type.
@@ -64,7 +64,7 @@ impl Source {
     /// A source without handles, producers and uses.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
         let named = |n: Arc<SymbolNode>| (n.name.clone(), n);
-        let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
+        let control_flow = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
         let variables = symbol.nodes().into_iter().filter(|n| n.is_variable()).map(named).collect();
         Source {
             graph,
@@ -73,7 +73,7 @@ impl Source {
             names: Vec::new(),
             producers: HashMap::new(),
             scalars: HashMap::new(),
-            inner,
+            control_flow,
             variables,
             widened_outputs: symbol.entries().iter().map(|e| element_type(&e.node)).collect(),
         }
@@ -263,8 +263,8 @@ fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec
             continue;
         }
         match node(exporter, source, i, opset) {
-            Ok(inner) => {
-                inner.into_iter().for_each(|n| covered[n] = true);
+            Ok(nodes) => {
+                nodes.into_iter().for_each(|n| covered[n] = true);
                 chunks.push(std::mem::take(&mut exporter.sink.nodes));
             }
             // An error of user code keeps its cause.
@@ -277,7 +277,7 @@ fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec
 
 /// Writes one MXNet node and returns the nodes that the process covers.
 fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
-    if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
+    if let Some(op) = source.control_flow.get(&source.graph.nodes[i].name) {
         return bodies::write(exporter, source, i, op, opset);
     }
     if hooks::write(exporter, source, i, opset)? {

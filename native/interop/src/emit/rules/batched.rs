@@ -76,9 +76,9 @@ fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Hand
         outputs: vec![untyped(&name)],
         ..Graph::default()
     };
-    let given = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
-    match s.context.graph(&graph, HashMap::from(given))?.pop() {
-        Some(Value::Handle(made)) => Ok(Handle(made)),
+    let inputs = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
+    match s.context.graph(&graph, HashMap::from(inputs))?.pop() {
+        Some(Value::Handle(reversed)) => Ok(Handle(reversed)),
         _ => Err(Error::format("nothing was reversed")),
     }
 }
@@ -105,7 +105,7 @@ fn batch_body(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i6
     let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
     let inputs: Vec<String> = (0..body.inputs.len()).map(|i| name("sequence", i)).collect();
     let outputs: Vec<String> = (0..body.outputs.len()).map(|i| name("made", i)).collect();
-    let (mut given, mut made) = (inputs.clone(), outputs.clone());
+    let (mut scan_inputs, mut scan_outputs) = (inputs.clone(), outputs.clone());
     let mut batch_body = Graph::default();
     let mut body_step = body.clone();
     batch_body.inputs.extend(inputs.iter().map(|n| untyped(n)));
@@ -114,17 +114,17 @@ fn batch_body(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i6
         body_step = Arc::new(masked_body(prefix, body, states, &length));
         batch_body.inputs.push(untyped(&length));
         batch_body.nodes.push(node("Constant", 13, &[], &[&start], &[("value_int", Value::Int(0))]));
-        given.insert(0, start);
-        made.insert(0, end);
+        scan_inputs.insert(0, start);
+        scan_outputs.insert(0, end);
     }
     let attributes = [
         ("body", Value::Graph(body_step)),
         ("num_scan_inputs", Value::Int((inputs.len() - states) as i64)),
         ("scan_input_directions", directions.into()),
     ];
-    let (given, made): (Vec<_>, Vec<_>) =
-        (given.iter().map(String::as_str).collect(), made.iter().map(String::as_str).collect());
-    batch_body.nodes.push(node("Scan", 9, &given, &made, &attributes));
+    let (scan_inputs, scan_outputs): (Vec<_>, Vec<_>) =
+        (scan_inputs.iter().map(String::as_str).collect(), scan_outputs.iter().map(String::as_str).collect());
+    batch_body.nodes.push(node("Scan", 9, &scan_inputs, &scan_outputs, &attributes));
     batch_body.outputs = outputs.iter().map(|n| untyped(n)).collect();
     batch_body
 }

@@ -30,7 +30,7 @@ fn use_inputs(
     let name = s.name.clone();
     for (i, input) in inputs.iter().enumerate() {
         let value = &mut values[output_of(i)];
-        // Other runtimes do not support Where for Boolean values, which an export would write.
+        // An export writes `where` as Where, which other runtimes do not support for Boolean values.
         *value = if s.info(*value).dtype == Some(DType::Bool) {
             let never = s.builder().scalar(&format!("{name}/never"), false)?;
             let nothing = s.emit_named(op!(BITWISE_AND(*input, never)))?;

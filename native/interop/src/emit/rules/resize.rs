@@ -30,20 +30,20 @@ rules! {
             // The last axis takes longest, so it is resized first, while the array is small.
             axes.reverse();
         }
-        let mut made = tensor;
+        let mut resized = tensor;
         let mut inside = None;
         for Axis { axis, length } in &axes {
             let known = match length {
                 Length::Known(known) if known.from == known.to && known.scale == 1.0 && !options.is_crop() => continue,
                 Length::Known(known) => known,
                 unknown => {
-                    made = resize_dynamic(s, made, *axis, unknown, &options)?;
+                    resized = resize_dynamic(s, resized, *axis, unknown, &options)?;
                     continue;
                 }
             };
-            made = match options.resizing.mode {
-                ResizeMode::Nearest => gather(s, made, *axis, known, &options)?,
-                _ => interpolate(s, made, *axis, known, &options)?,
+            resized = match options.resizing.mode {
+                ResizeMode::Nearest => gather(s, resized, *axis, known, &options)?,
+                _ => interpolate(s, resized, *axis, known, &options)?,
             };
             if options.is_crop() {
                 let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&options.resizing.coordinate(x, known));
@@ -58,9 +58,9 @@ rules! {
             }
         }
         match inside {
-            None if made == tensor => s.emit_named(op!(COPY(made))),
-            None => Ok(made),
-            Some(inside) => s.emit_named(op!(WHERE_RSCALAR(inside, made), scalar: options.extrapolation)),
+            None if resized == tensor => s.emit_named(op!(COPY(resized))),
+            None => Ok(resized),
+            Some(inside) => s.emit_named(op!(WHERE_RSCALAR(inside, resized), scalar: options.extrapolation)),
         }
     }
 }
@@ -125,16 +125,16 @@ struct Target {
 /// The axes that change, with their new lengths.
 fn changed_axes(request: Target, dims: &[i64], options: &Options<'_>) -> Result<Vec<Axis>> {
     let Target { axes, roi, scales, sizes } = request;
-    let named: Vec<usize> = match axes {
+    let axes: Vec<usize> = match axes {
         Some(axes) => axes.into_iter().map(|a| Shape::axis(a, dims.len())).collect::<Result<_, _>>()?,
         None => (0..dims.len()).collect(),
     };
-    let given = scales.as_ref().map(Vec::len).or(sizes.as_ref().map(Vec::len)).unwrap_or(0);
-    if given != named.len() || scales.is_some() == sizes.is_some() {
-        return Err(Error::value(format!("either scales or sizes must have {} numbers", named.len())));
+    let num_given = scales.as_ref().map(Vec::len).or(sizes.as_ref().map(Vec::len)).unwrap_or(0);
+    if num_given != axes.len() || scales.is_some() == sizes.is_some() {
+        return Err(Error::value(format!("either scales or sizes must have {} numbers", axes.len())));
     }
-    let mut made = Vec::new();
-    for (k, axis) in named.iter().copied().enumerate() {
+    let mut changed = Vec::new();
+    for (k, axis) in axes.iter().copied().enumerate() {
         let scale = scales.as_ref().map(|s| s[k]);
         let size = sizes.as_ref().map(|s| s[k]);
         if (scale == Some(1.0) || size == Some(dims[axis])) && !options.is_crop() && options.policy == "stretch" {
@@ -146,7 +146,7 @@ fn changed_axes(request: Target, dims: &[i64], options: &Options<'_>) -> Result<
                 return Err(Error::NeedsValue(text));
             }
             let length = size.map(Length::Size).or(scale.map(Length::Scale)).unwrap_or(Length::Scale(1.0));
-            made.push(Axis { axis, length });
+            changed.push(Axis { axis, length });
             continue;
         }
         let from = usize::try_from(dims[axis]).ok().filter(|n| *n > 0);
@@ -157,15 +157,15 @@ fn changed_axes(request: Target, dims: &[i64], options: &Options<'_>) -> Result<
             return Err(Error::value(format!("an axis of {from} cannot be scaled by {scale}")));
         }
         let roi = match &roi {
-            Some(roi) if roi.len() == 2 * named.len() => (roi[k], roi[k + named.len()]),
+            Some(roi) if roi.len() == 2 * axes.len() => (roi[k], roi[k + axes.len()]),
             _ => (0.0, 1.0),
         };
-        made.push(Axis { axis, length: Length::Known(ResizedAxis { from, to: to as usize, scale, roi }) });
+        changed.push(Axis { axis, length: Length::Known(ResizedAxis { from, to: to as usize, scale, roi }) });
     }
     if sizes.is_some() && options.policy != "stretch" {
-        keep_aspect_ratio(&mut made, options.policy == "not_smaller");
+        keep_aspect_ratio(&mut changed, options.policy == "not_smaller");
     }
-    Ok(made)
+    Ok(changed)
 }
 
 /// Scales all axes equally, by the largest of their scales if `use_largest` is true, otherwise by the smallest.

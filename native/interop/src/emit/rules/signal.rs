@@ -19,8 +19,8 @@ rules! {
         let length = (if periodic { size } else { size - 1 }).max(1) as f64;
         let term = |n: i64, k: usize| (2.0 * PI * k as f64 * n as f64 / length).cos();
         let value = |n: i64| coefficients.iter().enumerate().map(|(k, c)| c * term(n, k)).sum();
-        let made = array::<f64>(&[size], dtype, (0..size).map(value).collect())?;
-        Ok(s.constant(made))
+        let window = array::<f64>(&[size], dtype, (0..size).map(value).collect())?;
+        Ok(s.constant(window))
     }
 
     /// The matrix that sums the bins of a spectrum to bands that are evenly spaced on the mel scale.
@@ -58,8 +58,8 @@ rules! {
                 (middle..right).for_each(|j| set_weight(j, band, (right - j) as f64 / (right - middle) as f64));
             }
         }
-        let made = array::<f64>(&[bins, bands], dtype, weights)?;
-        Ok(s.constant(made))
+        let weights = array::<f64>(&[bins, bands], dtype, weights)?;
+        Ok(s.constant(weights))
     }
 
     /// The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last axis first: (points,
@@ -84,8 +84,8 @@ rules! {
             }
             items.push(1.0);
         }
-        let made = array::<f64>(&[count as i64, sizes.len() as i64 + 1], dtype, items)?;
-        Ok(s.constant(made))
+        let grid = array::<f64>(&[count as i64, sizes.len() as i64 + 1], dtype, items)?;
+        Ok(s.constant(grid))
     }
 
     /// The discrete Fourier transform along an axis. The last axis holds real parts, or real and imaginary parts. The default length is
@@ -116,7 +116,7 @@ rules! {
         let wide = t.scope.emit(op!(CAST(tensor), dtype: DType::F64))?;
         let x = t.scope.emit(op!(MOVEAXIS(wide), source: axis.clone(), destination: inner.clone()))?;
         let x = t.crop_or_pad(x, from, if inverse && onesided { half } else { n })?;
-        let made = match (inverse, onesided) {
+        let transformed = match (inverse, onesided) {
             (false, _) => {
                 let all = t.forward(x, num_components == 2)?;
                 if onesided { t.slice(all, -2, 0, half)? } else { all }
@@ -137,8 +137,8 @@ rules! {
                 return Err(Error::unsupported(text));
             }
         };
-        let made = t.scope.emit(op!(MOVEAXIS(made), source: inner, destination: axis))?;
-        t.scope.emit(op!(CAST(made), dtype: dtype.unwrap_or(DType::F32)))
+        let transformed = t.scope.emit(op!(MOVEAXIS(transformed), source: inner, destination: axis))?;
+        t.scope.emit(op!(CAST(transformed), dtype: dtype.unwrap_or(DType::F32)))
     }
 }
 
@@ -205,8 +205,8 @@ impl Fourier<'_, '_, '_> {
     /// The real part of the inverse transform.
     fn real_inverse(&mut self, x: Handle) -> Result<Handle> {
         let flat = self.reshape(x, &[2 * self.n])?;
-        let made = self.scope.emit(op!(IFFT(flat)))?;
-        self.scope.emit(op!(MULTIPLY(made, 1.0 / self.n as f64)))
+        let real = self.scope.emit(op!(IFFT(flat)))?;
+        self.scope.emit(op!(MULTIPLY(real, 1.0 / self.n as f64)))
     }
 
     fn inverse(&mut self, x: Handle) -> Result<Handle> {

@@ -90,9 +90,9 @@ rules! {
     ) -> Vec<i64> {
         let n = kernel.len();
         let extra = output_padding.unwrap_or_else(|| vec![0; n]);
-        let given = pads.unwrap_or_else(|| vec![0; 2 * n]);
-        check_windows(&[&kernel, &strides, &dilations, &extra, &given])?;
-        if [strides.len(), dilations.len(), extra.len(), given.len() / 2] != [n; 4] {
+        let pads = pads.unwrap_or_else(|| vec![0; 2 * n]);
+        check_windows(&[&kernel, &strides, &dilations, &extra, &pads])?;
+        if [strides.len(), dilations.len(), extra.len(), pads.len() / 2] != [n; 4] {
             let text = format!("strides, dilations, pads or output_padding do not fit a kernel {kernel:?}");
             return Err(Error::value(text));
         }
@@ -104,20 +104,20 @@ rules! {
             other => return Err(Error::value(format!("unknown padding '{other}'"))),
         };
         if is_same_upper.is_none() && output_shape.is_none() {
-            return Ok(given);
+            return Ok(pads);
         }
         let shape = s.info(data).shape.clone();
         if shape.dims().len() != n + 2 || shape.dims()[2..].contains(&-1) {
             return Err(needs_shapes("the padding depends on the size of the input"));
         }
         let size = |k: usize| shape.dim(k + 2);
-        let wanted = output_shape.unwrap_or_else(|| (0..n).map(|k| size(k) * strides[k]).collect());
+        let target = output_shape.unwrap_or_else(|| (0..n).map(|k| size(k) * strides[k]).collect());
         // Shapes may be given with or without batch and channels.
-        let wanted = &wanted[wanted.len().saturating_sub(n)..];
+        let target = &target[target.len().saturating_sub(n)..];
         let (mut begin, mut end) = (vec![0; n], vec![0; n]);
-        for k in 0..n.min(wanted.len()) {
-            let made = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
-            let total = made.saturating_sub(wanted[k]);
+        for k in 0..n.min(target.len()) {
+            let unpadded = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
+            let total = unpadded.saturating_sub(target[k]);
             (begin[k], end[k]) = match is_same_upper {
                 // A negative total extends the output at the end to the requested size.
                 _ if total < 0 => (0, total),
@@ -132,20 +132,20 @@ rules! {
     /// Crops this number of pixels at the beginning and end of each axis of images; negative numbers extend them by zeros.
     fn cropped(s, tensor: Handle, pads: Vec<i64>) -> Handle {
         let (begin, end) = halves(&pads)?;
-        let mut made = tensor;
+        let mut image = tensor;
         if pads.iter().any(|p| *p < 0) {
             let none = std::iter::repeat_n([0i64, 0], 2);
             let pairs = none.chain(begin.iter().zip(end).map(|(b, e)| [(-b).max(0), (-e).max(0)]));
-            made = s.emit_named(op!(PAD(made), pad_width: pairs.collect::<Vec<_>>(), mode: PadMode::Constant))?;
+            image = s.emit_named(op!(PAD(image), pad_width: pairs.collect::<Vec<_>>(), mode: PadMode::Constant))?;
         }
         if pads.iter().all(|p| *p <= 0) {
-            return Ok(made);
+            return Ok(image);
         }
         let none = || std::iter::repeat_n(Value::None, 2);
         let positive = |x: i64, end: i64| if x > 0 { Value::Int(end) } else { Value::None };
         let begins: Vec<Value> = none().chain(begin.iter().map(|x| positive(*x, *x))).collect();
         let ends: Vec<Value> = none().chain(end.iter().map(|x| positive(*x, -x))).collect();
-        s.emit_named(op!(SLICE(made), begin: begins, end: ends))
+        s.emit_named(op!(SLICE(image), begin: begins, end: ends))
     }
 
     /// True if the padding is equal at both ends of each axis.
