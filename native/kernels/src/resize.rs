@@ -76,7 +76,8 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
     parallel_rows(y, out_width, GRAIN.div_ceil(out_width + 2 * width), |i, y| {
         let image = &x[i / out_height * plane..];
         let row = rows[i % out_height];
-        let [upper, lower] = [row.first, row.second].map(|r| &image[r * width..(r + 1) * width]);
+        let image_row = |r: usize| &image[r * width..(r + 1) * width];
+        let (upper, lower) = (image_row(row.first), image_row(row.second));
         if 4 * out_width < width {
             // Few pixels of the rows are read, so only these are interpolated.
             let lerp_at =
