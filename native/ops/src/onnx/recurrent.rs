@@ -222,7 +222,8 @@ fn run<T: RnnElement + Element>(
         peepholes: if is_lstm { ins[6].slice::<T>()? } else { &[] },
         lengths: lengths.as_deref(),
     };
-    // The kernel keeps the state of the current step in the outputs, so it needs all of them. A scratch buffer replaces one that is not wanted.
+    // The kernel keeps the state of the current step in the outputs, so it needs all of them. A scratch buffer replaces one that is not
+    // wanted.
     let mut scratch: Vec<Vec<T>> =
         outs.iter().map(|o| vec![T::default(); if o.wanted() { 0 } else { o.len() }]).collect();
     let mut slices = Vec::new();
