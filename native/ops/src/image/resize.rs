@@ -39,7 +39,7 @@ pub fn interpolation(code: i32) -> Result<Interpolation> {
     })
 }
 
-/// Resizes images of shape ([batch,] height, width, channels).
+/// Resizes images of shape (height, width, channels), or with a batch axis in front.
 fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, interpolation: Interpolation) -> Result<()> {
     let (from, to) = (input.shape().to_usize(), out.shape().to_usize());
     let n = from.len();

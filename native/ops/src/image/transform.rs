@@ -130,7 +130,7 @@ fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
     Ok(of("mean", &p.mean, 0.0)?.into_iter().zip(of("std", &p.std, 1.0)?).collect())
 }
 
-/// The moments of the channels of an image or a batch, of shape ([batch,] channels, height, width).
+/// The moments of the channels of an image or a batch, of shape (channels, height, width) or (batch, channels, height, width).
 fn input_moments(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<(f32, f32)>> {
     let dims = input.shape().to_usize();
     moments(ctx.params(), dims[dims.len() - 3])
