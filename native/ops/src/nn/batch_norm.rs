@@ -86,8 +86,8 @@ pub(super) const ARGS: &[ArgDef] = &[
     arg("data", "The input, with the channels along `axis`, which is 1 unless it is a parameter."),
     arg("gamma", "The scale of each channel; 1 with fix_gamma."),
     arg("beta", "The offset of each channel."),
-    arg("moving_mean", "The moving mean of each channel, updated by the gradient's computation in training."),
-    arg("moving_var", "The moving variance of each channel, updated likewise."),
+    arg("moving_mean", "The moving mean of each channel, updated by the backward pass in training."),
+    arg("moving_var", "The moving variance of each channel, updated by the backward pass in training."),
 ];
 
 /// Defines a batch normalisation operator.
@@ -115,9 +115,9 @@ pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
         "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
-         In training, mean and (biased) variance are those of the channel in the batch; when the gradient is computed, the moving \
-         ones become moving * momentum + new * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, \
-         beta, moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
+         In training, mean and (biased) variance are those of the channel in the batch, and the backward pass sets the moving ones to \
+         moving * momentum + batch * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
+         moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
     )
     .role(Role::Normalisation(|p, rank| channel_axis(p.get::<BatchNormParam>().axis, rank).ok()));
 

@@ -32,12 +32,12 @@ pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAtt
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
          the Kullback-Leibler divergence between sparseness_target and the mean activation m of each unit (Ng, \"Sparse \
          autoencoder\", 2011), penalty * ((1 - target) / (1 - m) - target / m). m is a moving mean, the auxiliary state moving_avg: \
-         the gradient's computation sets it to m * momentum + mean of the batch * (1 - momentum).\n\n\
+         the backward pass sets it to m * momentum + mean of the batch * (1 - momentum).\n\n\
          Shapes: data and output (batch, units), moving_avg (units,).",
     )
     .inputs(&[
         arg("data", "The activations, between 0 and 1, of shape (batch, units)."),
-        arg("moving_avg", "The moving mean of each unit, updated by the gradient's computation."),
+        arg("moving_avg", "The moving mean of each unit, updated by the backward pass."),
     ])
     .listed(1)
     .params::<SparseRegParam>()
