@@ -10,7 +10,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index::{self, Bounds};
 
-use super::{index_type, no_gradient, row_numbers};
+use super::{index_type, no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
 use crate::rules::{one_dtype_of, shapes_of_inputs};
 use crate::shape::moves::{by_size, source, target};
@@ -76,7 +76,7 @@ pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
     })
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
-        let rows = row_numbers(ctx, &ins[1], num_rows(outs[0].shape()), Bounds::Raise)?;
+        let rows = row_indices(ctx, &ins[1], num_rows(outs[0].shape()), Bounds::Raise)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         let inner = ins[2].len().checked_div(rows.len()).unwrap_or(0);
         by_size!(ins[0].dtype(), |T| {
@@ -124,7 +124,7 @@ fn num_rows(shape: &Shape) -> usize {
 /// Splits the gradient of the output: replaced rows go to the new rows, all others to the old array.
 fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
     let n = num_rows(grad.shape());
-    let rows = row_numbers(ctx, index, n, Bounds::Raise)?;
+    let rows = row_indices(ctx, index, n, Bounds::Raise)?;
     let inner = grad.len().checked_div(n).unwrap_or(0);
     no_gradient(&mut outs[1])?;
     by_size!(grad.dtype(), |T| {
@@ -146,8 +146,8 @@ const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The index into each row, or `None` if it is out of range.
-fn row_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
+/// The column index for each row, or `None` if it is out of range.
+fn column_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
     index_type!(ctx, indices.dtype(), |I| {
         let checked = |i: &I| usize::try_from(i.to_f64() as i64).ok().filter(|i| *i < len);
         Ok(indices.slice::<I>()?.iter().map(checked).collect())
@@ -182,7 +182,7 @@ pub(super) static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
     })
     .forward(|ctx, ins, outs| {
         let m = ins[0].shape().dim(1).max(0) as usize;
-        let indices = row_indices(ctx, &ins[2], m)?;
+        let indices = column_indices(ctx, &ins[2], m)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         by_size!(ins[0].dtype(), |T| {
             let out = target::<T>(&mut outs[0])?;
@@ -218,7 +218,7 @@ pub(super) static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     })
     .forward(|ctx, ins, outs| {
         let m = outs[0].shape().dim(1).max(0) as usize;
-        let indices = row_indices(ctx, &ins[0], m)?;
+        let indices = column_indices(ctx, &ins[0], m)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             let out = outs[0].slice_mut::<T>()?;
             out.fill(T::default());

@@ -77,7 +77,7 @@ fn bad_index(e: BadIndex) -> Error {
 }
 
 /// The elements of an index array as indices into an axis of length `len`, checked or adjusted as `bounds` says.
-pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
+pub(crate) fn row_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
     index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
 }
 

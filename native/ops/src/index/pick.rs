@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
 
-use super::{no_gradient, row_numbers};
+use super::{no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
 use crate::rules::first_dtype;
 use crate::shape::moves::{around, by_size, source, target};
@@ -109,7 +109,7 @@ fn pick(
     bounds: Bounds,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let rows = row_numbers(ctx, &ins[1], shape.1, bounds)?;
+    let rows = row_indices(ctx, &ins[1], shape.1, bounds)?;
     by_size!(ins[0].dtype(), |T| index::pick(source::<T>(&ins[0])?, shape, &rows, target::<T>(out)?));
     Ok(())
 }
@@ -126,7 +126,7 @@ fn pick_backward(
     if !outs[0].wanted() {
         return Ok(());
     }
-    let rows = row_numbers(ctx, &ins[1], shape.1, bounds)?;
+    let rows = row_indices(ctx, &ins[1], shape.1, bounds)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = outs[0].slice_mut::<T>()?;
         out.fill(T::default());

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
 
-use super::{no_gradient, row_numbers};
+use super::{no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
 use crate::rules::first_dtype;
 use crate::shape::moves::{around, by_size, source, target};
@@ -48,7 +48,7 @@ const fn embedding(name: &'static str) -> OpDef {
         .dtype(embedding_dtype)
         .forward(|ctx, ins, outs| {
             let dims = ins[1].shape().to_usize();
-            let rows = row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
+            let rows = row_indices(ctx, &ins[0], dims[0], Bounds::Clip)?;
             by_size!(ins[1].dtype(), |T| {
                 index::gather(source::<T>(&ins[1])?, (1, dims[0], dims[1]), &rows, target::<T>(&mut outs[0])?);
             });
@@ -97,7 +97,7 @@ fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
         return Ok(());
     }
     let dims = outs[1].shape().to_usize();
-    let rows = row_numbers(ctx, &ins[1], dims[0], Bounds::Clip)?;
+    let rows = row_indices(ctx, &ins[1], dims[0], Bounds::Clip)?;
     add_rows(ctx, &ins[0], (1, dims[0], dims[1]), &rows, &mut outs[1])
 }
 
@@ -181,7 +181,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TakeParam>();
         let shape = p.around(ins[0].shape())?;
-        let rows = row_numbers(ctx, &ins[1], shape.1, p.bounds())?;
+        let rows = row_indices(ctx, &ins[1], shape.1, p.bounds())?;
         by_size!(ins[0].dtype(), |T| {
             index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
         });
@@ -196,7 +196,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
             }
             let p = ctx.params::<TakeParam>();
             let shape = p.around(outs[0].shape())?;
-            let rows = row_numbers(ctx, &ins[1], shape.1, p.bounds())?;
+            let rows = row_indices(ctx, &ins[1], shape.1, p.bounds())?;
             add_rows(ctx, &ins[0], shape, &rows, &mut outs[0])
         })
         .inputs(Deps::Some(&[1]))

@@ -214,7 +214,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
     .forward(|ctx, ins, outs| {
         if outs[0].wanted() {
             let dims = ins[1].shape().to_usize();
-            let rows = crate::index::row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
+            let rows = crate::index::row_indices(ctx, &ins[0], dims[0], Bounds::Clip)?;
             index::gather(ins[1].slice::<i8>()?, (1, dims[0], dims[1]), &rows, outs[0].slice_mut()?);
         }
         copy_range(ins, 2, outs)
