@@ -54,8 +54,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Number of allocations in five runs after a warm-up. Each thread allocates scratch memory on first use, and the assignment of chunks to
-/// threads is random, so the count is repeated until it is zero or stays constant.
+/// The number of allocations in five runs after a warm-up. Each thread allocates scratch memory on first use, and the assignment of chunks to
+/// threads is random, so the result is the smallest of up to ten measurements.
 fn allocations(mut run: impl FnMut()) -> usize {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -72,7 +72,7 @@ fn allocations(mut run: impl FnMut()) -> usize {
     least
 }
 
-fn step(executor: &Executor) {
+fn train_step(executor: &Executor) {
     executor.forward(true).unwrap();
     executor.backward(&[], true).unwrap();
 }
@@ -93,7 +93,7 @@ fn assert_trains_without_allocating(net: &Symbol, shapes: &[(&str, &[i64])], wha
 fn convolutions(threads: usize) {
     let (name, net) = (format!("LeNet, {threads} threads"), lenet("relu"));
     let executor = bind(&net, &[("data", &[8, 1, 8, 8])], writes(&net), 1);
-    assert_eq!(allocations(|| step(&executor)), 0, "training of {name}");
+    assert_eq!(allocations(|| train_step(&executor)), 0, "training of {name}");
     assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {name}");
     for (operator, attrs, channels) in [
         ("Convolution", [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("stride", "(1, 1)"), ("num_group", "1")], "32"),
@@ -140,7 +140,7 @@ fn plans_run_without_allocating() {
         for activation in ["relu", "tanh"] {
             let (name, net) = ("multilayer perceptron", dense(variable("data"), &["128", "64", "10"], activation));
             let executor = bind(&net, &[("data", &[32, 64])], writes(&net), 1);
-            assert_eq!(allocations(|| step(&executor)), 0, "training of a {name}, {threads} threads");
+            assert_eq!(allocations(|| train_step(&executor)), 0, "training of a {name}, {threads} threads");
             let inference = allocations(|| executor.forward(false).unwrap());
             assert_eq!(inference, 0, "inference of a {name}, {threads} threads");
         }

@@ -23,7 +23,7 @@ fn array(values: &[f64], dims: &[i64]) -> NDArray {
 }
 
 /// `while i < 3: (out = x * w, x = x * w + i, i = i + 1)`, with the inputs i, x, w.
-fn power() -> Symbol {
+fn while_loop() -> Symbol {
     let (i, x, w) = (var("i"), var("x"), var("w"));
     let cond = op("_lesser_scalar", "cond", std::slice::from_ref(&i), &[("scalar", "3")]);
     let product = op("elemwise_mul", "product", &[x, w], &[]);
@@ -99,14 +99,14 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
 #[test]
 fn while_loops_compute_and_differentiate() {
     let args = [array(&[0.0], &[1]), array(&[1.0, 2.0], &[2]), array(&[0.5, -1.5], &[2])];
-    let executor = bind(&power(), &args, Req::Null);
+    let executor = bind(&while_loop(), &args, Req::Null);
     executor.forward(false).unwrap();
     let out = executor.outputs()[0].to_vec::<f64>().unwrap();
-    // x = 1, 0.5, 1.25; 2, -3, 5.5: products of three iterations, and two rows that no iteration filled.
+    // x is (1, 2), (0.5, -3) and (1.25, 5.5) in the three iterations. The last two of the five rows are not filled.
     assert_eq!(out, [0.5, -3.0, 0.25, 4.5, 0.625, -8.25, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(executor.outputs()[1].to_vec::<f64>().unwrap(), [3.0]);
     assert_eq!(executor.outputs()[2].to_vec::<f64>().unwrap(), [2.625, -6.25]);
-    check_gradients(&power(), &args, &[1, 2]);
+    check_gradients(&while_loop(), &args, &[1, 2]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn nested_loops_over_rows_differentiate() {
     let values: Vec<f64> = (0..12).map(|i| 0.1 * f64::from(i) - 0.5).collect();
     let args = [array(&values, &[2, 3, 2]), array(&[0.25, -0.5], &[2]), array(&[0.5, 1.5], &[2])];
     check_gradients(&outer, &args, &[0, 1, 2]);
-    // Gradients that are added to their arrays.
+    // Gradients accumulate with the request `Add`.
     let executor = bind(&outer, &args, Req::Add);
     let heads: Vec<NDArray> =
         executor.outputs().iter().map(|a| NDArray::zeros(a.shape(), DType::F64, a.context()).unwrap()).collect();

@@ -140,7 +140,7 @@ fn residual_blocks_agree_in_training_and_inference() {
     }
 }
 
-/// Convolutions and a dense layer whose outputs pass x * f(x) for functions f.
+/// Convolutions and a dense layer with gated activations, x * f(x).
 fn gated_layers() -> Symbol {
     let conv = |x: &Symbol, name: &str| {
         let attrs = [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("num_filter", "8"), ("no_bias", "True")];

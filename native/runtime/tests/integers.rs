@@ -14,14 +14,14 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Executor, SimpleBind};
 use ferromx_runtime::symbol::Symbol;
 
-/// A scale or zero point of one element or one per channel, or integers.
-struct Given {
+/// A variable of a network.
+struct Input {
     name: &'static str,
     dims: Vec<i64>,
     dtype: DType,
 }
 
-/// The parts of a quantized layer.
+/// A quantized layer: the operator, its operands, and what follows it.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     operator: &'static str,
@@ -39,11 +39,11 @@ fn dtype_name(dtype: DType) -> &'static str {
 }
 
 impl Layer {
-    /// The network, and its variables.
-    fn network(&self) -> (Symbol, Vec<Given>) {
-        let mut given = Vec::new();
+    /// The network and its inputs.
+    fn network(&self) -> (Symbol, Vec<Input>) {
+        let mut inputs = Vec::new();
         let mut variable = |name: &'static str, dims: &[i64], dtype: DType| {
-            given.push(Given { name, dims: dims.to_vec(), dtype });
+            inputs.push(Input { name, dims: dims.to_vec(), dtype });
             Symbol::variable(name, Default::default())
         };
         let (k, n) = (12, 5);
@@ -92,19 +92,19 @@ impl Layer {
             let q = [y, variable("y_scale", &[1], DType::F32), variable("y_zero", &[1], dtype)];
             y = op("_onnx_QuantizeLinear", "rounded", &q, &[("out_type", dtype_name(dtype))]);
         }
-        (y, given)
+        (y, inputs)
     }
 
     fn bind(&self, numbers: &mut Numbers) -> Executor {
-        let (net, given) = self.network();
-        bind(&net, &given, numbers)
+        let (net, inputs) = self.network();
+        bind(&net, &inputs, numbers)
     }
 }
 
 /// Binds a network to random integers and scales.
-fn bind(net: &Symbol, given: &[Given], numbers: &mut Numbers) -> Executor {
-    let shapes = given.iter().map(|g| (g.name.to_string(), Shape::new(&g.dims))).collect();
-    let dtypes = given.iter().map(|g| (g.name.to_string(), g.dtype)).collect();
+fn bind(net: &Symbol, inputs: &[Input], numbers: &mut Numbers) -> Executor {
+    let shapes = inputs.iter().map(|i| (i.name.to_string(), Shape::new(&i.dims))).collect();
+    let dtypes = inputs.iter().map(|i| (i.name.to_string(), i.dtype)).collect();
     let reqs = vec![Req::Null; net.list_arguments().len()];
     let executor = SimpleBind { shapes, dtypes, reqs, ..Default::default() }.bind(net).unwrap();
     for (name, array) in net.list_arguments().iter().zip(executor.args()) {
@@ -165,7 +165,7 @@ fn products_of_all_kinds_agree_with_floating_point() {
     }
 }
 
-/// The sum of many products is exact on integers and not in single precision, which tells that the plan computes on integers.
+/// The sum is exact on integers but not in float32, so an exact result shows that the plan computes on integers.
 #[test]
 fn large_sums_are_exact() {
     let k = 8193;
@@ -188,7 +188,7 @@ fn large_sums_are_exact() {
     .unwrap();
     let names = net.list_arguments();
     let arg = |name: &str| &executor.args()[names.iter().position(|n| n == name).unwrap()];
-    // 255 * 127 * 8192 + 1 - 265297921: the bias is a multiple of the scale.
+    // The products sum up to 255 * 127 * 8192 + 1 = 265297921. The bias, a multiple of the scale, leaves 1.
     let mut weights = vec![127i8; k as usize];
     let mut data = vec![255u8; k as usize];
     (weights[k as usize - 1], data[k as usize - 1]) = (1, 1);
@@ -207,9 +207,9 @@ fn large_sums_are_exact() {
     assert_eq!(executor.outputs()[0].to_vec::<f32>().unwrap(), [-254.0]);
 }
 
-/// An entry that something else reads stays in floating point.
+/// A product that is also an output of the graph is computed in floating point.
 #[test]
-fn results_that_are_read_twice_stay() {
+fn results_with_another_reader_stay_in_floating_point() {
     let layer = Layer {
         operator: "FullyConnected",
         data: DType::U8,
@@ -220,11 +220,11 @@ fn results_that_are_read_twice_stay() {
         function: Some("relu"),
         result: Some(DType::U8),
     };
-    let (net, given) = layer.network();
+    let (net, inputs) = layer.network();
     let internals = net.internals();
     let product = internals.list_outputs().iter().position(|name| name == "product_output").unwrap();
     let group = Symbol::group(&[net, internals.output(product).unwrap()]);
-    let executor = bind(&group, &given, &mut Numbers(3));
+    let executor = bind(&group, &inputs, &mut Numbers(3));
     let [fused, unfused] = both(&executor);
     assert_eq!(fused, unfused);
     let product = executor.outputs()[1].to_vec::<f32>().unwrap();
@@ -255,7 +255,7 @@ fn sums_agree_with_floating_point() {
         let q = [y, variable("y_scale"), variable("y_zero")];
         let net = op("_onnx_QuantizeLinear", "rounded", &q, &[("out_type", dtype_name(types[2]))]);
         let one: &[i64] = &[1];
-        let given: Vec<Given> = [
+        let inputs: Vec<Input> = [
             ("a", dims, types[0]),
             ("a_s", scales, DType::F32),
             ("a_z", scales, types[0]),
@@ -266,9 +266,9 @@ fn sums_agree_with_floating_point() {
             ("y_zero", one, types[2]),
         ]
         .into_iter()
-        .map(|(name, dims, dtype)| Given { name, dims: dims.to_vec(), dtype })
+        .map(|(name, dims, dtype)| Input { name, dims: dims.to_vec(), dtype })
         .collect();
-        let executor = bind(&net, &given, &mut numbers);
+        let executor = bind(&net, &inputs, &mut numbers);
         let at = net.list_arguments().iter().position(|name| name == "y_scale").unwrap();
         executor.args()[at].copy_from_slice(&[1.3f32]).unwrap();
         let [fused, unfused] = both(&executor);
@@ -277,19 +277,19 @@ fn sums_agree_with_floating_point() {
 }
 
 #[test]
-fn maxima_agree_with_floating_point() {
+fn max_pooling_agrees_with_floating_point() {
     let mut numbers = Numbers(13);
     for (dtype, result_scale) in [(DType::U8, "s"), (DType::I8, "s"), (DType::I8, "other")] {
         let attrs = [("kernel", "(3, 2)"), ("stride", "(2, 1)"), ("pad", "(1, 0)"), ("pool_type", "max")];
         let y = op("Pooling", "maximum", &[dequantized("x", "s", "z")], &attrs);
         let q = [y, variable(result_scale), variable("z")];
         let net = op("_onnx_QuantizeLinear", "rounded", &q, &[("out_type", dtype_name(dtype))]);
-        let given = |name: &'static str, dims: &[i64], dtype: DType| Given { name, dims: dims.to_vec(), dtype };
-        let mut all = vec![given("x", &[2, 3, 7, 6], dtype), given("s", &[1], DType::F32), given("z", &[1], dtype)];
+        let input = |name: &'static str, dims: &[i64], dtype: DType| Input { name, dims: dims.to_vec(), dtype };
+        let mut inputs = vec![input("x", &[2, 3, 7, 6], dtype), input("s", &[1], DType::F32), input("z", &[1], dtype)];
         if result_scale != "s" {
-            all.push(given(result_scale, &[1], DType::F32));
+            inputs.push(input(result_scale, &[1], DType::F32));
         }
-        let [fused, unfused] = both(&bind(&net, &all, &mut numbers));
+        let [fused, unfused] = both(&bind(&net, &inputs, &mut numbers));
         assert_eq!(fused, unfused, "{dtype} {result_scale}");
     }
 }

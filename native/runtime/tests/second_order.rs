@@ -74,8 +74,7 @@ const BOUNDED: &[(&str, f64)] = &[
     ("_npi_arccosh", 2.0),
 ];
 
-/// Operators with parameters and input shapes; input elements are positive and not 1. First those with second-order gradients in MXNet
-/// 1.9.1.
+/// Operators with parameters and input shapes. Input elements are positive and not 1.
 const TABLE: &[(&str, &[(&str, &str)], &[&[i64]])] = &[
     ("_plus_scalar", &[("scalar", "2")], &[&[2, 3]]),
     ("_minus_scalar", &[("scalar", "2")], &[&[2, 3]]),

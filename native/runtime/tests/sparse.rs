@@ -17,15 +17,15 @@ use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 
 const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
 
-/// An array in which about `nonzero` of 8 elements are not zero.
-fn numbers(dims: &[i64], seed: u64, nonzero: u64) -> NDArray {
+/// An array of density `eighths` / 8: the expected fraction of elements that are not zero.
+fn numbers(dims: &[i64], seed: u64, eighths: u64) -> NDArray {
     let n = dims.iter().product::<i64>() as u64;
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let values: Vec<f32> = (0..n)
         .map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let bits = state >> 33;
-            if bits % 8 < nonzero { (bits / 8 % 33) as f32 / 16.0 - 1.0 } else { 0.0 }
+            if bits % 8 < eighths { (bits / 8 % 33) as f32 / 16.0 - 1.0 } else { 0.0 }
         })
         .collect();
     NDArray::from_slice(&values, dims).unwrap()
@@ -58,8 +58,8 @@ fn check(op: &'static str, pairs: &[(&str, &str)], inputs: &[NDArray]) {
 
 #[test]
 fn sparse_equals_dense() {
-    for (seed, part) in [(1, 0), (2, 1), (3, 4), (4, 8)] {
-        let (a, b) = (numbers(&[6, 5], seed, part), numbers(&[6, 5], seed + 10, part));
+    for (seed, eighths) in [(1, 0), (2, 1), (3, 4), (4, 8)] {
+        let (a, b) = (numbers(&[6, 5], seed, eighths), numbers(&[6, 5], seed + 10, eighths));
         for op in ["abs", "sqrt", "sin", "exp", "relu", "negative", "zeros_like", "ones_like", "_copy"] {
             let a = if op == "sqrt" { numbers(&[6, 5], seed, 0) } else { a.clone() };
             check(op, &[], &[a]);
@@ -81,7 +81,7 @@ fn sparse_equals_dense() {
         check("slice", &[("begin", "(1, 2)"), ("end", "(5, 4)")], std::slice::from_ref(&a));
         check("Concat", &[("num_args", "2"), ("dim", "0")], &[a.clone(), b.clone()]);
         check("where", &[], &[a.clone(), b.clone(), a.clone()]);
-        let c = numbers(&[5, 7], seed + 20, part);
+        let c = numbers(&[5, 7], seed + 20, eighths);
         check("dot", &[], &[a.clone(), c.clone()]);
         check("dot", &[("transpose_a", "True")], &[a.clone(), b.clone()]);
         check("dot", &[("transpose_b", "True")], &[a, b]);

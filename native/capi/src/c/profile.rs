@@ -13,7 +13,7 @@ use super::ret::{put_handle, put_text};
 use super::types::{KVStoreHandle, ProfileHandle};
 use crate::handle::{self, Object, insert, mark};
 
-/// Checks that the process is the worker (0): there are no servers (1).
+/// Checks that `profile_process` is 0, the worker. 1 stands for the servers of a distributed store, which do not exist here.
 fn check_process(process: c_int) -> Result<()> {
     ensure!(
         process == 0,
@@ -30,8 +30,8 @@ fn put_mark(out: *mut ProfileHandle, new: Mark) -> Result<()> {
     put_handle(out, || Ok(insert(Object::Mark(Arc::new(new)))))
 }
 
-/// Sets parameters of the profiler: `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
-/// `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`.
+/// Configures the profiler. The parameters are `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
+/// `profile_api`, `continuous_dump`, `dump_period` and `aggregate_stats`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetProfilerConfig(
     num_params: c_int,
@@ -41,7 +41,7 @@ pub extern "C" fn MXSetProfilerConfig(
     guard(|| configure(num_params, keys, vals))
 }
 
-/// Like `MXSetProfilerConfig`. The store is ignored, since it has no servers.
+/// Like `MXSetProfilerConfig`. The store is ignored: stores have no servers here.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetProcessProfilerConfig(
     num_params: c_int,
@@ -95,8 +95,8 @@ pub extern "C" fn MXProcessProfilePause(
     })
 }
 
-/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the
-/// next trace contains them, too.
+/// Writes the trace to the configured file, in the format of `chrome://tracing`. With `finished`, its events are then discarded; otherwise
+/// the next trace contains them, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDumpProfile(finished: c_int) -> c_int {
     guard(|| profiler::dump(finished != 0))
@@ -116,7 +116,7 @@ pub extern "C" fn MXDumpProcessProfile(
     })
 }
 
-/// Returns the table of statistics, valid until the next call on this thread; `reset` clears it.
+/// Returns the statistics as a table, valid until the next call on this thread. With `reset`, they then start again at zero.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAggregateProfileStatsPrint(out_str: *mut *const c_char, reset: c_int) -> c_int {
     guard(|| {
@@ -215,16 +215,16 @@ pub extern "C" fn MXProfileDurationStop(duration_handle: ProfileHandle) -> c_int
 /// Sets a counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileSetCounter(counter_handle: ProfileHandle, value: u64) -> c_int {
-    guard(|| mark(id(counter_handle))?.count(value.cast_signed(), false))
+    guard(|| mark(id(counter_handle))?.set_counter(value.cast_signed()))
 }
 
 /// Adds to a counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileAdjustCounter(counter_handle: ProfileHandle, value: i64) -> c_int {
-    guard(|| mark(id(counter_handle))?.count(value, true))
+    guard(|| mark(id(counter_handle))?.add_to_counter(value))
 }
 
-/// Records an instant; the scope is `global`, `process`, `thread`, `task` or `marker`.
+/// Records an instant marker; the scope is `global`, `process`, `thread`, `task` or `marker`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileSetMarker(
     domain: ProfileHandle,

@@ -410,21 +410,31 @@ impl Mark {
         Ok(())
     }
 
-    /// Sets a counter, or adds to it.
+    /// Sets a counter.
     ///
     /// # Errors
     /// The object is not a counter.
-    pub fn count(&self, number: i64, add: bool) -> Result<()> {
+    pub fn set_counter(&self, value: i64) -> Result<()> {
+        self.update_counter(|counter| {
+            counter.store(value, Ordering::Relaxed);
+            value
+        })
+    }
+
+    /// Adds to a counter.
+    ///
+    /// # Errors
+    /// The object is not a counter.
+    pub fn add_to_counter(&self, delta: i64) -> Result<()> {
+        self.update_counter(|counter| counter.fetch_add(delta, Ordering::Relaxed).wrapping_add(delta))
+    }
+
+    /// Records the new value, which `update` returns.
+    fn update_counter(&self, update: impl FnOnce(&AtomicI64) -> i64) -> Result<()> {
         let Mark::Counter { category, name, value } = self else {
             return Err(Error::value("a counter was expected: make one by MXProfileCreateCounter"));
         };
-        let value = match add {
-            true => value.fetch_add(number, Ordering::Relaxed).wrapping_add(number),
-            false => {
-                value.store(number, Ordering::Relaxed);
-                number
-            }
-        };
+        let value = update(value);
         if is_enabled(MARKED) {
             let (category, name) = (category.clone(), name.clone());
             STATE.lock().add(Event::Counter { category, name, at: now(), value, thread: thread() });

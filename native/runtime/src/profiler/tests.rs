@@ -22,9 +22,9 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     task.start().unwrap();
     task.stop().unwrap();
     let counter = Mark::counter("domain_of_the_test", "items");
-    counter.count(3, false).unwrap();
-    counter.count(-1, true).unwrap();
-    assert!(counter.start().is_err() && task.count(1, true).is_err());
+    counter.set_counter(3).unwrap();
+    counter.add_to_counter(-1).unwrap();
+    assert!(counter.start().is_err() && task.add_to_counter(1).is_err());
     mark("domain_of_the_test", "here", "thread").unwrap();
     assert!(mark("domain_of_the_test", "here", "nowhere").is_err());
     run(false).unwrap();

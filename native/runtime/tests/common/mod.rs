@@ -16,7 +16,7 @@ impl Numbers {
         (self.0 >> 33) as usize % n
     }
 
-    /// A number from 0.1 to 1.1, where all elementwise functions are smooth.
+    /// `n` numbers from 0.1 to 1.1, where all elementwise functions are smooth.
     pub fn floats(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.below(1000) as f32 / 1000.0 + 0.1).collect()
     }
@@ -34,7 +34,7 @@ pub fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Sy
     Symbol::op(op, name, inputs, attrs).unwrap()
 }
 
-/// Binds to new arrays, including gradients, filled with random numbers of a seed.
+/// Binds to new arrays and fills them, gradients included, with reproducible random numbers.
 pub fn bind(symbol: &Symbol, shapes: &[(&str, &[i64])], reqs: Vec<Req>, seed: u64) -> Executor {
     let shapes = shapes.iter().map(|(n, s)| (n.to_string(), Shape::new(s))).collect();
     let executor = SimpleBind { shapes, reqs, ..Default::default() }.bind(symbol).unwrap();
@@ -93,6 +93,7 @@ pub fn elementwise_chain() -> Symbol {
     op("elemwise_mul", "result", &[tanh, exp], &[])
 }
 
+/// The request `Write` for each argument.
 pub fn writes(symbol: &Symbol) -> Vec<Req> {
     vec![Req::Write; symbol.list_arguments().len()]
 }
