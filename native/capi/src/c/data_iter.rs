@@ -14,7 +14,7 @@ use super::ret::{Ret, put_handle};
 use super::types::{DataIterCreator, DataIterHandle, NDArrayHandle};
 use crate::handle::{self, Object, data_iter, insert, insert_tensor};
 
-/// The definition of an iterator kind, whose handle is its index in the list plus one.
+/// The definition of a kind of iterator. Its handle is its index in `ITERATORS` plus one, since 0 is the null handle.
 fn definition(creator: DataIterCreator) -> Result<&'static IterDef> {
     io::ITERATORS.get((id(creator) as usize).wrapping_sub(1)).ok_or_else(|| {
         Error::NotFound(format!("{creator:p} is not a kind of data iterator: get one by MXListDataIters"))
@@ -124,7 +124,7 @@ pub extern "C" fn MXDataIterGetIndex(handle: DataIterHandle, out_index: *mut *mu
     })
 }
 
-/// Returns the number of examples at the end of the batch that only fill it up.
+/// Returns the number of examples at the end of the batch that are padding.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterGetPadNum(handle: DataIterHandle, pad: *mut c_int) -> c_int {
     guard(|| put(pad, data_iter(id(handle))?.lock().batch()?.pad as c_int, "pad"))

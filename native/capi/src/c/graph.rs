@@ -56,7 +56,7 @@ pub extern "C" fn NNGraphSetJSONAttr(
     guard(|| graph(id(graph_handle))?.set_json(&text(key, "key")?, &text(json_value, "json_value")?))
 }
 
-/// Returns an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
+/// Returns an attribute of a graph as JSON, valid until the next call on this thread; `success` is 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphGetJSONAttr(
     graph_handle: GraphHandle,
@@ -84,8 +84,7 @@ pub extern "C" fn NNGraphSetNodeEntryListAttr_(
     })
 }
 
-/// Creates a graph by applying passes one after the other: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from
-/// there.
+/// Creates a graph by applying passes in order: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from there.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphApplyPasses(
     src: GraphHandle,

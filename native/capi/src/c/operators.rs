@@ -22,20 +22,20 @@ fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_v
     Ok(())
 }
 
-/// All names of operators and gradients.
+/// All names of operators and gradient operators.
 fn names() -> Vec<&'static str> {
     let mut all = [registry::names(), gradient_names::NAMES].concat();
     all.sort_unstable();
     all
 }
 
-/// The canonical name of an operator, or the name of a gradient.
+/// The canonical name of an operator, or the name of a gradient operator.
 fn name_of(handle: *mut c_void) -> Result<&'static str> {
     let gradient = handle::gradient_name(id(handle)).map(Ok);
     gradient.unwrap_or_else(|| Ok(handle::operator_of(id(handle))?.1.name))
 }
 
-/// Lists the names and aliases of all operators, and the names of gradients. The array is valid until the next call on this thread.
+/// Lists the names and aliases of all operators, and the names of gradient operators. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
     guard(|| put_texts("MXListAllOpNames", &names(), out_size, out_array))
@@ -47,7 +47,8 @@ pub extern "C" fn NNListAllOpNames(out_size: *mut u32, out_array: *mut *mut *con
     guard(|| put_texts("NNListAllOpNames", &names(), out_size, out_array))
 }
 
-/// Lists the handles of all operators, without aliases, and of all gradients. The array is valid until the next call on this thread.
+/// Lists the handles of all operators, without aliases, and of all gradient operators. The array is valid until the next call on this
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAtomicSymbolCreators(
     out_size: *mut u32,
@@ -74,10 +75,10 @@ pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name
     guard(|| put_text("MXSymbolGetAtomicSymbolName", name_of(creator)?, name))
 }
 
-/// Pointers for arguments: their number, names, type strings and descriptions.
+/// The out-parameters for an operator's arguments: number, names, type strings and descriptions.
 pub(super) type Arguments = (*mut u32, *mut *mut *const c_char, *mut *mut *const c_char, *mut *mut *const c_char);
 
-/// Describes an operator under one of its names; the caller keeps the result.
+/// Describes an operator under one of its names. The pointers are into the result, on which the caller calls `Ret::keep`.
 pub(super) fn describe(
     op: &str,
     def: Option<&OpDef>,
@@ -100,7 +101,7 @@ pub(super) fn describe(
 }
 
 /// Describes an operator: name, description, arguments with type strings and descriptions, the argument that counts its inputs (empty if
-/// their number is fixed), and return type. A gradient has no arguments. All pointers are valid until the next call on this thread.
+/// their number is fixed), and return type. A gradient operator has no arguments. All pointers are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     creator: AtomicSymbolCreator,

@@ -67,7 +67,7 @@ fn check_quantization(dev_type: *const c_int, dtype: &str, granularity: *const c
     Ok(())
 }
 
-/// Sets calibrated ranges in a quantized symbol: minimum and maximum of each output that `MXQuantizeSymbol` lists.
+/// Sets calibrated ranges in a quantized symbol: the minimum and maximum of each output that `MXQuantizeSymbol` lists.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetCalibTableToQuantizedSymbol(
     qsym_handle: SymbolHandle,
@@ -105,16 +105,16 @@ impl Conditions {
         let values = texts(self.values, starts[n] as usize, "conditional_param_vals")?;
         let (ops, params) =
             (texts(self.ops, n, "conditional_fp32_op_names")?, texts(self.params, n, "conditional_param_names")?);
-        let of = |i: usize| values[starts[i] as usize..starts[i + 1] as usize].to_vec();
-        let each = ops.into_iter().zip(params).enumerate();
-        Ok(each.map(|(i, (op, param))| Conditional { op, param, values: of(i) }).collect())
+        let values_of = |i: usize| values[starts[i] as usize..starts[i + 1] as usize].to_vec();
+        let conditions = ops.into_iter().zip(params).enumerate();
+        Ok(conditions.map(|(i, (op, param))| Conditional { op, param, values: values_of(i) }).collect())
     }
 }
 
 /// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs,
 /// with casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are
-/// read in the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has
-/// one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+/// read in the 16-bit type get that type as their attribute `__dtype__` instead of a cast. Conditional operator `i` runs in float32 if its
+/// parameter has one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXReducePrecisionSymbol(
     sym_handle: SymbolHandle,

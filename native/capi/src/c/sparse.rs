@@ -28,7 +28,7 @@ fn create<D: Integer>(
 ) -> Result<()> {
     let storage_type = StorageType::from_code(storage_type)?;
     let n = storage_type.num_aux();
-    ensure!(num_aux as usize == n, "a {storage_type} array has {n} index arrays, but {num_aux} were described");
+    ensure!(num_aux as usize == n, "num_aux is {num_aux}, but a {storage_type} array has {n} index arrays");
     for code in slice(aux_type, n, "aux_type")? {
         sparse::check_index_type(arrays::dtype_of_code(*code)?)?;
     }
@@ -83,7 +83,7 @@ pub extern "C" fn MXNDArrayCreateSparseEx64(
     })
 }
 
-/// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, -1 for an array that was not written yet.
+/// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, or -1 for an array that has not been written yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
     guard(|| {
@@ -145,8 +145,8 @@ pub extern "C" fn MXNDArraySyncCopyFromNDArray(
     guard(|| sparse::copy_component(&tensor(id(handle_dst))?, &tensor(id(handle_src))?, i))
 }
 
-/// Checks the consistency of a sparse array: the lengths of its parts and, with `full_check`, ranges and order of the indices. Dense arrays
-/// are always consistent.
+/// Checks the consistency of a sparse array: the lengths of its values and index arrays and, with `full_check`, the range and order of the
+/// indices. Dense arrays are always consistent.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
     guard(|| sparse::check_format(&tensor(id(handle))?, full_check))

@@ -11,7 +11,7 @@ use super::{JniError, longs, native, new_longs, new_strings, string};
 use crate::handle;
 
 fn wrong_random_state(len: usize) -> JniError {
-    Error::Value(format!("a random state has one number and four for each device, not {len}")).into()
+    Error::Value(format!("a random state has 1 + 4 * devices numbers, not {len}")).into()
 }
 
 native! {
