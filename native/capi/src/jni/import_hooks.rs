@@ -1,4 +1,4 @@
-//! Hooks of imports and exports in Scala or Java, by upcalls of a `HookBridge`. Nodes are passed as `RawNode`, results as `RawMade`.
+//! Hooks of imports and exports in Scala or Java, by upcalls of a `HookBridge`. Nodes are passed as `RawNode`, results as `RawOutputs`.
 
 use std::sync::Arc;
 
@@ -51,21 +51,21 @@ impl Hooks for JvmHooks {
             let (domain, op) = (env.new_string(&node.domain)?, env.new_string(&node.op)?);
             let name = env.new_string(&node.name)?;
             let arguments = [(&domain).into(), (&op).into(), (&name).into()];
-            Ok(upcalls::CONCERNS.call(env, &self.0, &arguments)?.z()?)
+            Ok(upcalls::APPLIES_TO.call(env, &self.0, &arguments)?.z()?)
         })?)
     }
 
     fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<RewrittenNode>> {
         self.call(node, None, |env, bridge, raw| {
-            let made = upcalls::PREPARE.call(env, bridge, &[raw.into()])?.l()?;
-            if made.is_null() { Ok(None) } else { rewritten_node(env, &made, node.node).map(Some) }
+            let prepared = upcalls::PREPARE.call(env, bridge, &[raw.into()])?.l()?;
+            if prepared.is_null() { Ok(None) } else { rewritten_node(env, &prepared, node.node).map(Some) }
         })
     }
 
     fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, None, |env, bridge, raw| {
-            let made = upcalls::BEFORE.call(env, bridge, &[raw.into()])?.l()?;
-            hook_outputs(env, &made)
+            let outputs = upcalls::BEFORE.call(env, bridge, &[raw.into()])?.l()?;
+            hook_outputs(env, &outputs)
         })
     }
 
@@ -75,8 +75,8 @@ impl Hooks for JvmHooks {
         outputs: &[Option<HookTensor>],
     ) -> ferromx_interop::Result<Option<HookOutputs>> {
         self.call(node, Some(outputs), |env, bridge, raw| {
-            let made = upcalls::AFTER.call(env, bridge, &[raw.into()])?.l()?;
-            hook_outputs(env, &made)
+            let outputs = upcalls::AFTER.call(env, bridge, &[raw.into()])?.l()?;
+            hook_outputs(env, &outputs)
         })
     }
 }
@@ -102,10 +102,10 @@ fn raw_node<'l>(
     let kinds = env.new_string(kinds)?;
     let tensors: Vec<Option<&HookTensor>> =
         hooked.inputs.iter().chain(outputs.unwrap_or(&[])).map(Option::as_ref).collect();
-    let of = |f: &dyn Fn(&HookTensor) -> jlong| tensors.iter().map(|t| t.map_or(0, f)).collect::<Vec<_>>();
-    let symbols = new_longs(env, &of(&|t| insert_symbol(t.symbol.clone()) as jlong))?;
+    let handles = |f: &dyn Fn(&HookTensor) -> jlong| tensors.iter().map(|t| t.map_or(0, f)).collect::<Vec<_>>();
+    let symbols = new_longs(env, &handles(&|t| insert_symbol(t.symbol.clone()) as jlong))?;
     let array = |a: &NDArray| insert_tensor(Tensor::new(a.read_only())) as jlong;
-    let arrays = new_longs(env, &of(&|t| t.value.as_ref().map_or(0, array)))?;
+    let arrays = new_longs(env, &handles(&|t| t.value.as_ref().map_or(0, array)))?;
     let shapes: Vec<Shape> = tensors.iter().map(|t| t.map_or_else(Shape::unknown, |t| t.shape.clone())).collect();
     let shapes = new_shapes(env, &shapes)?;
     let codes: Vec<i32> = tensors.iter().map(|t| t.and_then(|t| t.dtype).map_or(-1, DType::code)).collect();
@@ -175,15 +175,15 @@ fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String,
     Ok(names.into_iter().zip(take_arrays(&longs(env, &handles, "constants")?)?).collect())
 }
 
-/// Converts a `RawMade`, whose handles it takes; `None` if it is null.
-fn hook_outputs<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<HookOutputs>> {
-    if made.is_null() {
+/// Converts a `RawOutputs`, whose handles it takes; `None` if it is null.
+fn hook_outputs<'l>(env: &mut Env<'l>, raw: &JObject<'l>) -> Result<Option<HookOutputs>> {
+    if raw.is_null() {
         return Ok(None);
     }
-    let symbols = field!(env, made, MADE_SYMBOLS, JLongArray<'l>);
+    let symbols = field!(env, raw, OUTPUT_SYMBOLS, JLongArray<'l>);
     let symbols = take_symbols(&longs(env, &symbols, "symbols")?)?;
     let outputs = symbols.into_iter().flatten().collect();
-    Ok(Some(HookOutputs { outputs, constants: constants(env, made)? }))
+    Ok(Some(HookOutputs { outputs, constants: constants(env, raw)? }))
 }
 
 /// Converts a `RawNode`, whose handles it takes. Graph attributes are not passed to the JVM, so those of the original are kept.

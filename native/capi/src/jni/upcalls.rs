@@ -56,20 +56,20 @@ methods! {
         BOUND_EXECUTOR = "<init>" "(JJ[J[J[J[J)V";
     }
     "org/apache/mxnet/internal/interop/HookBridge" {
-        CONCERNS = "concerns" "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;)Z";
+        APPLIES_TO = "appliesTo" "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;)Z";
         PREPARE = "prepare"
             "(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawNode;";
         BEFORE = "before"
-            "(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;";
+            "(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawOutputs;";
         AFTER = "after"
-            "(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;";
+            "(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawOutputs;";
     }
     "org/apache/mxnet/internal/interop/RawConstants" {
         CONSTANT_NAMES = "constantNames" "()[Ljava/lang/String;";
         CONSTANT_HANDLES = "constantHandles" "()[J";
     }
-    "org/apache/mxnet/internal/interop/RawMade" {
-        MADE_SYMBOLS = "symbols" "()[J";
+    "org/apache/mxnet/internal/interop/RawOutputs" {
+        OUTPUT_SYMBOLS = "symbols" "()[J";
     }
     "org/apache/mxnet/internal/interop/RawNode" {
         NODE = "<init>"

@@ -19,16 +19,15 @@ abstract class ModelFormat private[mxnet] (framework: String) {
   /** Reads a model. */
   def importModel(path: String): ImportedModel = importModel(path, ImportOptions())
 
-  /** All problems that prevent a model from being imported or its network from being bound; empty if there are none.
-    */
+  /** All problems that prevent a model from being imported or its network from being bound; empty if there are none. */
   def check(path: String): IndexedSeq[ModelProblem] = check(path, ImportOptions())
 
   /** All problems that prevent a model from being imported with these options or its network from being bound, for the
     * given shapes. Dynamic dimensions are tried with several lengths.
     */
   def check(path: String, options: ImportOptions): IndexedSeq[ModelProblem] = {
-    val (names, ndims, dims) = fixed(options)
-    val (files, texts) = added(options.mappings)
+    val (names, ndims, dims) = inputShapes(options)
+    val (files, texts) = mappingTexts(options.mappings)
     withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _, files, texts))
       .grouped(2)
       .map(problem => ModelProblem(location = problem(0), message = problem(1)))
@@ -36,34 +35,36 @@ abstract class ModelFormat private[mxnet] (framework: String) {
   }
 
   private[mxnet] def read(path: String, bytes: Array[Byte], options: ImportOptions): ImportedModel = {
-    val (names, ndims, dims) = fixed(options)
-    val (files, texts) = added(options.mappings)
+    val (names, ndims, dims) = inputShapes(options)
+    val (files, texts) = mappingTexts(options.mappings)
     val imported = withHooks(options)(
       _LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _, files, texts)
     )
     val arrays = imported.names.zip(imported.handles.map(NDArray.fromHandle(_)))
-    def of(kind: String) = arrays.collect { case (name, array) if name.startsWith(kind) => name.drop(4) -> array }.toMap
+    def arraysOf(kind: String) = arrays.collect {
+      case (name, array) if name.startsWith(kind) => name.drop(4) -> array
+    }.toMap
     val inputs = imported.inputs.grouped(3).map { input =>
       ModelInput(input(0), input(1), Option.when(input(2) != "*")(input(2).split(',').toIndexedSeq.filter(_.nonEmpty)))
     }
     new ImportedModel(
       new Symbol(imported.symbol),
-      of("arg:"),
-      of("aux:"),
+      arraysOf("arg:"),
+      arraysOf("aux:"),
       inputs.toIndexedSeq,
       imported.outputs.toIndexedSeq
     )
   }
 
-  /** Names, ranks and dimensions of the inputs whose shapes are fixed. */
-  private def fixed(options: ImportOptions): (Array[String], Array[Int], Array[Long]) = {
+  /** Names, ranks and dimensions of the inputs whose shapes the options set. */
+  private def inputShapes(options: ImportOptions): (Array[String], Array[Int], Array[Long]) = {
     val (names, shapes) = options.shapes.toArray.unzip
     val (ndims, dims) = flat(shapes)
     (names, ndims, dims)
   }
 
   /** The names and texts of added rules and processes. */
-  private[mxnet] def added(mappings: Option[Mappings]): (Array[String], Array[String]) = {
+  private[mxnet] def mappingTexts(mappings: Option[Mappings]): (Array[String], Array[String]) = {
     mappings.filter(_.framework != framework).foreach { other =>
       throw new MXNetError(s"these mappings are for ${other.framework}: begin with those of $framework")
     }
@@ -76,7 +77,7 @@ abstract class ModelFormat private[mxnet] (framework: String) {
     if (bridge.isEmpty) body(null)
     else {
       val result = body(bridge)
-      bridge.checkMet()
+      bridge.checkAllVisited()
       result
     }
   }

@@ -57,14 +57,14 @@ object Onnx extends ModelFormat("ONNX") {
       throw new MXNetError(s"Onnx.exportModel: there are types but no shapes for ${unknown.mkString(", ")}")
     val codes = inputNames.map(options.types.getOrElse(_, DType.Float32).id)
     val (ndims, dims) = flat(shapes)
-    val (files, texts) = added(options.mappings)
+    val (files, texts) = mappingTexts(options.mappings)
     val bridge = new ExportBridge(options)
     val handles = arrays.map(_.liveHandle)
     val hooks = if (bridge.isEmpty) null else bridge
     symbol.native(
       _LIB.onnxExport(path, _, names, handles, inputNames, ndims, dims, codes, options.opset, hooks, files, texts)
     )
-    bridge.checkMet()
+    bridge.checkAllVisited()
     arrays.foreach(NativeResource.keepAlive)
   }
 }

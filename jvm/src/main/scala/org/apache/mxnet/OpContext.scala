@@ -67,7 +67,7 @@ final class OpContext private[mxnet] (
     if (arrays.elements != null) arrays
     else
       throw new MXNetError(
-        "OpContext: there are no outputs and states while shapes are inferred: use the shapes of inputs, or move this to exec"
+        "OpContext: there are no outputs and states during shape inference: use the shapes of inputs, or move this to exec"
       )
 
   /** The elements of an input of type float32, without a copy. */
@@ -106,10 +106,10 @@ final class OpContext private[mxnet] (
   def mapBlocks(inputIndex: Int, outputIndex: Int)(f: (Array[Float], Array[Float], Int) => Unit): Unit = {
     checkSizes("mapBlocks", inputIndex, outputIndex)
     val (from, to) = (floatInput(inputIndex), floatOutput(outputIndex))
-    val parts = (to.capacity + OpContext.PartSize - 1) / OpContext.PartSize
-    HelperThreads.run(parts) { part =>
-      val begin = part * OpContext.PartSize
-      OpContext.blocks(from, to, begin, math.min(to.capacity, begin + OpContext.PartSize), f)
+    val numChunks = (to.capacity + OpContext.ChunkSize - 1) / OpContext.ChunkSize
+    HelperThreads.run(numChunks) { chunk =>
+      val begin = chunk * OpContext.ChunkSize
+      OpContext.mapRange(from, to, begin, math.min(to.capacity, begin + OpContext.ChunkSize), f)
     }
   }
 
@@ -148,16 +148,16 @@ private object OpContext {
   private val BlockSize = 2048
 
   /** Elements that a thread processes as one unit of work. */
-  private val PartSize = 1 << 15
+  private val ChunkSize = 1 << 15
 
-  /** Blocks of a thread. The first is longer than it need be: processors take a load for one of what was just stored where
-    * the addresses are a multiple of 4096 bytes apart, and wait.
+  /** The input and the output block of a thread. The first is longer than a block, so that corresponding elements are not
+    * a multiple of 4096 bytes apart: a load at such a distance from an earlier store waits for it (4K aliasing).
     */
   private val scratch =
     new PerThread[(Array[Float], Array[Float])](() => (new Array(BlockSize + BlockSize / 4), new Array(BlockSize)))
 
-  /** Computes the elements from `begin` until `end`. */
-  def blocks(
+  /** Computes the elements from `begin` until `end`, block by block. */
+  def mapRange(
       input: FloatBuffer,
       output: FloatBuffer,
       begin: Int,

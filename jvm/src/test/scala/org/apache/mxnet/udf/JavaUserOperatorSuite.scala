@@ -74,7 +74,7 @@ class JavaUserOperatorSuite extends munit.FunSuite {
       def opName: String = name
     }
     val unusable = intercept[MXNetError](new Incomplete("java_incomplete").apply(Symbol.Variable("x")))
-    assert(unusable.getMessage.contains("no empty constructor"), unusable.getMessage)
+    assert(unusable.getMessage.contains("no constructor without parameters"), unusable.getMessage)
     val empty = intercept[MXNetError](new NothingInJava().invoke(new javaapi.NDArray(vector(1))))
     assert(empty.getMessage.contains("operator java_nothing computes nothing"), empty.getMessage)
     val gradient = intercept[MXNetError](run(new NothingInJava().apply(Symbol.Variable("x")), Map("x" -> vector(1))))

@@ -74,9 +74,9 @@ class UserOperatorSafetySuite extends munit.FunSuite {
   Seq(
     "null shapes" -> "calculateOutputShape returned null",
     "null shape" -> "calculateOutputShape returned null for array 0",
-    "no shapes" -> "calculateOutputShape returned 0 for 1 arrays",
+    "no shapes" -> "calculateOutputShape returned 0 values for 1 arrays",
     "null types" -> "calculateOutputDataTypes returned null",
-    "two types" -> "calculateOutputDataTypes returned 2 for 1 arrays"
+    "two types" -> "calculateOutputDataTypes returned 2 values for 1 arrays"
   ).foreach { case (what, text) =>
     test(s"inference: $what")(check(intercept[MXNetError](bound(what)), "'w'", text))
   }
@@ -186,7 +186,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     executor.forward()
     assertEquals(executor.outputs(0).toArray.toSeq, Seq(3f, 3f))
     val byClass = intercept[MXNetError](Operator.register(classOf[Inner]))
-    assert(byClass.getMessage.contains("no empty constructor"), byClass.getMessage)
+    assert(byClass.getMessage.contains("no constructor without parameters"), byClass.getMessage)
   }
 
   test("a class that a REPL or a notebook defines again replaces the earlier one") {
@@ -197,14 +197,14 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assert(!UdfClass.isDefinedAgain("com.line4.Square", "com.line12.Square"))
   }
 
-  test("two classes of one name, a built-in name, no empty constructor: errors that name them") {
+  test("two classes of one name, a built-in name, no constructor without parameters: errors that name them") {
     val json = new Scale(1f)(x).toJson.replace("test_scale", "test_twin")
     val twins = intercept[MXNetError](Symbol.loadJson(json))
     Seq("FirstTwin", "SecondTwin").foreach(name => assert(twins.getMessage.contains(name), twins.getMessage))
     val builtIn = intercept[MXNetError](new NamedLikeBuiltIn()(x))
     assert(builtIn.getMessage.contains("'Convolution' is an operator of the engine"), builtIn.getMessage)
     val constructor = intercept[MXNetError](new WithoutEmptyConstructor(1f)(x))
-    assert(constructor.getMessage.contains("no empty constructor"), constructor.getMessage)
+    assert(constructor.getMessage.contains("no constructor without parameters"), constructor.getMessage)
     val taken = intercept[MXNetError](Operator.register(classOf[AnotherScale]))
     Seq("AnotherScale", "udf.Scale").foreach(name => assert(taken.getMessage.contains(name), taken.getMessage))
   }

@@ -3,20 +3,20 @@ package internal.interop
 
 import org.apache.mxnet.Base._LIB
 
-/** The hooks of an import or an export, as the engine calls them. Null means that the node is mapped without them. */
+/** The hooks of an import or an export, as the engine calls them. A null result leaves the node to its mapping. */
 private[mxnet] trait HookBridge {
 
   /** Whether there are hooks for a node. */
-  def concerns(domain: String, operator: String, name: String): Boolean
+  def appliesTo(domain: String, operator: String, name: String): Boolean
 
-  /** The node that is mapped in place of `raw`. */
+  /** The node that is mapped instead of `raw`. */
   def prepare(raw: RawNode): RawNode
 
-  /** Outputs that replace the mapping of the node. */
-  def before(raw: RawNode): RawMade
+  /** Outputs of the node, which is then not mapped. */
+  def before(raw: RawNode): RawOutputs
 
   /** Outputs that replace those of the mapping. */
-  def after(raw: RawNode): RawMade = null
+  def after(raw: RawNode): RawOutputs = null
 }
 
 /** Constants that a hook added to the model. */
@@ -26,13 +26,13 @@ private[mxnet] trait RawConstants {
   def constantNames: Array[String] = constants.keys.toArray
 
   /** Handles of the constants, in the order of their names; they belong to the receiver. */
-  def constantHandles: Array[Long] = RawMade.shared(constants.values)
+  def constantHandles: Array[Long] = RawOutputs.newHandles(constants.values)
 }
 
-/** A node of a model, passed between the engine and its hooks. `symbols`, `arrays`, `shapes` and `dtypes` describe the
-  * inputs and, after the mapping, the outputs. Handles belong to the receiver; 0 is none. `kinds` has a letter for each
-  * attribute: `i`, `f` and `s` for an integer, a number and a string, a capital letter for a list, `t` for a tensor, `g`
-  * for a graph, which is not passed.
+/** A node of a model, passed between the engine and the hooks. `texts` are domain, operator and name. `symbols`,
+  * `arrays`, `shapes` and `dtypes` describe the inputs and, after the mapping, the outputs. Handles belong to the
+  * receiver; 0 is none. `kinds` has a letter for each attribute: `i`, `f` and `s` for an integer, a float and a string,
+  * a capital letter for a list of these, `t` for a tensor, `g` for a graph, which is not passed.
   */
 private[mxnet] final class RawNode(
     val texts: Array[String],
@@ -51,13 +51,13 @@ private[mxnet] final class RawNode(
 }
 
 /** The outputs that a hook created, and constants that they use; handles belong to the receiver. */
-private[mxnet] final class RawMade(val symbols: Array[Long], private[mxnet] val constants: Map[String, NDArray])
+private[mxnet] final class RawOutputs(val symbols: Array[Long], private[mxnet] val constants: Map[String, NDArray])
     extends RawConstants
 
-private[mxnet] object RawMade {
+private[mxnet] object RawOutputs {
 
   /** New handles of the same arrays. */
-  def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
+  def newHandles(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
     val handle = _LIB.ndarrayShare(array.liveHandle)
     NativeResource.keepAlive(array)
     handle

@@ -9,13 +9,13 @@ import org.apache.mxnet.internal.util.AnnotatedClasses
 
 /** The hooks of an import. */
 private[mxnet] final class ImportBridge(options: ImportOptions) extends HookBridge {
-  private val met = mutable.Set.empty[String]
+  private val visited = mutable.Set.empty[String]
 
   /** Hooks by the name of a node. */
   private val byNode: Map[String, Seq[ImportHook]] =
     grouped(options.nodeHooks ++ found.flatMap(rule => rule.nodes.map(_ -> rule.hook)))
 
-  /** Hooks by operator; the domain of ONNX is optional. */
+  /** Hooks by qualified operator name, without ONNX's default domain `ai.onnx`. */
   private val byOperator: Map[String, Seq[ImportHook]] =
     grouped((options.operatorHooks ++ found.flatMap(rule => rule.operators.map(_ -> rule.hook))).map {
       case (operator, hook) => operator.stripPrefix("ai.onnx.") -> hook
@@ -29,15 +29,15 @@ private[mxnet] final class ImportBridge(options: ImportOptions) extends HookBrid
   /** Whether there are no hooks. */
   def isEmpty: Boolean = byNode.isEmpty && byOperator.isEmpty
 
-  /** Checks that the model has all nodes with hooks. */
-  def checkMet(): Unit = options.nodeHooks.map(_._1).find(!met.contains(_)).foreach { name =>
+  /** Checks that every node with a hook was imported. */
+  def checkAllVisited(): Unit = options.nodeHooks.map(_._1).find(!visited.contains(_)).foreach { name =>
     throw new MXNetError(
-      s"ImportOptions.onNode: the model has no node '$name': see the names in the model, or remove the hook"
+      s"ImportOptions.onNode: the model has no node '$name': use the name of a node of the model, or remove the hook"
     )
   }
 
-  def concerns(domain: String, operator: String, name: String): Boolean = {
-    met += name
+  def appliesTo(domain: String, operator: String, name: String): Boolean = {
+    visited += name
     byNode.contains(name) || byOperator.contains(ModelNode.qualified(domain, operator))
   }
 
@@ -48,27 +48,29 @@ private[mxnet] final class ImportBridge(options: ImportOptions) extends HookBrid
   def prepare(raw: RawNode): RawNode = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
     val prepared = hooks(node).reverse.foldLeft(node) { (node, hook) =>
-      val made = hook.prepare(node)
-      if (made == null) node.fail(s"${hook.getClass.getName}.prepare returned null: return the node")
-      made
+      val result = hook.prepare(node)
+      if (result == null) node.fail(s"${hook.getClass.getName}.prepare returned null: return the node")
+      result
     }
-    if (prepared eq node) null else ImportBridge.raw(prepared, raw)
+    if (prepared eq node) null else ImportBridge.rawNode(prepared, raw)
   }
 
-  def before(raw: RawNode): RawMade = ImportBridge.isolated {
+  def before(raw: RawNode): RawOutputs = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
-    val made = hooks(node).iterator.map(hook => hook -> hook.before(node)).find(_._2 != null)
-    made.map { case (hook, symbols) => ImportBridge.made(node, symbols, s"${hook.getClass.getName}.before") }.orNull
+    val composed = hooks(node).iterator.map(hook => hook -> hook.before(node)).find(_._2 != null)
+    composed.map { case (hook, symbols) =>
+      ImportBridge.rawOutputs(node, symbols, s"${hook.getClass.getName}.before")
+    }.orNull
   }
 
   /** Hooks by operator run first, so that those by name take precedence. */
-  override def after(raw: RawNode): RawMade = ImportBridge.isolated {
+  override def after(raw: RawNode): RawOutputs = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
-    val outputs = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
-    val made = hooks(node).reverse.foldLeft(outputs) { (symbols, hook) =>
+    val mapped = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
+    val outputs = hooks(node).reverse.foldLeft(mapped) { (symbols, hook) =>
       ImportBridge.checked(node, hook.after(node, symbols), s"${hook.getClass.getName}.after")
     }
-    if (made eq outputs) null else ImportBridge.made(node, made, "after")
+    if (outputs eq mapped) null else ImportBridge.rawOutputs(node, outputs, "after")
   }
 }
 
@@ -77,6 +79,7 @@ private[mxnet] object ImportBridge {
   /** Runs `body` outside of the program's name and attribute scopes. */
   def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
 
+  /** The inputs and, after the mapping, the outputs of a node. */
   def tensors(raw: RawNode): IndexedSeq[Option[ModelTensor]] = {
     val names = raw.inputNames ++ raw.outputNames
     raw.symbols.indices.map { i =>
@@ -92,6 +95,7 @@ private[mxnet] object ImportBridge {
     }
   }
 
+  /** The node that hooks get. */
   def node(raw: RawNode): ModelNode = {
     val (domain, operator, name) = (raw.texts(0), raw.texts(1), raw.texts(2))
     val attributes = raw.keys.indices
@@ -118,18 +122,18 @@ private[mxnet] object ImportBridge {
     case items: Array[Long]                  => items.toIndexedSeq
     case items: Array[Double]                => items.toIndexedSeq
     case items: Array[String]                => items.toIndexedSeq
-    case other                               => throw new MXNetError(s"an attribute crossed as $other")
+    case other                               => throw new MXNetError(s"unknown representation of an attribute: $other")
   }
 
-  /** A rewritten node; its graph attributes are those of the original. */
-  def raw(node: ModelNode, original: RawNode): RawNode = {
+  /** A rewritten node for the engine; its graph attributes are those of the original. */
+  def rawNode(node: ModelNode, original: RawNode): RawNode = {
     val graphs =
       original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
     val attributes = node.attributes.toIndexedSeq.map { case (name, value) =>
-      val (kind, array) = crossing(value)
+      val (kind, array) = rawAttribute(value)
       (name, kind, array)
     } ++ graphs
-    val made = new RawNode(
+    val rewritten = new RawNode(
       Array(node.domain, node.operator, node.name),
       node.opset,
       node.inputNames.toArray,
@@ -142,36 +146,40 @@ private[mxnet] object ImportBridge {
       Array.empty,
       Array.empty
     )
-    made.constants = node.constants
-    made
+    rewritten.constants = node.constants
+    rewritten
   }
 
-  private def crossing(value: Any): (Char, AnyRef) = value match {
-    case value: Long                                                             => 'i' -> Array(value)
-    case value: Double                                                           => 'f' -> Array(value)
-    case value: String                                                           => 's' -> Array(value)
-    case value: NDArray                                                          => 't' -> RawMade.shared(Seq(value))
+  /** The kind of an attribute, and an array of its elements. */
+  private def rawAttribute(value: Any): (Char, AnyRef) = value match {
+    case value: Long    => 'i' -> Array(value)
+    case value: Double  => 'f' -> Array(value)
+    case value: String  => 's' -> Array(value)
+    case value: NDArray => 't' -> RawOutputs.newHandles(Seq(value))
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[String]) => 'S' -> items.map(_.toString).toArray
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
       'F' -> items.collect { case x: Double => x }.toArray
     case items: IndexedSeq[_] => 'I' -> items.collect { case i: Long => i }.toArray
-    case other                => throw new MXNetError(s"$other is not a value of an attribute")
+    case other                => throw new MXNetError(s"$other cannot be the value of an attribute")
   }
 
-  def checked(node: ModelNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {
-    if (symbols == null || symbols.contains(null)) node.fail(s"$whose returned null: return a symbol for each output")
+  /** Checks that a hook's method returned symbols. */
+  def checked(node: ModelNode, symbols: Array[Symbol], method: String): Array[Symbol] = {
+    if (symbols == null || symbols.contains(null)) node.fail(s"$method returned null: return a symbol for each output")
     symbols
   }
 
-  def made(node: ModelNode, symbols: Array[Symbol], whose: String): RawMade = {
-    val handles = checked(node, symbols, whose).map(_.native(handle => _LIB.symbolCreateGroup(Array(handle))))
-    new RawMade(handles, node.addedConstants)
+  /** The result of a hook's method for the engine. */
+  def rawOutputs(node: ModelNode, symbols: Array[Symbol], method: String): RawOutputs = {
+    val handles = checked(node, symbols, method).map(_.native(handle => _LIB.symbolCreateGroup(Array(handle))))
+    new RawOutputs(handles, node.addedConstants)
   }
 }
 
 /** Finds hooks on the class path. */
 private[mxnet] object ImportHooks {
 
+  /** A hook with the operators and nodes that it applies to. */
   final case class Rule(operators: Seq[String], nodes: Seq[String], hook: ImportHook)
 
   /** The hooks that [[ImportHookRule]] marks, sorted by class name. */

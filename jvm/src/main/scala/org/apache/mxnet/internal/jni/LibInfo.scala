@@ -35,7 +35,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * and parallel arrays of different lengths are an [[MXNetError]] too.
   *
   * ==Handles==
-  * A handle is a `Long` that identifies one object of one kind; 0 is none. The library checks kind and
+  * A handle is a `Long` that identifies one object of one kind; 0 is no object. The library checks kind and
   * generation, so a freed or foreign handle is an error and never an invalid access. Unless documented otherwise, '''a
   * returned handle belongs to the caller''', who frees it once with the `Free` method of its kind. Freeing 0 does
   * nothing; freeing twice is an error. An object that others depend on (an array that is bound to an executor, a symbol
@@ -86,8 +86,8 @@ private[mxnet] final class LibInfo {
   /** Seeds the random number generators of all devices. */
   @native def randomSeed(seed: Int): Unit
 
-  /** The state of the random number generators: the seed of unused devices, then `devType`, `devId`, seed and number of
-    * the next draw of each used device.
+  /** The state of the random number generators: the seed of unused devices, then `devType`, `devId`, seed and the index
+    * of the next draw of each used device.
     */
   @native def randomState(): Array[Long]
 
@@ -396,10 +396,10 @@ private[mxnet] final class LibInfo {
 
   // Models of other frameworks.
 
-  /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`,
+  /** Imports a model from a file, or from `bytes` if `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`,
     * `ndims`, `dims` set shapes of inputs, as in [[symbolInferShape]]; -1 is a dynamic dimension. `hooks` may be null;
-    * its methods are called on this thread. The mapping texts are tried before the built-in processes; their names are
-    * used in messages.
+    * its methods are called on this thread. The processes in `mappingTexts` take precedence over the built-in ones;
+    * messages name the texts by `mappingNames`.
     */
   @native def modelImport(
       framework: String,
@@ -414,8 +414,7 @@ private[mxnet] final class LibInfo {
       mappingTexts: Array[String]
   ): ImportedParts
 
-  /** The problems of a model, flat: location, message, location, message, … For the arguments see [[modelImport]].
-    */
+  /** The problems of a model, flat: location, message, location, message, … For the parameters see [[modelImport]]. */
   @native def modelCheck(
       framework: String,
       fileName: String,
@@ -428,8 +427,8 @@ private[mxnet] final class LibInfo {
       mappingTexts: Array[String]
   ): Array[String]
 
-  /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain,
-    * operator, first and last version (empty: none), arrow, `1` if it was added, file, line, text.
+  /** The mapping processes of a framework and those in `mappingTexts`, which are checked. Each has ten fields: name,
+    * domain, operator, first and last version (empty: none), arrow, `1` if it is from `mappingTexts`, file, line, text.
     */
   @native def mappingProcesses(
       framework: String,
@@ -437,14 +436,14 @@ private[mxnet] final class LibInfo {
       mappingTexts: Array[String]
   ): Array[String]
 
-  /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature,
-    * description, `1` if it has an inverse, `1` if it was added.
+  /** The mapping rules of a framework and those in `mappingTexts`, which are checked. Each has five fields: name,
+    * signature, description, `1` if it has an inverse, `1` if it is from `mappingTexts`.
     */
   @native def mappingRules(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
 
-  /** Writes a symbol as a model of ONNX with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
-    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the default one. `hooks` and the texts of
-    * mappings are those of [[modelImport]].
+  /** Writes a symbol as an ONNX model. `names` and `handles` give arguments and auxiliary states with their arrays,
+    * which become initializers; `inputs`, `ndims`, `dims` and `dtypes` give shapes and dtypes of the other arguments.
+    * `opset` 0 is the default opset. `hooks`, `mappingNames` and `mappingTexts` are those of [[modelImport]].
     */
   @native def onnxExport(
       fileName: String,
@@ -482,8 +481,8 @@ private[mxnet] final class LibInfo {
   ): Long
 
   /** Binds a symbol to new dense arrays of zeros. `gradReq` applies to all arguments but those whose names end in `data`
-    * or `label`, which get no gradient. `names`, `ndims` and `dims` give shapes as in [[symbolInferShape]], `typed` and
-    * `dtypes` types (-1: unknown). Other shapes and types are inferred; types that stay unknown are float32.
+    * or `label`, which get no gradient. `names`, `ndims` and `dims` give shapes as in [[symbolInferShape]]; `typed` and
+    * `dtypes` give dtypes (-1: unknown). Other shapes and dtypes are inferred; dtypes that stay unknown are float32.
     */
   @native def executorSimpleBind(
       symbol: Long,
@@ -574,6 +573,7 @@ private[mxnet] final class LibInfo {
 
   /** Rewinds to before the first batch of an epoch of [[dataIterEpoch]]. */
   @native def dataIterRestart(handle: Long, number: Long, first: Long): Unit
+
   // RecordIO.
 
   /** Creates or truncates a RecordIO file. */
@@ -620,7 +620,7 @@ private[mxnet] final class LibInfo {
   /** Sums the arrays of each key. The sums are passed to the updater, or replace the stored arrays. */
   @native def kvstorePush(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
 
-  /** Copies stored arrays to arrays. */
+  /** Copies the stored array of each key to the array that is given for it. */
   @native def kvstorePull(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
 
   /** Sets the updater of stored arrays. It owns the handles that are passed to it. */
@@ -681,13 +681,13 @@ private[mxnet] final class LibInfo {
 
   // Profiler.
 
-  /** Sets parameters of the profiler; see [[Profiler.profilerSetConfig]]. */
+  /** Configures the profiler; see [[Profiler.profilerSetConfig]]. */
   @native def profilerConfigure(keys: Array[String], values: Array[String]): Unit
 
   /** Starts or stops the profiler. */
   @native def profilerRun(active: Boolean): Unit
 
-  /** Writes the trace to the file; with `finished`, the events are then discarded. */
+  /** Writes the trace to the configured file; with `finished`, the events are then discarded. */
   @native def profilerDump(finished: Boolean): Unit
 
   // User-defined operators.
@@ -714,7 +714,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of this interface. Increment it if a method is added, removed or changed. */
-  val AbiVersion: Int = 9
+  val AbiVersion: Int = 10
 }
 
 /** The content of a `.params` file. `names` is empty if the file has no names, else as long as `handles`; the handles

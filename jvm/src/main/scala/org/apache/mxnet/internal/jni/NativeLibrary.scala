@@ -19,8 +19,8 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file in the user's cache that is named
   * by its SHA-256.
   *
-  * This code runs at the start of every program. It uses `String.join` instead of string interpolation, whose first use
-  * makes the JVM compile code, which takes longer than the rest of a method.
+  * This code runs at the start of every program. On the usual path it uses `String.join` instead of string
+  * interpolation, because the JVM needs longer to link the first interpolation than for the rest of a method.
   */
 private[mxnet] object NativeLibrary {
 
@@ -56,12 +56,13 @@ private[mxnet] object NativeLibrary {
       case e: UnsatisfiedLinkError => throw notLoadable(file, e)
     }
 
-  /** Whether a path has the content with which it was loaded. A library stays in the process after its class loader is
-    * collected, so loading the same path again returns the old content.
-    */
+  /** Size and modification time, which change with the content of a file. */
   private def version(file: Path): String =
     String.join(" ", Files.size(file).toString, Files.getLastModifiedTime(file).toMillis.toString)
 
+  /** Whether a file has the content with which it was loaded. A library stays in the process after its class loader is
+    * collected, so loading the same path again returns the old content.
+    */
   private def isUnchanged(file: Path): Boolean = {
     val loaded = System.getProperty(versionKey(file))
     loaded == null || loaded == version(file)
@@ -76,7 +77,7 @@ private[mxnet] object NativeLibrary {
     error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
 
   /** The JVM loads a file for one class loader only. Others (a second `sbt run`, a redeployed application, a restarted
-    * notebook) get a copy with a separate engine: one that a collected class loader left, or a new one.
+    * notebook) load a copy, with a separate engine. Copies of collected class loaders are used again.
     */
   private def loadCopy(file: Path): Unit = {
     val key = s"mxnet.library.copies.$file ${version(file)}"
@@ -104,7 +105,7 @@ private[mxnet] object NativeLibrary {
       )
   }
 
-  private def useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
+  private def useMatching = s"use the library of the jar (unset $PathProperty) or build both from the same source"
 
   /** `<os>-<arch>` in the names of resources, such as `linux-x86_64`. */
   def platform(osName: String, osArch: String): String = {
@@ -202,8 +203,8 @@ private[mxnet] object NativeLibrary {
     val digest = stored.map(_.digest).getOrElse(Using.resource(open())(sha256))
     val dot = name.lastIndexOf('.')
     val file = directory.resolve(String.join("", name.substring(0, dot), "-", digest, name.substring(dot)))
-    val isThere = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
-    if (!isThere) {
+    val isExtracted = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
+    if (!isExtracted) {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {
         Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))

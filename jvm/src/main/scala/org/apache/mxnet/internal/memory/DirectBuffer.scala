@@ -17,16 +17,16 @@ private[mxnet] object DirectBuffer {
   def of(array: NDArray): ByteBuffer =
     if (array.size == 0) ByteBuffer.allocateDirect(0)
     else {
-      val kept = _LIB.ndarrayShare(array.liveHandle)
+      val handle = _LIB.ndarrayShare(array.liveHandle)
       keepAlive(array)
       val memory =
-        try _LIB.ndarrayBuffer(kept, array.writable)
+        try _LIB.ndarrayBuffer(handle, array.writable)
         catch {
           case error: MXNetError =>
-            _LIB.ndarrayFree(kept)
+            _LIB.ndarrayFree(handle)
             throw error
         }
-      cleaner.register(memory, () => _LIB.ndarrayFree(kept))
+      cleaner.register(memory, () => _LIB.ndarrayFree(handle))
       (if (array.writable) memory else memory.asReadOnlyBuffer()).order(ByteOrder.nativeOrder())
     }
 }

@@ -17,7 +17,7 @@ import scala.util.Try
 private[mxnet] object MemoryPressure {
   private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20).longValue
 
-  /** Milliseconds to wait for the JVM's reports of a collection. */
+  /** Milliseconds to wait until the JVM enqueues references after a collection. */
   private val maxWait = 1000L
 
   /** Number of new arrays between two checks. */
@@ -25,34 +25,34 @@ private[mxnet] object MemoryPressure {
 
   // Concurrent updates may be lost, which only delays the next check.
   private var created = 0
-  @volatile private var ceiling: Long = threshold
+  @volatile private var limit: Long = threshold
 
   /** Called for every new array. */
   def arrayCreated(): Unit = {
     created += 1
     if (created >= interval && threshold > 0) {
       created = 0
-      look()
+      check()
     }
   }
 
-  private def look(): Unit = {
+  private def check(): Unit = {
     val inUse = Base._LIB.memoryInUse()
-    if (inUse > ceiling) {
-      ceiling = Long.MaxValue
-      // A reference that the JVM enqueues when it reports the objects of this collection.
-      val reports = new ReferenceQueue[AnyRef]
-      val mark = new WeakReference[AnyRef](new Object, reports)
+    if (inUse > limit) {
+      limit = Long.MaxValue
+      // The JVM enqueues the sentinel together with the references to the arrays that it collects.
+      val queue = new ReferenceQueue[AnyRef]
+      val sentinel = new WeakReference[AnyRef](new Object, queue)
       collect()
-      try reports.remove(maxWait)
+      try queue.remove(maxWait)
       catch { case _: InterruptedException => Thread.currentThread().interrupt() }
-      Reference.reachabilityFence(mark)
+      Reference.reachabilityFence(sentinel)
       NativeResourceRef.freeCollected()
-      ceiling = math.max(threshold, 2 * Base._LIB.memoryInUse())
-    } else if (ceiling > threshold && 4 * inUse < ceiling) ceiling = math.max(threshold, 2 * inUse)
+      limit = math.max(threshold, 2 * Base._LIB.memoryInUse())
+    } else if (limit > threshold && 4 * inUse < limit) limit = math.max(threshold, 2 * inUse)
   }
 
-  /** Calls an operation of one of the JVM's own beans that takes one argument. */
+  /** Invokes an operation with one parameter of a platform MBean. */
   private def call(bean: String, operation: String, argument: AnyRef): Try[AnyRef] = Try {
     ManagementFactory.getPlatformMBeanServer.invoke(
       new ObjectName(s"com.sun.management:type=$bean"),
@@ -68,7 +68,7 @@ private[mxnet] object MemoryPressure {
       case _                     => false
     }
 
-  /** A histogram of live objects runs a collection, which the option does not disable. */
+  /** Runs the garbage collector. A class histogram of live objects runs it even with `-XX:+DisableExplicitGC`. */
   private def collect(): Unit = {
     val isCollected =
       isExplicitGcDisabled && call("DiagnosticCommand", "gcClassHistogram", Array.empty[String]).isSuccess

@@ -20,9 +20,9 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
   lazy val arguments: IndexedSeq[(String, String)] =
     info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
 
-  /** Whether an argument accepts None and has another default. */
-  def hasOtherNone(argument: String): Boolean = arguments.exists { case (name, kind) =>
-    name == argument && NativeOp.OrNone.findFirstIn(kind).isDefined && !kind.contains("default=None") &&
+  /** Whether an argument accepts None, but has another default. */
+  def acceptsNonDefaultNone(argument: String): Boolean = arguments.exists { case (name, kind) =>
+    name == argument && NativeOp.orNone.findFirstIn(kind).isDefined && !kind.contains("default=None") &&
     !kind.contains("default='None'")
   }
 
@@ -48,7 +48,8 @@ private[mxnet] object NativeOp {
     }
   }
 
-  private lazy val OrNone = "^([A-Za-z]+ or None,|\\{None,)".r
+  /** The beginning of the type strings that allow None. */
+  private lazy val orNone = "^([A-Za-z]+ or None,|\\{None,)".r
 
   private lazy val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
 
@@ -57,7 +58,7 @@ private[mxnet] object NativeOp {
     inputTypes(first) || first.endsWith("[]")
   }
 
-  /** The text of a parameter that operators parse: sequences and tuples in parentheses, the content of options. */
+  /** A parameter as text that the engine parses: sequences in parentheses, the content of options, `None` for null. */
   def render(value: Any): String = value match {
     case text: String        => text
     case Some(content)       => render(content)

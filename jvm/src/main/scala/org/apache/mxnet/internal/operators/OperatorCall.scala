@@ -10,14 +10,14 @@ private[mxnet] class OperatorCall(val operator: String) {
   private val positional = mutable.ListBuffer.empty[Any]
   private var arguments = Map.empty[String, Any]
 
-  /** Adds inputs by position: one, several of an array, or none if it is absent. */
+  /** Adds positional inputs: one, those in an array, or none if the value is absent. */
   def input(value: Any): Unit = value match {
     case null              => ()
     case several: Array[_] =>
       several.indices.foreach { i =>
         if (several(i) == null)
           throw new IllegalArgumentException(
-            s"$operator: input $i of ${several.length} is null; leave it out or give one"
+            s"$operator: input $i of ${several.length} is null; leave it out or pass one"
           )
         input(several(i))
       }
@@ -28,7 +28,8 @@ private[mxnet] class OperatorCall(val operator: String) {
   /** Adds an optional argument if it is present. */
   def optional(name: String, value: Opt[_]): Unit =
     if (value != null && value.nonEmpty) arguments = arguments.updated(name, plain(value.get))
-    else if (Opt.isNone(value) && NativeOp(operator).hasOtherNone(name)) arguments = arguments.updated(name, "None")
+    else if (Opt.isNone(value) && NativeOp(operator).acceptsNonDefaultNone(name))
+      arguments = arguments.updated(name, "None")
 
   /** Adds a required argument. */
   def required(name: String, value: Any): Unit = {
@@ -36,7 +37,7 @@ private[mxnet] class OperatorCall(val operator: String) {
     arguments = arguments.updated(name, plain(value))
   }
 
-  /** Adds the number of inputs: the given one, or that of the added inputs. */
+  /** Adds the number of inputs: `value`, or by default the number of inputs added so far. */
   def inputCount(name: String, value: Opt[Int]): Unit =
     arguments = arguments.updated(name, if (value == null || value.isEmpty) positional.size else value.get)
 
@@ -66,24 +67,24 @@ private[mxnet] object OperatorCall {
 }
 
 /** The call of a random function: `scalar` draws from one distribution whose parameters are numbers, `array` from one
-  * distribution per element of its inputs. Either may be missing.
+  * distribution per element of its inputs. Either may be null.
   */
 private[mxnet] final class RandomCall(scalar: String, array: String, isScalar: Boolean)
     extends OperatorCall(if (array == null || isScalar && scalar != null) scalar else array) {
 
   /** Adds a parameter of the distribution: a number under the scalar operator's name for it, an array by position. */
-  def distribution(scalarName: String, value: Any): Unit = present(value).foreach {
+  def distribution(scalarName: String, value: Any): Unit = toOption(value).foreach {
     case number @ (_: Int | _: Long | _: Float | _: Double) => required(scalarName, number)
     case array                                              => input(array)
   }
 
   /** Adds a parameter of the distribution: a number under the scalar operator's name for it, a symbol under `name`. */
-  def named(scalarName: String, name: String, value: Any): Unit = present(value).foreach {
+  def named(scalarName: String, name: String, value: Any): Unit = toOption(value).foreach {
     case number @ (_: Int | _: Long | _: Float | _: Double) => required(scalarName, number)
     case symbol                                             => required(name, symbol)
   }
 
-  private def present(value: Any): Option[Any] = value match {
+  private def toOption(value: Any): Option[Any] = value match {
     case optional: Opt[_] => optional.toOption
     case other            => Option(other)
   }

@@ -29,32 +29,32 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
 
   override def names(kind: Int): Array[String] = Array(inputs, outputs, states).apply(kind)
 
-  override def flags(): Int = if (readsOutputGradients) 1 else 0
+  override def flags(): Int = if (readsOutputGradients) BridgedOperator.ReadsOutputGradients else 0
 
   /** Concatenates the lists of an inference result. */
-  private def all[T <: AnyRef, R: reflect.ClassTag](
+  private def concatenated[T <: AnyRef, R: reflect.ClassTag](
       what: String,
-      answer: (Array[T], Array[T], Array[T])
+      result: (Array[T], Array[T], Array[T])
   )(f: T => R): Array[R] = {
-    val (ins, outs, aux) = answer
-    val parts = Seq(ins, outs, aux).map(part => if (part == null) Seq.empty[T] else part.toSeq)
+    val (ins, outs, aux) = result
+    val lists = Seq(ins, outs, aux).map(list => if (list == null) Seq.empty[T] else list.toSeq)
     val expected = Seq(inputs.length, outputs.length, states.length)
-    if (parts.map(_.length) != expected || parts.flatten.exists(_ == null))
+    if (lists.map(_.length) != expected || lists.flatten.exists(_ == null))
       throw new MXNetError(
-        s"operator $name: $what returned ${parts.map(_.length).mkString(", ")} for ${expected.mkString(", ")} inputs, " +
+        s"operator $name: $what returned ${lists.map(_.length).mkString(", ")} values for ${expected.mkString(", ")} inputs, " +
           "outputs and auxiliary states, or a null among them"
       )
-    parts.flatten.map(f).toArray
+    lists.flatten.map(f).toArray
   }
 
   override def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] = prop.synchronized {
-    all("inferShape", prop.inferShape(ins.map(Shape.fromLongs)))(_.toLongs)
+    concatenated("inferShape", prop.inferShape(ins.map(Shape.fromLongs)))(_.toLongs)
   }
 
   override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = prop.synchronized {
     val first = ins.find(_ != DType.Unknown.id).getOrElse(DType.Unknown.id)
     val known = ins.map(id => DType.fromId(if (id == DType.Unknown.id) first else id))
-    all[DType, Int]("inferType", prop.inferType(known))(_.id)
+    concatenated[DType, Int]("inferType", prop.inferType(known))(_.id)
   }
 
   override def gradient(ins: Array[Long], outs: Array[Long], outputGradients: Array[Long]): Array[Long] =

@@ -41,16 +41,16 @@ private[mxnet] object OpFields {
     }
   }
 
-  /** The values of fields from attributes of other programs: `3`, `0.5`, `True`, `(2, 2)`. */
+  /** The values of fields from attributes as MXNet's other front ends write them: `3`, `0.5`, `True`, `(2, 2)`. */
   def parse(op: UserDefinedCustomOp, attributes: Map[String, String]): Map[String, Any] =
     fields(op.userObject.getClass).flatMap { field =>
       attributes.get(field.getName).map { text =>
         val name = field.getName
-        def unfit: Nothing = throw new MXNetError(
+        def reject: Nothing = throw new MXNetError(
           s"operator ${op.opName}: the attribute $name is '$text', but the field of ${field.getDeclaringClass.getName} is a " +
             field.getType.getSimpleName
         )
-        name -> OpProperties.parse(field.getType, text).getOrElse(unfit)
+        name -> OpProperties.parse(field.getType, text).getOrElse(reject)
       }
     }.toMap
 

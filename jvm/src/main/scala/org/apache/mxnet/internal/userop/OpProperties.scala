@@ -35,7 +35,7 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets, options and tuples of these, " +
+    "booleans, numbers, characters, strings, shapes, dtypes; arrays, sequences, sets, options and tuples of these; " +
       "and maps with strings as keys"
 
   /** Formats properties, sorted by name. */
@@ -73,6 +73,7 @@ private[mxnet] object OpProperties {
   private def fieldsToJson(fields: Map[String, String]): String =
     fields.toSeq.sorted.map { case (name, json) => s"${quote(name)}: $json" }.mkString("{", ", ", "}")
 
+  /** A value as a JSON object with one field, named by its type. */
   private def tagged(op: String, name: String, value: Any): String = {
     val (tag, payload) = value match {
       case null                             => ("null", "null")
@@ -100,7 +101,7 @@ private[mxnet] object OpProperties {
   private def items(op: String, name: String, values: collection.Seq[_]): String =
     values.zipWithIndex.map { case (value, i) => tagged(op, s"$name($i)", value) }.mkString("[", ", ", "]")
 
-  /** The sequence classes whose class is preserved. */
+  /** The tag of a sequence, if its class can be restored. */
   private def sequenceTag(sequence: collection.Seq[_]): Option[String] = sequence match {
     case _: List[_]        => Some("list")
     case _: Vector[_]      => Some("vector")
@@ -179,6 +180,7 @@ private[mxnet] object OpProperties {
         }
         .mkString("[", ", ", "]")
 
+  /** The reverse of [[tagged]]. */
   private def untagged(op: String, name: String, value: Any): Any = {
     def damaged: Nothing = throw new MXNetError(s"operator $op: property '$name' of the graph cannot be read: $value")
     value match {
@@ -236,13 +238,13 @@ private[mxnet] object OpProperties {
     case text: String if tag.endsWith("[]") =>
       val component = tag.dropRight(2)
       if (!componentClass(component).exists(_.isPrimitive)) None
-      else filled(component, if (text.isEmpty) Nil else text.split(",", -1).toSeq)
-    case items: Vector[_] if tag.endsWith("[]") => filled(tag.dropRight(2), items)
+      else decodeArray(component, if (text.isEmpty) Nil else text.split(",", -1).toSeq)
+    case items: Vector[_] if tag.endsWith("[]") => decodeArray(tag.dropRight(2), items)
     case text: String                           => scalar(tag, text)
     case _                                      => None
   }
 
-  private def filled(component: String, items: Seq[Any]): Option[Any] = componentClass(component).flatMap { cls =>
+  private def decodeArray(component: String, items: Seq[Any]): Option[Any] = componentClass(component).flatMap { cls =>
     val array = JavaArray.newInstance(cls, items.length)
     val complete = items.zipWithIndex.forall { case (item, i) =>
       decode(component, item).exists { value =>

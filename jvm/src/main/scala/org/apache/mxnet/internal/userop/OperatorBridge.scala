@@ -11,19 +11,17 @@ private[mxnet] abstract class BridgedOperator {
   /** The names of the inputs (kind 0), of the outputs (1), or of the auxiliary states (2). */
   def names(kind: Int): Array[String]
 
-  /** Bits: 1 if the gradient reads the gradients of the outputs, 2 if [[gradient]] composes it of operators, 4 if
-    * several calls may share the operator.
-    */
+  /** The flags of the companion object that apply. */
   def flags(): Int
 
   /** @param ins the shapes of the inputs, null where the rank is unknown
-    * @param outs those of the outputs
+    * @param outs the shapes of the outputs, likewise
     * @return the shapes of all arrays
     */
   def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]]
 
   /** @param ins type codes of the inputs, -1 where unknown
-    * @param outs those of the outputs
+    * @param outs type codes of the outputs, likewise
     * @return type codes of all arrays
     */
   def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int]
@@ -42,18 +40,30 @@ private[mxnet] abstract class BridgedOperator {
   def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance
 }
 
+private[mxnet] object BridgedOperator {
+
+  /** The gradient reads the gradients of the outputs. */
+  val ReadsOutputGradients = 1
+
+  /** [[BridgedOperator.gradient]] composes the gradient of operators. */
+  val ComposesGradient = 2
+
+  /** Several calls may share the operator. */
+  val IsShareable = 4
+}
+
 /** The instance of an operator in one executor or recorded call, used by one thread at a time. The engine owns the
   * handles.
   */
 private[mxnet] abstract class BridgedInstance {
 
   /** @param handles inputs, outputs, auxiliary states; null if they are those of the last call
-    * @param reqs the request of each output, by the codes of gradient requests; null if `handles` is null
+    * @param reqs the request code of each output, with the codes of `gradReq`; null if `handles` is null
     */
   def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
 
   /** @param handles gradients of outputs (if they are read), inputs, outputs, gradients of inputs, auxiliary states
-    * @param reqs the request of each input gradient
+    * @param reqs the request code of each input gradient
     */
   def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
 }

@@ -10,8 +10,8 @@ private[mxnet] final class ShapeOnlyNDArray(override val shape: Shape)
   private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
 
   private[mxnet] override def liveHandle: Base.NDArrayHandle = throw new MXNetError(
-    "OpContext: while shapes are inferred inputs have nothing but a shape: move what needs their elements or types to exec"
+    "OpContext: inputs have only a shape during shape inference: move code that needs their elements or types to exec"
   )
 
-  override def toString: String = s"<NDArray $shape, without elements while shapes are inferred>"
+  override def toString: String = s"<NDArray $shape without elements, during shape inference>"
 }

@@ -22,10 +22,10 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       .filter(_.values.forall(OpProperties.isImmutable))
 
   /** The instance for shape and type inference. */
-  private val model = newInstance()
-  private val inputs = checkedNames("inputNames", model.inputNames(inputCount), inputCount)
-  private val outputCount = model.getNumOutputs
-  private val states = checkedNames("stateNames", model.stateNames, -1)
+  private val prototype = newInstance()
+  private val inputs = checkedNames("inputNames", prototype.inputNames(inputCount), inputCount)
+  private val outputCount = prototype.getNumOutputs
+  private val states = checkedNames("stateNames", prototype.stateNames, -1)
   checkCounts()
 
   private def number(key: String): Option[Int] = attributes.get(key).map { text =>
@@ -58,28 +58,28 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
 
   private def checkCounts(): Unit = {
     if (outputCount < 1) fail(s"getNumOutputs is $outputCount, but an operator has at least one output")
-    if (model.getNumInputs >= 0 && model.getNumInputs != inputCount)
-      fail(s"it takes ${model.getNumInputs} inputs, but has $inputCount here")
-    if (model.isInplaceCall && outputCount > inputCount)
-      fail(s"it works in place, so that its $outputCount outputs are inputs, but there are $inputCount")
+    if (prototype.getNumInputs >= 0 && prototype.getNumInputs != inputCount)
+      fail(s"it takes ${prototype.getNumInputs} inputs, but has $inputCount here")
+    if (prototype.isInplaceCall && outputCount > inputCount)
+      fail(s"it works in place, so its $outputCount outputs must be inputs too, but it has $inputCount inputs")
     number(UdfOperator.OutputsKey).filter(_ != outputCount).foreach { saved =>
       fail(s"it has $outputCount outputs, but the node has $saved: it was saved with another version of the class")
     }
   }
 
   private def checkedNames(what: String, names: Array[String], expected: Int): Array[String] = {
-    if (names == null || names.contains(null)) fail(s"$what has a null: return a name for each array")
+    if (names == null || names.contains(null)) fail(s"$what returned null: return a name for each array")
     if (expected >= 0 && names.length != expected)
-      fail(s"$what are ${names.length} (${names.mkString(", ")}), but there are $expected inputs")
+      fail(s"$what returned ${names.length} names (${names.mkString(", ")}) for $expected inputs")
     names
   }
 
   /** Checks that user code returned a value for each of `expected` arrays. */
-  private def checked[T <: AnyRef](what: String, answer: Array[T], expected: Int): Array[T] = {
-    if (answer == null) fail(s"$what returned null: return an array of $expected")
-    if (answer.length != expected) fail(s"$what returned ${answer.length} for $expected arrays")
-    answer.indices.find(answer(_) == null).foreach(i => fail(s"$what returned null for array $i"))
-    answer
+  private def checked[T <: AnyRef](what: String, result: Array[T], expected: Int): Array[T] = {
+    if (result == null) fail(s"$what returned null: return an array of $expected")
+    if (result.length != expected) fail(s"$what returned ${result.length} values for $expected arrays")
+    result.indices.find(result(_) == null).foreach(i => fail(s"$what returned null for array $i"))
+    result
   }
 
   override def names(kind: Int): Array[String] = kind match {
@@ -88,51 +88,52 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     case _ => states
   }
 
-  override def flags(): Int = 7
+  override def flags(): Int =
+    BridgedOperator.ReadsOutputGradients | BridgedOperator.ComposesGradient | BridgedOperator.IsShareable
 
   private def isKnown(dims: Array[Long]): Boolean =
     dims != null && (if (_LIB.isNumpyShape()) dims.forall(_ >= 0) else dims.nonEmpty && dims.forall(_ > 0))
 
   /** The shapes of the inputs; the operator infers unknown ones from the others and from the outputs. */
-  private def completed(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
+  private def completedShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
     if (ins.forall(isKnown)) ins
     else {
       def shapes(all: Array[Array[Long]]): Array[Shape] =
         all.map(dims => if (isKnown(dims)) Shape.fromLongs(dims) else null)
-      val inferred = model.inferInputShapes(shapes(ins), shapes(outs))
+      val inferred = prototype.inferInputShapes(shapes(ins), shapes(outs))
       if (inferred == null || inferred.length != inputCount)
         fail(s"inferInputShapes must return a shape, or null, for each of $inputCount inputs")
       ins.lazyZip(inferred).map((dims, shape) => if (isKnown(dims) || shape == null) dims else shape.toLongs)
     }
 
   override def inferShapes(known: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
-    model.synchronized {
-      val ins = completed(known, outs)
+    prototype.synchronized {
+      val ins = completedShapes(known, outs)
       if (!ins.forall(isKnown)) ins ++ new Array[Array[Long]](outputCount + states.length)
       else {
         val shapes = ins.map(Shape.fromLongs)
         val context = new OpContext(shapes.toIndexedSeq, shapes.map(new ShapeOnlyNDArray(_)), null, null)
-        model.context = context
+        prototype.context = context
         try {
           val outputs =
-            if (model.isInplaceCall) shapes.take(outputCount)
-            else checked("calculateOutputShape", model.calculateOutputShape(context), outputCount)
-          val kept = checked("calculateStateShapes", model.calculateStateShapes(), states.length)
-          ins ++ outputs.map(_.toLongs) ++ kept.map(_.toLongs)
-        } finally model.context = null
+            if (prototype.isInplaceCall) shapes.take(outputCount)
+            else checked("calculateOutputShape", prototype.calculateOutputShape(context), outputCount)
+          val stateShapes = checked("calculateStateShapes", prototype.calculateStateShapes(), states.length)
+          ins ++ outputs.map(_.toLongs) ++ stateShapes.map(_.toLongs)
+        } finally prototype.context = null
       }
     }
 
   /** Inputs of unknown type get the type of the others, or of the outputs. */
-  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = model.synchronized {
+  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = prototype.synchronized {
     val first = (ins ++ outs).find(_ != DType.Unknown.id)
     val known = ins.map(id => if (id == DType.Unknown.id) first.getOrElse(id) else id)
     if (known.contains(DType.Unknown.id)) known ++ Array.fill(outputCount + states.length)(DType.Unknown.id)
     else {
       val outputs =
-        if (model.isInplaceCall) known.take(outputCount)
+        if (prototype.isInplaceCall) known.take(outputCount)
         else {
-          val types = model.calculateOutputDataTypes(known.map(DType.fromId))
+          val types = prototype.calculateOutputDataTypes(known.map(DType.fromId))
           checked[DType]("calculateOutputDataTypes", types, outputCount).map(_.id)
         }
       known ++ outputs ++ states.map(_ => first.getOrElse(DType.Float32.id))
@@ -147,10 +148,8 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     val op = newInstance()
     op.argumentSymbols = inputHandles.map(new Symbol(_))
     op.outputSymbols = outputHandles.map(new Symbol(_))
-    val flows = outputGradients.map(new Symbol(_))
-    // Gradients are composed outside of the program's name and attribute scopes, so that its symbols do not depend on
-    // when that happens.
-    val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(flows)))
+    // Outside of the program's name and attribute scopes, so that the gradient does not depend on where it is composed.
+    val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(outputGradients.map(new Symbol(_)))))
     if (gradients == null) fail("doDiff returned null: return one gradient for each input")
     if (gradients.length != inputCount) fail(s"doDiff returned ${gradients.length} gradients for $inputCount inputs")
     gradients.map(gradient =>
@@ -174,7 +173,7 @@ private[mxnet] object UdfOperator {
   def defaultInputs(op: UserDefinedCustomOp): Int = if (op.getNumInputs < 0) 1 else op.getNumInputs
 }
 
-/** An instance of a [[UserDefinedCustomOp]] that runs.
+/** An instance of a [[UserDefinedCustomOp]] in an executor or a recorded call.
   *
   * @param shapes the shapes of the inputs
   */
@@ -196,8 +195,8 @@ private[mxnet] final class UdfInstance(
     inputs = ins.map(new LentNDArray(_, writable = false))
     lent = outs.map(new LentNDArray(_, writable = true))
     outputs = lent.clone()
-    val seen = if (isInPlace) lent ++ inputs.drop(outputCount) else inputs
-    context = new OpContext(shapes, seen, outputs, states.map(new LentNDArray(_, writable = true)))
+    val execInputs = if (isInPlace) lent ++ inputs.drop(outputCount) else inputs
+    context = new OpContext(shapes, execInputs, outputs, states.map(new LentNDArray(_, writable = true)))
     op.context = context
   }
 
@@ -208,23 +207,23 @@ private[mxnet] final class UdfInstance(
     op.exec(context)
     var i = 0
     while (i < outputCount) {
-      if (outputs(i) ne lent(i)) copyOwn(i)
+      if (outputs(i) ne lent(i)) copyReplacement(i)
       i += 1
     }
   }
 
-  /** Copies an array with which user code replaced an output. */
-  private def copyOwn(i: Int): Unit = {
-    val (made, wanted) = (outputs(i), lent(i))
-    outputs(i) = wanted
-    if (made == null)
+  /** Copies an array with which user code replaced output `i` to the engine's array. */
+  private def copyReplacement(i: Int): Unit = {
+    val (replacement, output) = (outputs(i), lent(i))
+    outputs(i) = output
+    if (replacement == null)
       throw new MXNetError(s"operator $name: exec set output $i to null: write into it, or set an array")
-    if (made.shape != wanted.shape || made.dtype != wanted.dtype)
+    if (replacement.shape != output.shape || replacement.dtype != output.dtype)
       throw new MXNetError(
-        s"operator $name: exec made output $i of shape ${made.shape} and type ${made.dtype}, but calculateOutputShape and " +
-          s"calculateOutputDataTypes say ${wanted.shape} and ${wanted.dtype}"
+        s"operator $name: exec set output $i to an array of shape ${replacement.shape} and type ${replacement.dtype}, but " +
+          s"calculateOutputShape and calculateOutputDataTypes returned ${output.shape} and ${output.dtype}"
       )
-    made.copyTo(wanted)
+    replacement.copyTo(output)
   }
 
   override def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit =

@@ -7,7 +7,7 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.operators.NativeOp
 import org.apache.mxnet.internal.util.{AnnotatedClasses, Logging}
 
-/** Creates the operators of one name. */
+/** What a name is registered for: creates the operators of the nodes with this name. */
 private[mxnet] trait OperatorDefinition {
 
   /** The class that defines the operators, for messages. */
@@ -53,14 +53,14 @@ private[mxnet] object UserOperators {
       true
     case several =>
       throw new MXNetError(
-        s"several classes on the class path are operators of the name '$name': " +
+        s"several operators on the class path have the name '$name': " +
           s"${several.map(_.described).sorted.mkString(", ")}. Give each its own opName, or remove one"
       )
   })
 
   private def checkName(name: String, whose: String): Unit = {
     if (name == null || !name.matches("[A-Za-z_][A-Za-z0-9_.]*"))
-      throw new MXNetError(s"$whose: '$name' is not a name of an operator: use letters, digits, '_' and '.'")
+      throw new MXNetError(s"$whose: '$name' is not a valid operator name: use letters, digits, '_' and '.'")
     if (builtIn.contains(name))
       throw new MXNetError(s"$whose: '$name' is an operator of the engine: give the user-defined one another opName")
   }
@@ -75,7 +75,7 @@ private[mxnet] object UserOperators {
         if (known.isSameAs(added)) added
         else
           throw new MXNetError(
-            s"operator '$name' of ${added.described} is defined already, by ${known.described}: give one of them another name"
+            s"operator '$name' of ${added.described} is already defined by ${known.described}: give one of them another name"
           )
     )
     _LIB.userOpRegister(name)
@@ -123,18 +123,18 @@ private[mxnet] object UserOperators {
       (UdfOperator.InputsKey -> inputs.toString) +
       (UdfOperator.OutputsKey -> op.getNumOutputs.toString)
 
-  /** The number of inputs among the given arrays or symbols. Surplus ones are states.
+  /** The number of inputs among `count` arrays or symbols; the others are auxiliary states.
     *
-    * @param otherwise the number for an operator with any number of inputs
+    * @param variadicCount the number of inputs if the operator takes any number
     */
-  private def inputCount(op: UserDefinedCustomOp, count: Int, otherwise: Int): Int = {
+  private def inputCount(op: UserDefinedCustomOp, count: Int, variadicCount: Int): Int = {
     val (fixed, states) = (op.getNumInputs, op.stateNames.length)
     val more = if (states == 0) "" else s" and $states auxiliary states"
     if (fixed >= 0 && count > fixed + states)
       throw new MXNetError(s"operator ${op.opName} takes $fixed inputs$more, but $count were given")
-    if (otherwise < 0)
+    if (variadicCount < 0)
       throw new MXNetError(s"operator ${op.opName} takes inputs$more, but only $count arrays were given")
-    if (fixed >= 0) fixed else otherwise
+    if (fixed >= 0) fixed else variadicCount
   }
 
   /** Creates the symbol of an operator's outputs. */
@@ -163,7 +163,7 @@ private[mxnet] object UserOperators {
   private lazy val customOp = NativeOp(custom)
 }
 
-/** The operators of a class. */
+/** The operators that a class defines. */
 private[mxnet] final class UdfClass private (val cls: Class[_], make: () => UserDefinedCustomOp)
     extends OperatorDefinition {
 
@@ -185,15 +185,15 @@ private[mxnet] final class UdfClass private (val cls: Class[_], make: () => User
 
 private[mxnet] object UdfClass {
 
-  /** Whether a class is one of user-defined operators. */
+  /** Whether a class defines operators. */
   def isOperator(cls: Class[_]): Boolean =
     classOf[UserDefinedCustomOp].isAssignableFrom(cls) || classOf[javaapi.UserDefinedCustomOp].isAssignableFrom(cls)
 
-  /** Creates operators of a top-level class. */
+  /** The operators of a top-level class. */
   def apply(cls: Class[_]): UdfClass = checked(cls, None)
 
-  /** Creates operators of an instance's class. If it is an inner class, as in a REPL or a notebook, all instances have
-    * the same enclosing object.
+  /** The operators of an instance's class. If it is an inner class, as in a REPL or a notebook, all instances have the
+    * same enclosing object.
     */
   def of(instance: AnyRef): UdfClass = {
     val outer = instance.getClass.getDeclaredFields.find(f => f.getName == "$outer" || f.getName.startsWith("this$"))
@@ -206,30 +206,31 @@ private[mxnet] object UdfClass {
     )
   }
 
-  /** The prefix of the names of classes that a REPL or a notebook compiles, which has the number of the input. */
-  private lazy val input = "^(\\$line|rs\\$line\\$|ammonite\\.\\$sess\\.cmd)\\d+".r
+  /** The prefix of the class names of a REPL or a notebook, with the number of the input that defines the class. */
+  private lazy val replPrefix = "^(\\$line|rs\\$line\\$|ammonite\\.\\$sess\\.cmd)\\d+".r
 
-  /** Whether different inputs of a REPL or a notebook defined two classes under the same name. */
+  /** Whether two inputs of a REPL or a notebook defined classes of the same name. */
   def isDefinedAgain(name: String, other: String): Boolean =
-    input.findPrefixOf(name).isDefined && input.replaceFirstIn(name, "") == input.replaceFirstIn(other, "")
+    replPrefix.findPrefixOf(name).isDefined &&
+      replPrefix.replaceFirstIn(name, "") == replPrefix.replaceFirstIn(other, "")
 
   private def checked(cls: Class[_], outer: Option[AnyRef]): UdfClass = {
-    def unfit(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
-    if (!isOperator(cls)) unfit("it does not extend UserDefinedCustomOp")
-    if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) unfit("it is abstract")
+    def reject(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
+    if (!isOperator(cls)) reject("it does not extend UserDefinedCustomOp")
+    if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) reject("it is abstract")
     val constructor = cls.getDeclaredConstructors
       .find(_.getParameterTypes.corresponds(outer)(_.isInstance(_)))
       .orElse(cls.getDeclaredConstructors.find(_.getParameterCount == 0))
-      .getOrElse(unfit("it has no empty constructor, by which graphs make it"))
+      .getOrElse(reject("it has no constructor without parameters, which is called when a graph is loaded"))
     val arguments = if (constructor.getParameterCount == 0) Nil else outer.toList
     constructor.setAccessible(true)
-    def make(): UserDefinedCustomOp =
+    def newInstance(): UserDefinedCustomOp =
       try
         constructor.newInstance(arguments: _*) match {
           case op: javaapi.UserDefinedCustomOp => op.asScala
           case op                              => op.asInstanceOf[UserDefinedCustomOp]
         }
       catch { case error: java.lang.reflect.InvocationTargetException => throw error.getCause }
-    new UdfClass(cls, () => make())
+    new UdfClass(cls, () => newInstance())
   }
 }

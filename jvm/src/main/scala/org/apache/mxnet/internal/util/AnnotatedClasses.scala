@@ -9,7 +9,7 @@ import _root_.io.github.classgraph.ClassGraph
 /** The annotated classes on the class path, found by one scan. */
 private[mxnet] object AnnotatedClasses {
   private val log = Logging.of("org.apache.mxnet.AnnotatedClasses")
-  private val marks = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
+  private val annotations = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
 
   /** Packages of large libraries, which the scan skips: scanning Spark's class path takes half a minute and much
     * memory.
@@ -33,17 +33,17 @@ private[mxnet] object AnnotatedClasses {
   private lazy val found: Map[String, Seq[Class[_]]] = {
     val scan = new ClassGraph().enableAnnotationInfo().ignoreClassVisibility().rejectPackages(libraries: _*).scan()
     try
-      marks.map { mark =>
-        val classes = scan.getClassesWithAnnotation(mark.getName).asScala.toSeq
-        mark.getName -> classes.flatMap(info => usable(info.getName)(info.loadClass(): Class[_]))
+      annotations.map { annotation =>
+        val classes = scan.getClassesWithAnnotation(annotation.getName).asScala.toSeq
+        annotation.getName -> classes.flatMap(info => usable(info.getName)(info.loadClass(): Class[_]))
       }.toMap
     finally scan.close()
   }
 
   /** The classes with an annotation, sorted by name. */
-  def of(mark: Class[_]): Seq[Class[_]] = found.getOrElse(mark.getName, Nil).sortBy(_.getName)
+  def of(annotation: Class[_]): Seq[Class[_]] = found.getOrElse(annotation.getName, Nil).sortBy(_.getName)
 
-  /** Evaluates `body` for a class; a class that fails is skipped, so that the others are found. */
+  /** Evaluates `make` for a class. If that fails, logs a warning and returns `None`, so that other classes are found. */
   def usable[T](cls: Class[_])(make: => T): Option[T] = usable(cls.getName)(make)
 
   private def usable[T](name: String)(make: => T): Option[T] =

@@ -14,7 +14,7 @@ private[mxnet] object FieldState {
   def read(owner: AnyRef): Map[String, Any] =
     fields(owner).map(field => nameOf(field) -> field.get(owner)).toMap
 
-  /** As [[read]], with immutable fields: arguments of the constructor. */
+  /** Like [[read]], with the immutable fields too, such as constructor parameters. */
   def readAll(owner: AnyRef): Map[String, Any] =
     primitives(owner).map(field => nameOf(field) -> field.get(owner)).toMap
 
@@ -32,13 +32,13 @@ private[mxnet] object FieldState {
     }
   }
 
-  /** The values of the fields of a type. */
+  /** The values of the fields of a reference type that are not null. */
   def referenced[T](owner: AnyRef, kind: Class[T]): Seq[T] =
     declared(owner).filter(field => kind.isAssignableFrom(field.getType)).flatMap { field =>
       Option(accessible(field).get(owner)).map(kind.cast)
     }
 
-  /** Sets the fields of a type. */
+  /** Sets the fields of a reference type. */
   def setReferenced[T <: AnyRef](owner: AnyRef, kind: Class[T], value: T): Unit =
     declared(owner).filter(field => kind.isAssignableFrom(field.getType)).foreach(accessible(_).set(owner, value))
 

@@ -5,8 +5,7 @@ import org.slf4j.helpers.NOPLogger
 import org.slf4j.spi.SLF4JServiceProvider
 import org.slf4j.{Logger, LoggerFactory}
 
-/** Logs to the SLF4J provider of the application; without a provider, logs nothing and avoids SLF4J's warning.
-  */
+/** Logs to the SLF4J provider of the application; without a provider, logs nothing and avoids SLF4J's warning. */
 private[mxnet] object Logging {
   private lazy val hasProvider: Boolean = {
     val services = s"META-INF/services/${classOf[SLF4JServiceProvider].getName}"

@@ -17,7 +17,7 @@ private[mxnet] object CurvePlot {
 
   /** The plot.
     *
-    * @param series name and points (x, y) of each curve; points that are not finite are left out
+    * @param series the curves; points that are not finite are left out
     */
   def svg(title: String, xLabel: String, yLabel: String, series: Curves): String =
     Svg.document(Width, Height, title, body(title, xLabel, yLabel, series))
@@ -75,8 +75,8 @@ private[mxnet] object CurvePlot {
         more = s""" transform="translate(18 ${Svg.number((Top + Height - Bottom) / 2)}) rotate(-90)""""
       )
     )
-    val lines = curves.zipWithIndex.flatMap { case ((_, own), i) =>
-      curve(own.map { case (x, y) => (px(x), py(y)) }, color(i))
+    val lines = curves.zipWithIndex.flatMap { case ((_, points), i) =>
+      curve(points.map { case (x, y) => (px(x), py(y)) }, color(i))
     }
     grid ++ axes ++ lines ++ legend(curves.map(_._1))
   }

@@ -7,13 +7,12 @@ import scala.collection.mutable
   * and Toda, 1981).
   *
   * An edge that spans several layers passes through a dummy vertex in each of them. The order within a layer follows
-  * the mean position of
-  * the neighbours, which avoids most crossings; positions are then moved towards the neighbours as far as the boxes
-  * allow.
+  * the mean position of the neighbours, which avoids most crossings; positions are then moved towards the neighbours as
+  * far as the boxes allow.
   *
   * @param widths width of each node
   * @param edges pairs (from, to)
-  * @param gap smallest horizontal distance between two boxes
+  * @param gap minimum horizontal distance between two boxes
   */
 private[mxnet] final class LayeredLayout(
     widths: IndexedSeq[Double],
@@ -35,7 +34,7 @@ private[mxnet] final class LayeredLayout(
   private val paths: IndexedSeq[IndexedSeq[Slot]] = edges.map { case (from, to) => path(from, to) }
   private val rows: IndexedSeq[mutable.ArrayBuffer[Slot]] = makeRows()
   orderRows()
-  place()
+  assignCoordinates()
 
   /** Centre of each node. */
   val x: IndexedSeq[Double] = slots.map(_.x)
@@ -62,17 +61,17 @@ private[mxnet] final class LayeredLayout(
   }
 
   private def topological(): IndexedSeq[Int] = {
-    val missing = Array.fill(widths.length)(0)
-    edges.foreach { case (_, to) => missing(to) += 1 }
+    val unvisitedInputs = Array.fill(widths.length)(0)
+    edges.foreach { case (_, to) => unvisitedInputs(to) += 1 }
     val outgoing = edges.groupMap(_._1)(_._2)
-    val ready = mutable.Queue.from(widths.indices.filter(missing(_) == 0))
+    val ready = mutable.Queue.from(widths.indices.filter(unvisitedInputs(_) == 0))
     val order = IndexedSeq.newBuilder[Int]
     while (ready.nonEmpty) {
       val node = ready.dequeue()
       order += node
       outgoing.getOrElse(node, IndexedSeq.empty).foreach { to =>
-        missing(to) -= 1
-        if (missing(to) == 0) ready += to
+        unvisitedInputs(to) -= 1
+        if (unvisitedInputs(to) == 0) ready += to
       }
     }
     order.result()
@@ -109,7 +108,7 @@ private[mxnet] final class LayeredLayout(
   private def mean(neighbours: collection.Seq[Slot], default: Double): Double =
     if (neighbours.isEmpty) default else neighbours.map(_.x).sum / neighbours.length
 
-  private def place(): Unit = {
+  private def assignCoordinates(): Unit = {
     rows.foreach { row =>
       var right = 0.0
       row.foreach { slot =>
@@ -121,11 +120,11 @@ private[mxnet] final class LayeredLayout(
     for (sweep <- 0 to LayeredLayout.Sweeps) {
       val downwards = sweep % 2 == 0
       (if (downwards) rows else rows.reverse).foreach { row =>
-        val wished = row.map(slot => towards(if (downwards) slot.above else slot.below, slot))
+        val desired = row.map(slot => desiredX(if (downwards) slot.above else slot.below, slot))
         val (inner, sources) = row.indices.partition(i => row(i).node < 0 || row(i).above.nonEmpty)
-        settle(row, inner, wished)
-        // Other inputs yield to the nodes on the main path of the network.
-        sources.foreach(i => row(i).x = within(row, i, inner ++ sources.filter(_ < i), wished(i)))
+        moveTowards(row, inner, desired)
+        // Variables yield to the nodes on the main path of the network.
+        sources.foreach(i => row(i).x = clampedX(row, i, inner ++ sources.filter(_ < i), desired(i)))
       }
     }
     val left = rows.flatten.map(slot => slot.x - slot.width / 2).minOption.getOrElse(0.0)
@@ -135,24 +134,24 @@ private[mxnet] final class LayeredLayout(
   /** The mean position of the neighbours, preferring those on the main path; the slot's own position without
     * neighbours.
     */
-  private def towards(neighbours: collection.Seq[Slot], slot: Slot): Double = {
-    val flow = neighbours.filter(other => other.node < 0 || other.above.nonEmpty)
-    mean(if (flow.nonEmpty) flow else neighbours, slot.x)
+  private def desiredX(neighbours: collection.Seq[Slot], slot: Slot): Double = {
+    val mainPath = neighbours.filter(other => other.node < 0 || other.above.nonEmpty)
+    mean(if (mainPath.nonEmpty) mainPath else neighbours, slot.x)
   }
 
-  /** Smallest distance between the centres of two slots of a row, with room for those between them. */
+  /** Minimum distance between the centres of two slots of a row, with room for those between them. */
   private def distance(row: collection.IndexedSeq[Slot], from: Int, to: Int): Double =
     (from until to).map(i => (row(i).width + row(i + 1).width) / 2 + gap).sum
 
   /** Moves some of a row's slots towards the desired positions as far as order and widths allow: the mean of packing
     * from the left and from the right.
     */
-  private def settle(
+  private def moveTowards(
       row: collection.IndexedSeq[Slot],
       chosen: IndexedSeq[Int],
-      wished: collection.IndexedSeq[Double]
+      desired: collection.IndexedSeq[Double]
   ): Unit = {
-    val fromLeft = chosen.map(wished(_)).toArray
+    val fromLeft = chosen.map(desired(_)).toArray
     val fromRight = fromLeft.clone()
     for (i <- 1 until chosen.length) {
       fromLeft(i) = math.max(fromLeft(i), fromLeft(i - 1) + distance(row, chosen(i - 1), chosen(i)))
@@ -163,15 +162,22 @@ private[mxnet] final class LayeredLayout(
     chosen.indices.foreach(i => row(chosen(i)).x = (fromLeft(i) + fromRight(i)) / 2)
   }
 
-  /** The position nearest to `wished` at which slot `index` keeps the minimum distance from fixed slots. */
-  private def within(row: collection.IndexedSeq[Slot], index: Int, placed: IndexedSeq[Int], wished: Double): Double = {
-    val least = placed.filter(_ < index).map(i => row(i).x + distance(row, i, index)).maxOption
-    val most = placed.filter(_ > index).map(i => row(i).x - distance(row, index, i)).minOption
-    val raised = least.fold(wished)(math.max(_, wished))
-    most.fold(raised)(math.min(_, raised))
+  /** The position nearest to `desired` at which slot `index` keeps the minimum distance from the slots `fixed`. */
+  private def clampedX(
+      row: collection.IndexedSeq[Slot],
+      index: Int,
+      fixed: IndexedSeq[Int],
+      desired: Double
+  ): Double = {
+    val min = fixed.filter(_ < index).map(i => row(i).x + distance(row, i, index)).maxOption
+    val max = fixed.filter(_ > index).map(i => row(i).x - distance(row, index, i)).minOption
+    val raised = min.fold(desired)(math.max(_, desired))
+    max.fold(raised)(math.min(_, raised))
   }
 }
 
 private[mxnet] object LayeredLayout {
-  val Sweeps = 12
+
+  /** Number of passes over the layers, alternately downwards and upwards. */
+  private val Sweeps = 12
 }

@@ -21,16 +21,16 @@ private[mxnet] final case class GraphNode(
 ) {
   def isVariable: Boolean = op == "null"
 
-  /** The displayed name of the operator: of a user-defined one, its type. */
+  /** The displayed name of the operator: for a user-defined one, its registered name. */
   def title: String = if (op == "Custom") attrs.getOrElse("op_type", op) else op
 
   /** Whether it is a variable that is a parameter rather than data. */
   def isParameter: Boolean = isVariable && Model.looksLikeParameter(name)
 
   /** The numbers in a parameter such as `(3, 3)`. */
-  def numbers(key: String): List[String] = attrs.get(key).fold(List.empty[String])(GraphNode.numbersIn)
+  private def numbers(key: String): List[String] = attrs.get(key).fold(List.empty[String])(GraphNode.numbersIn)
 
-  /** The operator and its most important parameters, in two lines. */
+  /** The operator and its most important parameters. */
   def caption: Seq[String] = op match {
     case "null"                          => Seq(name)
     case "Convolution" | "Deconvolution" => Seq(op, s"${window("kernel")}, ${attrs.getOrElse("num_filter", "?")}")
@@ -88,7 +88,7 @@ private[mxnet] object NetworkGraph {
   private def inferShapes(symbol: Symbol, shape: Map[String, Shape]): Map[String, Shape] = {
     val internals = symbol.getInternals()
     try {
-      // Without a user-defined operator, shows the shapes that can be inferred.
+      // If a user-defined operator is missing, only some shapes can be inferred.
       val complete = Try(symbol.checkReady()).isSuccess
       val (argShapes, outShapes, auxShapes) =
         if (complete) internals.inferShape(shape) else internals.inferShapePartial(shape)
@@ -103,7 +103,7 @@ private[mxnet] object NetworkGraph {
   }
 
   private def malformed(what: String): Nothing = throw new MXNetError(
-    s"the network's JSON has no $what where it is expected"
+    s"invalid JSON of a network: $what expected"
   )
 
   private def fields(value: Any): Map[String, Any] = value match {

@@ -57,7 +57,7 @@ private[mxnet] object NetworkPlot {
     )
   }
 
-  /** The shape of an output, without the batch unless it is a parameter. */
+  /** The shape of an output, without the batch axis unless it is a parameter. */
   private def label(graph: NetworkGraph, node: Int, output: Int): String =
     graph.shapeOf(node, output).fold("")(_.toArray.drop(if (graph.nodes(node).isParameter) 0 else 1).mkString("×"))
 
@@ -71,7 +71,7 @@ private[mxnet] object NetworkPlot {
     math.max(96, lines.map { case (text, size) => Svg.widthOf(text, size) }.max + 24)
   }
 
-  /** The lines of a box: operator and name. */
+  /** The lines of a box, operator and name, each with its font size. */
   private def lineSizes(node: GraphNode): Seq[(String, Int)] =
     if (node.isVariable) Seq(node.name -> CaptionSize)
     else Seq(node.caption.mkString(" ") -> CaptionSize, node.name -> DetailSize)

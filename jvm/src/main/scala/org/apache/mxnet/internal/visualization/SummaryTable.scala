@@ -15,9 +15,9 @@ private[mxnet] object SummaryTable {
       case i if !graph.nodes(i).isVariable || inputs.contains(graph.nodes(i).name) =>
         val node = graph.nodes(i)
         val layer = if (node.isVariable) s"${node.name} (input)" else s"${node.name} (${node.title})"
-        val before =
+        val previous =
           node.inputs.map { case (from, _) => graph.nodes(from) }.filter(n => !n.isVariable || inputs.contains(n.name))
-        Seq(layer, graph.shapeOf(i, 0).fold("")(_.toString), f"${counts(i)}%,d", before.map(_.name).mkString(", "))
+        Seq(layer, graph.shapeOf(i, 0).fold("")(_.toString), f"${counts(i)}%,d", previous.map(_.name).mkString(", "))
     }
     val header = Seq("Layer (type)", "Output shape", "Parameters", "Previous layers")
     val widths = header.indices.map(column => (header +: rows).map(_(column).length).max)
@@ -31,21 +31,16 @@ private[mxnet] object SummaryTable {
       .mkString("", "\n", "\n")
   }
 
-  /** Number of elements of the parameters whose first reader is the node. */
-  private def parameters(graph: NetworkGraph, index: Int, inputs: Set[String]): Long =
-    graph
-      .nodes(index)
-      .inputs
-      .map(_._1)
-      .distinct
-      .collect {
-        case from
-            if graph.nodes(from).isVariable && !inputs
-              .contains(graph.nodes(from).name) && firstUser(graph, from) == index =>
-          graph.shapeOf(from, 0).fold(0L)(_.toArray.map(_.toLong).product)
-      }
-      .sum
+  /** Number of elements of the parameters whose first reader is the node, so that a shared parameter counts once. */
+  private def parameters(graph: NetworkGraph, index: Int, inputs: Set[String]): Long = {
+    def isCounted(variable: Int): Boolean = {
+      val node = graph.nodes(variable)
+      node.isVariable && !inputs.contains(node.name) && firstReader(graph, variable) == index
+    }
+    val variables = graph.nodes(index).inputs.map(_._1).distinct.filter(isCounted)
+    variables.map(graph.shapeOf(_, 0).fold(0L)(_.toArray.map(_.toLong).product)).sum
+  }
 
-  private def firstUser(graph: NetworkGraph, variable: Int): Int =
+  private def firstReader(graph: NetworkGraph, variable: Int): Int =
     graph.nodes.indexWhere(_.inputs.exists(_._1 == variable))
 }

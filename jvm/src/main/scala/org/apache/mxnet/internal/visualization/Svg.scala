@@ -12,8 +12,7 @@ private[mxnet] object Svg {
     if (text.endsWith(".0")) text.dropRight(2) else text
   }
 
-  /** Escapes text for XML; drops control characters, which XML does not allow.
-    */
+  /** Escapes text for XML; drops control characters, which XML does not allow. */
   def escape(text: String): String = text.flatMap {
     case '&'                                                            => "&amp;"
     case '<'                                                            => "&lt;"
@@ -25,7 +24,8 @@ private[mxnet] object Svg {
 
   /** A line of text.
     *
-    * @param anchor which point of the text is at x: `start`, `middle` or `end`
+    * @param anchor the point of the text that is at `x`: `start`, `middle` or `end`
+    * @param more further attributes, after a space
     */
   def text(
       x: Double,
