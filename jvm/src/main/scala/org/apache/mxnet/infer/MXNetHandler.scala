@@ -2,8 +2,8 @@ package org.apache.mxnet.infer
 
 import java.util.concurrent.{Callable, ExecutionException, ExecutorService, Executors}
 
-/** Runs code in threads of its own. Programs written for the released package hand calls of the engine to it; here the
-  * engine may be called by any thread.
+/** Runs code in threads of its own. Programs written for MXNet's Scala package call the engine through it; here any
+  * thread may call the engine.
   */
 private[infer] trait MXNetHandler {
 

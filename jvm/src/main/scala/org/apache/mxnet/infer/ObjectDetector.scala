@@ -70,7 +70,7 @@ class ObjectDetector(
     try {
       val shape = outputs.head.shape
       ObjectDetector.requireDetections(shape)
-      outputs.head.toArray.grouped(shape(2)).toIndexedSeq.grouped(shape(1)).map(found(_, topK)).toIndexedSeq
+      outputs.head.toArray.grouped(shape(2)).toIndexedSeq.grouped(shape(1)).map(detections(_, topK)).toIndexedSeq
     } finally outputs.foreach(_.dispose())
   }
 
@@ -82,9 +82,9 @@ class ObjectDetector(
       predictResultND: NDArray,
       topK: Option[Int]
   ): IndexedSeq[(String, Array[Float])] =
-    found(predictResultND.toArray.grouped(predictResultND.shape(1)).toIndexedSeq, topK)
+    detections(predictResultND.toArray.grouped(predictResultND.shape(1)).toIndexedSeq, topK)
 
-  private def found(rows: IndexedSeq[Array[Float]], topK: Option[Int]): IndexedSeq[(String, Array[Float])] = {
+  private def detections(rows: IndexedSeq[Array[Float]], topK: Option[Int]): IndexedSeq[(String, Array[Float])] = {
     val objects = rows.filter(_(0) >= 0f) // a class of -1 is an empty row
     val chosen = topK.fold(objects)(k => objects.sortBy(-_(1)).take(k))
     chosen.map { row =>

@@ -28,12 +28,12 @@ private[infer] trait PredictBase {
   * A predictor can be serialized, for example by Spark: with the network, or with the path of its files after
   * `serializeByPath(true)`.
   *
-  * A subclass may override `loadModule`. Its module runs the network then, and threads that share the predictor take
+  * A subclass may override `loadModule`. Its module then runs the network, and threads that share the predictor take
   * turns.
   *
   * @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
-  * @param inputDescriptors the inputs, with the expected batch size. The letter N of a layout is the batch axis; the
-  *   first axis is, if there is no layout. A layout without N describes one instance: the batch axis comes first
+  * @param inputDescriptors the inputs, with the expected batch size. The batch axis is the axis N of the layout, or the
+  *   first axis if there is no layout. A layout without N describes one instance, to which a batch axis is prepended
   * @param contexts the devices, used in turn; `cpu(0)` if empty
   * @param epoch the number NNNN; 0 if absent
   */
@@ -65,7 +65,8 @@ class Predictor(
 
   @volatile private var moduleNetwork: Option[ModuleNetwork] = None
 
-  /** The module that [[loadModule]] gives. It runs the network from now on, so that changes of its parameters show. */
+  /** The module that [[loadModule]] returns. It runs the network from now on, so changes of its parameters take effect.
+    */
   protected[infer] lazy val mod: Module = ResourceScope.outside {
     val module = loadModule()
     moduleNetwork = Some(new ModuleNetwork(module, inputs))
@@ -123,7 +124,7 @@ class Predictor(
     */
   override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] = {
     val shapes = inputs.shapes(inputs.instancesIn(input))
-    val inFloats = (input.head: Any).isInstanceOf[Array[Float]]
+    val useFloats = (input.head: Any).isInstanceOf[Array[Float]]
     network.run(shapes) { arrays =>
       input.indices.foreach { i =>
         (input(i): Any) match {
@@ -134,7 +135,7 @@ class Predictor(
       }
     } { outputs =>
       outputs.map { output =>
-        val numbers: Any = if (inFloats) output.toArray else output.toFloat64Array
+        val numbers: Any = if (useFloats) output.toArray else output.toFloat64Array
         numbers.asInstanceOf[Array[T]]
       }
     }

@@ -49,10 +49,10 @@ class NDArrayIter(
   NDArrayIter.check(data, label, dataBatchSize, lastBatchHandle)
 
   /** The inputs, without discarded instances. */
-  val initData: IndexedSeq[(DataDesc, NDArray)] = keep(data)
+  val initData: IndexedSeq[(DataDesc, NDArray)] = withoutDiscarded(data)
 
   /** The labels, without discarded instances. */
-  val initLabel: IndexedSeq[(DataDesc, NDArray)] = keep(label)
+  val initLabel: IndexedSeq[(DataDesc, NDArray)] = withoutDiscarded(label)
 
   /** Number of instances. */
   val numData: Int = initData.head._2.shape(0)
@@ -69,7 +69,7 @@ class NDArrayIter(
   private val dataDescs = initData.map { case (desc, array) => batchDesc(desc, array) }
   private val labelDescs = initLabel.map { case (desc, array) => batchDesc(desc, array) }
 
-  private def keep(arrays: IndexedSeq[(DataDesc, NDArray)]): IndexedSeq[(DataDesc, NDArray)] =
+  private def withoutDiscarded(arrays: IndexedSeq[(DataDesc, NDArray)]): IndexedSeq[(DataDesc, NDArray)] =
     if (lastBatchHandle != "discard") arrays
     else
       arrays.map { case (desc, array) =>
@@ -130,7 +130,7 @@ class NDArrayIter(
       )
     if (isShuffled) {
       if (!savedOrder.sorted.sameElements(0 until numData))
-        throw new MXNetError("the state of the NDArrayIter is damaged: its order has not every instance once")
+        throw new MXNetError("the state of the NDArrayIter is damaged: its order is not a permutation of the instances")
       reorder(savedOrder)
     }
     cursor = savedCursor
@@ -153,8 +153,7 @@ class NDArrayIter(
     if (end <= numData) arrays.map(_.slice(cursor, end)) else arrays.map(fromBothEnds(_, end - numData))
   }
 
-  /** A batch of the last instances and the first `missing` ones, repeating the data if there are fewer.
-    */
+  /** A batch of the last instances and the first `missing` ones, repeating the data if there are fewer. */
   private def fromBothEnds(array: NDArray, missing: Int): NDArray = {
     val batch = NDArray.empty(Shape(dataBatchSize) ++ array.shape.drop(1), array.context, array.dtype)
     var filled = dataBatchSize - missing

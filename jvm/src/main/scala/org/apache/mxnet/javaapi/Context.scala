@@ -44,7 +44,7 @@ object Context {
   /** The first GPU. */
   val gpu: Context = org.apache.mxnet.Context.gpu()
 
-  /** As [[devstr2type]], with the type of the released package. */
+  /** The same map as [[devstr2type]]: MXNet's Scala package declares it with this type. */
   val devtype2str: JMap[String, Int] = org.apache.mxnet.Context.devstr2type.asJava
 
   /** The codes of the device types. */

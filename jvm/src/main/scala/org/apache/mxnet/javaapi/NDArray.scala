@@ -205,10 +205,10 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   override def close(): Unit = dispose()
 
   /** Disposes the arrays that this one was computed from; returns this array. */
-  def disposeDeps(): NDArray = into(nd.disposeDeps())
+  def disposeDeps(): NDArray = wrapped(nd.disposeDeps())
 
   /** Disposes the arrays that this one was computed from, except those given; returns this array. */
-  def disposeDepsExcept(arr: Array[NDArray]): NDArray = into(nd.disposeDepsExcept(arr.toSeq.map(_.nd): _*))
+  def disposeDepsExcept(arr: Array[NDArray]): NDArray = wrapped(nd.disposeDepsExcept(arr.toSeq.map(_.nd): _*))
 
   /** Rows `start until stop` of the first axis, as a view. */
   def slice(start: Int, stop: Int): NDArray = nd.slice(start, stop)
@@ -238,127 +238,127 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def context: Context = nd.context
 
   /** Sets every element. */
-  def set(value: Float): NDArray = into(nd.set(value))
+  def set(value: Float): NDArray = wrapped(nd.set(value))
 
   /** Sets every element. */
-  def set(value: Double): NDArray = into(nd.set(value))
+  def set(value: Double): NDArray = wrapped(nd.set(value))
 
   /** Copies the elements of another array. */
-  def set(other: NDArray): NDArray = into(nd.set(other.nd))
+  def set(other: NDArray): NDArray = wrapped(nd.set(other.nd))
 
   /** Sets all elements, in row-major order. */
-  def set(other: Array[Float]): NDArray = into(nd.set(other))
+  def set(other: Array[Float]): NDArray = wrapped(nd.set(other))
 
   /** Sets all elements, in row-major order. */
-  def set(other: Array[Double]): NDArray = into(nd.set(other))
+  def set(other: Array[Double]): NDArray = wrapped(nd.set(other))
 
-  /** The element-wise sum with another array. */
+  /** The element-wise sum of this array and another. */
   def add(other: NDArray): NDArray = nd + other.nd
 
-  /** The element-wise sum with a number. */
+  /** The element-wise sum of this array and a number. */
   def add(other: Float): NDArray = nd + other
 
-  /** The element-wise sum with a number. */
+  /** The element-wise sum of this array and a number. */
   def add(other: Double): NDArray = nd + other
 
   /** As `add`, into this array, which is returned. */
-  def addInplace(other: NDArray): NDArray = into(nd += other.nd)
+  def addInplace(other: NDArray): NDArray = wrapped(nd += other.nd)
 
   /** As `add`, into this array, which is returned. */
-  def addInplace(other: Float): NDArray = into(nd += other)
+  def addInplace(other: Float): NDArray = wrapped(nd += other)
 
   /** As `add`, into this array, which is returned. */
-  def addInplace(other: Double): NDArray = into(nd += other)
+  def addInplace(other: Double): NDArray = wrapped(nd += other)
 
-  /** The element-wise difference from another array. */
+  /** This array minus another, element-wise. */
   def subtract(other: NDArray): NDArray = nd - other.nd
 
-  /** The element-wise difference from a number. */
+  /** This array minus a number, element-wise. */
   def subtract(other: Float): NDArray = nd - other
 
-  /** The element-wise difference from a number. */
+  /** This array minus a number, element-wise. */
   def subtract(other: Double): NDArray = nd - other
 
   /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: NDArray): NDArray = into(nd -= other.nd)
+  def subtractInplace(other: NDArray): NDArray = wrapped(nd -= other.nd)
 
   /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: Float): NDArray = into(nd -= other)
+  def subtractInplace(other: Float): NDArray = wrapped(nd -= other)
 
   /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: Double): NDArray = into(nd -= other)
+  def subtractInplace(other: Double): NDArray = wrapped(nd -= other)
 
-  /** The element-wise product with another array. */
+  /** The element-wise product of this array and another. */
   def multiply(other: NDArray): NDArray = nd * other.nd
 
-  /** The element-wise product with a number. */
+  /** The element-wise product of this array and a number. */
   def multiply(other: Float): NDArray = nd * other
 
-  /** The element-wise product with a number. */
+  /** The element-wise product of this array and a number. */
   def multiply(other: Double): NDArray = nd * other
 
   /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: NDArray): NDArray = into(nd *= other.nd)
+  def multiplyInplace(other: NDArray): NDArray = wrapped(nd *= other.nd)
 
   /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: Float): NDArray = into(nd *= other)
+  def multiplyInplace(other: Float): NDArray = wrapped(nd *= other)
 
   /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: Double): NDArray = into(nd *= other)
+  def multiplyInplace(other: Double): NDArray = wrapped(nd *= other)
 
-  /** The element-wise quotient by another array. */
+  /** This array divided by another, element-wise. */
   def div(other: NDArray): NDArray = nd / other.nd
 
-  /** The element-wise quotient by a number. */
+  /** This array divided by a number, element-wise. */
   def div(other: Float): NDArray = nd / other
 
-  /** The element-wise quotient by a number. */
+  /** This array divided by a number, element-wise. */
   def div(other: Double): NDArray = nd / other
 
   /** As `div`, into this array, which is returned. */
-  def divInplace(other: NDArray): NDArray = into(nd /= other.nd)
+  def divInplace(other: NDArray): NDArray = wrapped(nd /= other.nd)
 
   /** As `div`, into this array, which is returned. */
-  def divInplace(other: Float): NDArray = into(nd /= other)
+  def divInplace(other: Float): NDArray = wrapped(nd /= other)
 
   /** As `div`, into this array, which is returned. */
-  def divInplace(other: Double): NDArray = into(nd /= other)
+  def divInplace(other: Double): NDArray = wrapped(nd /= other)
 
-  /** The element-wise power by another array. */
+  /** This array to the power of another, element-wise. */
   def pow(other: NDArray): NDArray = nd ** other.nd
 
-  /** The element-wise power by a number. */
+  /** This array to the power of a number, element-wise. */
   def pow(other: Float): NDArray = nd ** other
 
-  /** The element-wise power by a number. */
+  /** This array to the power of a number, element-wise. */
   def pow(other: Double): NDArray = nd ** other
 
   /** As `pow`, into this array, which is returned. */
-  def powInplace(other: NDArray): NDArray = into(nd **= other.nd)
+  def powInplace(other: NDArray): NDArray = wrapped(nd **= other.nd)
 
   /** As `pow`, into this array, which is returned. */
-  def powInplace(other: Float): NDArray = into(nd **= other)
+  def powInplace(other: Float): NDArray = wrapped(nd **= other)
 
   /** As `pow`, into this array, which is returned. */
-  def powInplace(other: Double): NDArray = into(nd **= other)
+  def powInplace(other: Double): NDArray = wrapped(nd **= other)
 
-  /** The element-wise remainder of the division by another array. */
+  /** The remainder of the element-wise division by another array, with the sign of the divisor. */
   def mod(other: NDArray): NDArray = nd % other.nd
 
-  /** The element-wise remainder of the division by a number. */
+  /** The remainder of the element-wise division by a number, with the sign of the divisor. */
   def mod(other: Float): NDArray = nd % other
 
-  /** The element-wise remainder of the division by a number. */
+  /** The remainder of the element-wise division by a number, with the sign of the divisor. */
   def mod(other: Double): NDArray = nd % other
 
   /** As `mod`, into this array, which is returned. */
-  def modInplace(other: NDArray): NDArray = into(nd %= other.nd)
+  def modInplace(other: NDArray): NDArray = wrapped(nd %= other.nd)
 
   /** As `mod`, into this array, which is returned. */
-  def modInplace(other: Float): NDArray = into(nd %= other)
+  def modInplace(other: Float): NDArray = wrapped(nd %= other)
 
   /** As `mod`, into this array, which is returned. */
-  def modInplace(other: Double): NDArray = into(nd %= other)
+  def modInplace(other: Double): NDArray = wrapped(nd %= other)
 
   /** 1 where the elements are greater than those of another array, 0 elsewhere. */
   def greater(other: NDArray): NDArray = nd > other.nd
@@ -433,5 +433,6 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
 
   override def hashCode(): Int = nd.hashCode
 
-  private def into(changed: CoreArray): NDArray = if (changed eq nd) this else changed
+  /** This object if the result is its array, as of operations in place. */
+  private def wrapped(result: CoreArray): NDArray = if (result eq nd) this else result
 }

@@ -59,7 +59,7 @@ final class OpContext private[mxnet] (context: CoreContext) {
     context.map(inputIndex, outputIndex)(x => f.applyAsDouble(x))
 }
 
-/** Converts the arrays of an operator to those of the Java API. */
+/** The arrays of an operator as a list of the Java API. */
 private final class LentArrays(arrays: OpArrays) extends AbstractList[NDArray] {
   override def size: Int = arrays.size
 

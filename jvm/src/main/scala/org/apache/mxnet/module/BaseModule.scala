@@ -301,12 +301,12 @@ abstract class BaseModule {
 
   /** The states of the optimizer for all parameters. */
   private[module] def saveOptimizerState(): Array[Byte] = throw new UnsupportedOperationException(
-    s"${getClass.getName} cannot give the states of its optimizer, so that its training cannot be saved"
+    s"${getClass.getName} cannot save the states of its optimizer, so its training has no checkpoints"
   )
 
   /** Restores the result of [[saveOptimizerState]]. */
   private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit = throw new UnsupportedOperationException(
-    s"${getClass.getName} cannot take states of its optimizer, so that its training cannot resume"
+    s"${getClass.getName} cannot restore the states of its optimizer, so its training cannot resume"
   )
 
   /** Sets the optimizer and an existing store.
@@ -337,8 +337,7 @@ abstract class BaseModule {
     */
   def backward(outGrads: Array[NDArray] = Array.empty): Unit
 
-  /** The outputs of the last run, each concatenated over the devices. With one device, the next run overwrites them.
-    */
+  /** The outputs of the last run, each concatenated over the devices. With one device, the next run overwrites them. */
   def getOutputsMerged(): IndexedSeq[NDArray]
 
   /** For each output of the last run, the arrays of the devices. */
@@ -404,17 +403,17 @@ abstract class BaseModule {
 object BaseModule {
   private[module] val logger = Logging.of(classOf[BaseModule])
 
-  /** Warns of values that a network does not need. As in MXNet they are no error: programs give part of a network the
-    * parameters of the whole.
+  /** Warns of values that a network does not need. As in MXNet they are not an error: programs pass the parameters of a
+    * whole network to a part of it.
     */
-  private[module] def reportExtra(what: String, values: Map[String, NDArray], known: Iterable[String]): Unit =
+  private[module] def warnOfExtra(what: String, values: Map[String, NDArray], known: Iterable[String]): Unit =
     if (values != null) {
       val extra = (values.keySet -- known).toSeq.sorted
       if (extra.nonEmpty)
         logger.warn(s"$what contains ${extra.mkString(", ")}, which the network does not have: they are ignored")
     }
 
-  /** Checks that a network has variables of these names. */
+  /** Checks that a network has arguments of these names. */
   private[module] def checkInputNames(symbol: Symbol, names: IndexedSeq[String], kind: String): Unit = {
     val arguments = symbol.listArguments()
     names.find(name => !arguments.contains(name)).foreach { missing =>

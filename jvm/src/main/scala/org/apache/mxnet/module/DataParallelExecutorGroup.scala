@@ -53,10 +53,9 @@ class DataParallelExecutorGroup private[mxnet] (
   private var batchSize = 0
   private var slices: IndexedSeq[(Int, Int)] = IndexedSeq.empty
   private var devices: IndexedSeq[DeviceExecutor] = IndexedSeq.empty
-  private var outputShapesBound: IndexedSeq[Shape] = IndexedSeq.empty
+  private var mergedShapes: IndexedSeq[Shape] = IndexedSeq.empty
 
-  /** Executors bound for other shapes, the most recent first, so that alternating shapes are bound only once.
-    */
+  /** Executors bound for other shapes, the most recent first, so that alternating shapes are bound only once. */
   private var bindings: List[Binding] = Nil
   private var monitor: Option[Monitor] = None
 
@@ -88,12 +87,12 @@ class DataParallelExecutorGroup private[mxnet] (
     val inputs = dataShapes ++ labelShapes.getOrElse(IndexedSeq.empty)
     batchSize = DataParallelExecutorGroup.commonBatchSize(inputs)
     slices = DataParallelExecutorGroup.splitBatch(batchSize, workLoadList)
-    val lenders = if (reshape) devices else sharedGroup.fold(IndexedSeq.empty[DeviceExecutor])(_.devices)
+    val shared = if (reshape) devices else sharedGroup.fold(IndexedSeq.empty[DeviceExecutor])(_.devices)
     require(
-      lenders.isEmpty || lenders.length == contexts.length,
-      s"the shared module is bound on ${lenders.length} devices but this one on ${contexts.length}"
+      shared.isEmpty || shared.length == contexts.length,
+      s"the shared module is bound on ${shared.length} devices but this one on ${contexts.length}"
     )
-    val bound = contexts.indices.map(i => bindDevice(i, inputs, lenders.lift(i)))
+    val bound = contexts.indices.map(i => bindDevice(i, inputs, shared.lift(i)))
     monitor.foreach(watcher => bound.foreach(device => watcher.install(device.executor)))
     val (kept, dropped) = (if (reshape) bindings else Nil).splitAt(DataParallelExecutorGroup.MaxBindings - 1)
     dropped.foreach(_.devices.foreach(_.executor.dispose()))
@@ -111,7 +110,7 @@ class DataParallelExecutorGroup private[mxnet] (
     batchSize = binding.batchSize
     slices = binding.slices
     devices = binding.devices
-    outputShapesBound = mergedOutputShapes
+    mergedShapes = mergedOutputShapes
   }
 
   private def gradReqOf(name: String, isData: Boolean): String =
@@ -120,9 +119,13 @@ class DataParallelExecutorGroup private[mxnet] (
     else if (isData && inputsNeedGrad) gradReq
     else "null"
 
-  private def bindDevice(index: Int, inputs: IndexedSeq[DataDesc], lender: Option[DeviceExecutor]): DeviceExecutor = {
+  /** Binds the executor of a device.
+    *
+    * @param shared an executor to share memory, parameters, gradients and auxiliary states with
+    */
+  private def bindDevice(index: Int, inputs: IndexedSeq[DataDesc], shared: Option[DeviceExecutor]): DeviceExecutor = {
     val context = contexts(index)
-    val inputShapes = ListMap.from(inputs.map(desc => desc.name -> partShape(desc, index)))
+    val inputShapes = ListMap.from(inputs.map(desc => desc.name -> sliceShape(desc, index)))
     val inputTypes =
       inputs.map(desc => desc.name -> desc.dtype).toMap.filter { case (name, _) => argNames.contains(name) }
     val (argShapes, outShapes, auxShapes) = inferShapes(inputShapes.filter { case (name, _) =>
@@ -130,23 +133,24 @@ class DataParallelExecutorGroup private[mxnet] (
     })
     val (argTypes, _, auxTypes) = symbol.inferType(inputTypes)
     require(argTypes != null, s"the element types of the network cannot be inferred from ${inputTypes.mkString(", ")}")
-    val dataNames = dataShapesOf(inputs)
+    val dataNames = inputs.map(_.name).toSet
 
-    def lent(arrays: DeviceExecutor => Map[String, NDArray], name: String, shape: Shape): Option[NDArray] =
-      lender.flatMap(from => arrays(from).get(name)).filter(_.shape == shape)
+    def sharedArray(arrays: DeviceExecutor => Map[String, NDArray], name: String, shape: Shape): Option[NDArray] =
+      shared.flatMap(executor => arrays(executor).get(name)).filter(_.shape == shape)
 
     val args = argNames.indices.map { i =>
       val name = argNames(i)
-      val own = if (isParam(name)) lent(_.args, name, argShapes(i)) else None
-      if (isParam(name)) requireSameAsLent(lender, name, argShapes(i))
-      name -> own.getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
+      val param = if (isParam(name)) sharedArray(_.args, name, argShapes(i)) else None
+      if (isParam(name)) requireSharedShape(shared, name, argShapes(i))
+      name -> param.getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
     }
     val grads = argNames.indices.filter(i => gradReqOf(argNames(i), dataNames(argNames(i))) != "null").map { i =>
       val name = argNames(i)
-      name -> lent(_.grads, name, argShapes(i)).getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
+      name -> sharedArray(_.grads, name, argShapes(i)).getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
     }
     val aux = auxNames.indices.map { i =>
-      auxNames(i) -> lent(_.aux, auxNames(i), auxShapes(i)).getOrElse(NDArray.zeros(auxShapes(i), context, auxTypes(i)))
+      val state = sharedArray(_.aux, auxNames(i), auxShapes(i))
+      auxNames(i) -> state.getOrElse(NDArray.zeros(auxShapes(i), context, auxTypes(i)))
     }
     val executor = symbol.bind(
       context,
@@ -155,15 +159,13 @@ class DataParallelExecutorGroup private[mxnet] (
       argNames.map(name => gradReqOf(name, dataNames(name))),
       aux.map(_._2),
       null,
-      lender.fold[Executor](null)(_.executor)
+      shared.fold[Executor](null)(_.executor)
     )
     new DeviceExecutor(executor, args.toMap, grads.toMap, aux.toMap, outShapes)
   }
 
-  private def dataShapesOf(inputs: IndexedSeq[DataDesc]): Set[String] = inputs.map(_.name).toSet
-
-  private def requireSameAsLent(lender: Option[DeviceExecutor], name: String, shape: Shape): Unit =
-    lender.flatMap(_.args.get(name)).foreach { array =>
+  private def requireSharedShape(shared: Option[DeviceExecutor], name: String, shape: Shape): Unit =
+    shared.flatMap(_.args.get(name)).foreach { array =>
       require(
         array.shape == shape,
         s"parameter $name has the shape ${array.shape} but the new inputs need $shape; " +
@@ -181,7 +183,7 @@ class DataParallelExecutorGroup private[mxnet] (
     shapes
   }
 
-  private def partShape(desc: DataDesc, device: Int): Shape = {
+  private def sliceShape(desc: DataDesc, device: Int): Shape = {
     val dims = desc.shape.toArray
     val (begin, end) = slices(device)
     dims(DataDesc.getBatchAxis(Option(desc.layout))) = end - begin
@@ -189,11 +191,11 @@ class DataParallelExecutorGroup private[mxnet] (
   }
 
   private def mergedOutputShapes: IndexedSeq[Shape] = outputNames.indices.map { i =>
-    val parts = devices.map(_.outputShapes(i))
-    if (parts.length == 1) parts.head
+    val shapes = devices.map(_.outputShapes(i))
+    if (shapes.length == 1) shapes.head
     else {
-      val dims = parts.head.toArray
-      if (dims.nonEmpty) dims(outputAxes(i)) = parts.map(_(outputAxes(i))).sum
+      val dims = shapes.head.toArray
+      if (dims.nonEmpty) dims(outputAxes(i)) = shapes.map(_(outputAxes(i))).sum
       Shape(dims.toIndexedSeq)
     }
   }
@@ -295,19 +297,19 @@ class DataParallelExecutorGroup private[mxnet] (
   private def load(arrays: IndexedSeq[NDArray], descs: IndexedSeq[DataDesc]): Unit =
     arrays.indices.foreach { i =>
       devices.indices.foreach { device =>
-        devices(device).args.get(descs(i).name).foreach(copyPart(arrays(i), descs(i), device, _))
+        devices(device).args.get(descs(i).name).foreach(copySlice(arrays(i), descs(i), device, _))
       }
     }
 
-  private def copyPart(source: NDArray, desc: DataDesc, device: Int, target: NDArray): Unit =
+  private def copySlice(source: NDArray, desc: DataDesc, device: Int, target: NDArray): Unit =
     if (devices.length == 1) { source.copyTo(target); () }
     else {
-      val part = partOf(source, DataDesc.getBatchAxis(Option(desc.layout)), device)
-      part.copyTo(target)
-      part.dispose()
+      val slice = sliceOf(source, DataDesc.getBatchAxis(Option(desc.layout)), device)
+      slice.copyTo(target)
+      slice.dispose()
     }
 
-  private def partOf(array: NDArray, axis: Int, device: Int): NDArray = {
+  private def sliceOf(array: NDArray, axis: Int, device: Int): NDArray = {
     val (begin, end) = slices(device)
     if (axis == 0) array.slice(begin, end)
     else {
@@ -317,7 +319,7 @@ class DataParallelExecutorGroup private[mxnet] (
   }
 
   /** Names and shapes of the outputs, with the whole batch. */
-  def getOutputShapes: IndexedSeq[(String, Shape)] = outputNames.zip(outputShapesBound)
+  def getOutputShapes: IndexedSeq[(String, Shape)] = outputNames.zip(mergedShapes)
 
   /** For each output, the array of each device. */
   def getOutputs(): IndexedSeq[IndexedSeq[NDArray]] = outputNames.indices.map(i => devices.map(_.executor.outputs(i)))
@@ -351,14 +353,14 @@ class DataParallelExecutorGroup private[mxnet] (
     else if (devices.length == 1) devices.head.executor.backward(outGrads)
     else {
       devices.indices.foreach { device =>
-        val parts = outGrads.indices.map { i =>
-          val part = partOf(outGrads(i), outputAxes(i), device)
-          val there = part.copyTo(contexts(device))
-          part.dispose()
-          there
+        val grads = outGrads.indices.map { i =>
+          val slice = sliceOf(outGrads(i), outputAxes(i), device)
+          val copy = slice.copyTo(contexts(device))
+          slice.dispose()
+          copy
         }
-        devices(device).executor.backward(parts.toArray)
-        parts.foreach(_.dispose())
+        devices(device).executor.backward(grads.toArray)
+        grads.foreach(_.dispose())
       }
     }
   }
@@ -373,9 +375,9 @@ class DataParallelExecutorGroup private[mxnet] (
       val axes =
         labelShapes.map(_.map(desc => DataDesc.getBatchAxis(Option(desc.layout)))).getOrElse(labels.map(_ => 0))
       devices.indices.foreach { device =>
-        val parts = labels.lazyZip(axes).map((label, axis) => partOf(label, axis, device))
-        evalMetric.update(parts, devices(device).executor.outputs.toIndexedSeq)
-        parts.foreach(_.dispose())
+        val slices = labels.lazyZip(axes).map((label, axis) => sliceOf(label, axis, device))
+        evalMetric.update(slices, devices(device).executor.outputs.toIndexedSeq)
+        slices.foreach(_.dispose())
       }
     }
 
@@ -433,24 +435,23 @@ private[mxnet] object DataParallelExecutorGroup {
   private[mxnet] def splitBatch(batchSize: Int, workLoads: IndexedSeq[Float]): IndexedSeq[(Int, Int)] = {
     require(workLoads.forall(_ > 0), s"work loads must be positive, not ${workLoads.mkString(", ")}")
     val total = workLoads.map(_.toDouble).sum
-    val bounds = workLoads.scanLeft(0.0)(_ + _).map(part => math.round(part / total * batchSize).toInt)
-    val parts = bounds.init.zip(bounds.tail)
+    val bounds = workLoads.scanLeft(0.0)(_ + _).map(sum => math.round(sum / total * batchSize).toInt)
+    val slices = bounds.init.zip(bounds.tail)
     require(
-      parts.forall { case (begin, end) => begin < end },
+      slices.forall { case (begin, end) => begin < end },
       s"a batch of $batchSize instances is too small for ${workLoads.length} devices with the work loads " +
         workLoads.mkString(", ")
     )
-    parts
+    slices
   }
 
   /** Concatenates arrays along an axis, on the device of the first. A single array is returned itself. */
-  private def merge(parts: IndexedSeq[NDArray], axis: Int): NDArray =
-    if (parts.length == 1) parts.head
+  private def merge(arrays: IndexedSeq[NDArray], axis: Int): NDArray =
+    if (arrays.length == 1) arrays.head
     else {
-      val context = parts.head.context
-      val here = parts.map(part => if (part.context == context) part else part.copyTo(context))
-      val merged = NDArray.concatenate(here, axis, alwaysCopy = true)
-      here.lazyZip(parts).foreach((copy, part) => if (copy ne part) copy.dispose())
+      val copies = arrays.map(_.asInContext(arrays.head.context))
+      val merged = NDArray.concatenate(copies, axis, alwaysCopy = true)
+      copies.lazyZip(arrays).foreach((copy, array) => if (copy ne array) copy.dispose())
       merged
     }
 
@@ -459,9 +460,9 @@ private[mxnet] object DataParallelExecutorGroup {
     else {
       arrays(0).copyTo(target)
       arrays.drop(1).foreach { array =>
-        val here = array.copyTo(target.context)
-        target += here
-        here.dispose()
+        val copy = array.copyTo(target.context)
+        target += copy
+        copy.dispose()
       }
       target *= 1f / arrays.length
     }

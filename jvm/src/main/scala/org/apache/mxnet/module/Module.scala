@@ -91,9 +91,9 @@ class Module(
 
   private def allocateParams(): Unit = {
     if (argParams == null)
-      argParams = paramNames.lazyZip(group.paramArrays).map((n, a) => n -> Module.hostArrayLike(a(0))).toMap
+      argParams = paramNames.lazyZip(group.paramArrays).map((n, a) => n -> Module.cpuArrayLike(a(0))).toMap
     if (auxParams == null)
-      auxParams = auxNames.lazyZip(group.auxArrays).map((n, a) => n -> Module.hostArrayLike(a(0))).toMap
+      auxParams = auxNames.lazyZip(group.auxArrays).map((n, a) => n -> Module.cpuArrayLike(a(0))).toMap
   }
 
   override def initParams(
@@ -107,8 +107,8 @@ class Module(
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
       if (!allowExtra) {
-        BaseModule.reportExtra("argParams", argParams, paramNames)
-        BaseModule.reportExtra("auxParams", auxParams, auxNames)
+        BaseModule.warnOfExtra("argParams", argParams, paramNames)
+        BaseModule.warnOfExtra("auxParams", auxParams, auxNames)
       }
       allocateParams()
       // Initialize in the order of names, so that a seed always gives the same parameters.
@@ -191,7 +191,7 @@ class Module(
         fixedParamNames.getOrElse(Set.empty),
         gradReq
       )
-      group.bindExec(dataShapes, ownLabels(labelShapes), sharedModule.map(groupOf))
+      group.bindExec(dataShapes, usedLabels(labelShapes), sharedModule.map(groupOf))
       if (old != null) old.dispose()
       binded = true
       sharedModule match {
@@ -223,12 +223,12 @@ class Module(
     require(
       names.sorted == dataNames.sorted,
       s"the data are named ${names.mkString(", ")} but the module expects ${dataNames.mkString(", ")}: " +
-        "name them alike in the iterator or in dataNames"
+        "use the same names in the iterator and in dataNames"
     )
   }
 
   /** The labels that the network uses; None if it uses none or none are given. */
-  private def ownLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
+  private def usedLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
     Option(shapes).flatten
       .filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains))
       .map { descs =>
@@ -236,7 +236,7 @@ class Module(
         require(
           names.sorted == labels.sorted,
           s"the labels are named ${names.mkString(", ")} but the module expects ${labels.mkString(", ")}: " +
-            "name them alike in the iterator (labelName, label_name) or in labelNames"
+            "use the same names in the iterator (labelName, label_name) and in labelNames"
         )
         descs
       }
@@ -249,7 +249,7 @@ class Module(
   def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]] = None): Unit = {
     requireBound()
     requireNames(dataShapes)
-    group.reshape(dataShapes, ownLabels(labelShapes))
+    group.reshape(dataShapes, usedLabels(labelShapes))
   }
 
   override def initOptimizer(
@@ -343,21 +343,21 @@ class Module(
   override def update(): Unit = {
     requireTrainable()
     paramsDirty = true
-    if (updateOnKVStore) updateByStore() else updateHere()
+    if (updateOnKVStore) updateOnStore() else updateOnDevices()
   }
 
-  private def updateByStore(): Unit = kvstore.foreach { kv =>
+  private def updateOnStore(): Unit = kvstore.foreach { kv =>
     pushGradients(kv)
     trainedIndices.foreach(i => kv.pull(paramNames(i), group.paramArrays(i)))
   }
 
   private def trainedIndices: IndexedSeq[Int] = paramNames.indices.filter(hasGradient)
 
-  /** Push all gradients before pulling any, because distributed stores sum them in the background. */
+  /** Pushes all gradients before any is pulled, because distributed stores sum them in the background. */
   private def pushGradients(kv: KVStore): Unit =
     trainedIndices.foreach(i => kv.push(paramNames(i), group.gradArrays(i)))
 
-  private def updateHere(): Unit = {
+  private def updateOnDevices(): Unit = {
     val apply = updater.get
     kvstore.foreach(pushGradients)
     var i = 0
@@ -492,7 +492,7 @@ object Module {
 
   private def statesFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.states"
 
-  private def hostArrayLike(array: NDArray): NDArray = NDArray.zeros(array.shape, Context.cpu(), array.dtype)
+  private def cpuArrayLike(array: NDArray): NDArray = NDArray.zeros(array.shape, Context.cpu(), array.dtype)
 
   private def descsOf(
       arrays: IndexedSeq[NDArray],

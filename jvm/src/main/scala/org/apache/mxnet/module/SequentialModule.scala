@@ -96,11 +96,10 @@ class SequentialModule extends BaseModule {
   ): Unit =
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
-      // Values that one module does not need may belong to another, so extra values are checked for all modules
-      // together.
+      // A value that one module does not need may belong to another, so extra values are checked for all together.
       modules.foreach(_.initParams(initializer, argParams, auxParams, allowMissing, forceInit, allowExtra = true))
       requireDistinctNames()
-      if (!allowExtra) reportExtra(argParams, auxParams)
+      if (!allowExtra) warnOfExtra(argParams, auxParams)
       paramsInitialized = true
     }
 
@@ -119,10 +118,10 @@ class SequentialModule extends BaseModule {
     }
   }
 
-  private def reportExtra(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
+  private def warnOfExtra(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
     val params = modules.map(_.getParams).toSeq
-    BaseModule.reportExtra("argParams", argParams, params.flatMap(_._1.keys))
-    BaseModule.reportExtra("auxParams", auxParams, params.flatMap(_._2.keys))
+    BaseModule.warnOfExtra("argParams", argParams, params.flatMap(_._1.keys))
+    BaseModule.warnOfExtra("auxParams", auxParams, params.flatMap(_._2.keys))
   }
 
   override def bind(

@@ -6,7 +6,7 @@ import org.apache.mxnet.{NDArray, Optimizer, ResourceScope}
   *
   * @param rho decay rate of both accumulators
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size
-  * @param epsilon the constant of the paper that starts the first steps
+  * @param epsilon added under both square roots, so that the first steps are not zero
   * @param wd weight decay: a step multiplies the weight by `1 - wd`
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
   */

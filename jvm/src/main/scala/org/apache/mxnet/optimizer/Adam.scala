@@ -3,8 +3,7 @@ package org.apache.mxnet.optimizer
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer}
 
 /** Adam (Kingma and Ba, 2014), by the operator `adam_update`. Weight decay is decoupled from the gradient: a step also
-  * subtracts
-  * `lr * wd * weight`.
+  * subtracts `lr * wd * weight`.
   *
   * @param learningRate step size
   * @param beta1 decay rate of the first moment

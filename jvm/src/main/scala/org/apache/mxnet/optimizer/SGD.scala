@@ -22,7 +22,7 @@ class SGD(
   if (lrScheduler != null) lrScheduler.baseLR = learningRate
 
   private val clip = if (clipGradient == 0f) -1f else clipGradient
-  private val plain = new UpdateOperator("sgd_update", Array("lr", "wd", "rescale_grad", "clip_gradient"))
+  private val withoutMomentum = new UpdateOperator("sgd_update", Array("lr", "wd", "rescale_grad", "clip_gradient"))
   private val withMomentum =
     new UpdateOperator("sgd_mom_update", Array("lr", "wd", "rescale_grad", "clip_gradient", "momentum"))
 
@@ -35,7 +35,7 @@ class SGD(
           momentum == 0f,
           s"momentum of SGD is $momentum but parameter $index has no state: make it with createState"
         )
-        plain(index, Array(weight, grad), Array(lr, decay, rescaleGrad, clip))
+        withoutMomentum(index, Array(weight, grad), Array(lr, decay, rescaleGrad, clip))
       case mom: NDArray => withMomentum(index, Array(weight, grad, mom), Array(lr, decay, rescaleGrad, clip, momentum))
       case other        =>
         throw new IllegalArgumentException(s"the state of SGD is an NDArray or null, not a ${other.getClass.getName}")

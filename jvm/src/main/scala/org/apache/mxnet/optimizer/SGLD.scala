@@ -3,8 +3,7 @@ package org.apache.mxnet.optimizer
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, Random, ResourceScope}
 
 /** Stochastic gradient Langevin dynamics (Welling and Teh, 2011), which samples from the posterior instead of finding
-  * its maximum:
-  * `weight -= lr / 2 * (g + wd * weight)` plus normal noise of variance lr.
+  * its maximum: `weight -= lr / 2 * (g + wd * weight)` plus normal noise of variance lr.
   *
   * @param learningRate step size
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size

@@ -4,7 +4,7 @@ import org.apache.mxnet.internal.util.Given
 import org.apache.mxnet.util.SerializerUtils
 import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
 
-/** Helpers of optimizers, for states of no array, one array or a tuple of arrays. */
+/** Disposes and serializes optimizer states that consist of no array, one array or a tuple of arrays. */
 private[mxnet] trait StateArrays { this: Optimizer =>
 
   /** Creates the state from its arrays, in their order; throws if their number is wrong. */

@@ -6,7 +6,7 @@ import org.apache.mxnet.{MXNetError, NDArray, NativeResource}
 
 import scala.collection.mutable
 
-/** A fast call of an update operator such as `sgd_mom_update`.
+/** An update operator such as `sgd_mom_update`, with little overhead per call.
   *
   * The operator is looked up once. The arguments for a parameter, handles and attribute strings, are cached and created
   * again only if an array or a number has changed, so that a training step costs one native call per parameter.
@@ -28,7 +28,7 @@ private[optimizer] final class UpdateOperator(name: String, keys: Array[String])
     if (arrays.contains(null))
       throw new MXNetError(s"$name of parameter $index: the weight, the gradient or a state is null; give arrays")
     var call = calls.getOrElse(index, null)
-    if (call == null || !call.fits(arrays, values)) {
+    if (call == null || !call.matches(arrays, values)) {
       call = new UpdateOperator.Call(arrays, values)
       calls(index) = call
     }
@@ -45,7 +45,7 @@ private object UpdateOperator {
     val output: Array[NDArrayHandle] = Array(inputs(0))
     val attributes: Array[String] = values.map(_.toString)
 
-    def fits(otherArrays: Array[NDArray], otherValues: Array[Float]): Boolean =
+    def matches(otherArrays: Array[NDArray], otherValues: Array[Float]): Boolean =
       java.util.Arrays.equals(values, otherValues) && sameArrays(otherArrays)
 
     private def sameArrays(other: Array[NDArray]): Boolean = {

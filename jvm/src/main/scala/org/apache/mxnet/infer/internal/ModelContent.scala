@@ -13,7 +13,7 @@ import org.apache.mxnet.internal.util.Blocks
 
 /** A trained network with the names of its classes, from files or a serialized predictor.
   *
-  * @param synset the file with the class names, one per line; empty if unknown
+  * @param synset the class names; empty if unknown
   */
 private[infer] final case class ModelContent(symbol: Symbol, params: Model.Params, synset: IndexedSeq[String]) {
 
@@ -114,12 +114,12 @@ private[infer] final class SerializedPredictor(
       DataDesc(inputNames(i), Shape(inputShapes(i).toIndexedSeq), DType.fromId(inputTypes(i)), inputLayouts(i))
     }
     val devices = contexts.zip(contextIds).map { case (name, id) => new Context(name, id) }
-    val number = Option.when(epoch >= 0)(epoch)
+    val givenEpoch = Option.when(epoch >= 0)(epoch)
     kind match {
-      case "Predictor"       => new Predictor(prefix, inputs, devices, number)
-      case "Classifier"      => new Classifier(prefix, inputs, devices, number)
-      case "ImageClassifier" => new ImageClassifier(prefix, inputs, devices, number)
-      case "ObjectDetector"  => new ObjectDetector(prefix, inputs, devices, number)
+      case "Predictor"       => new Predictor(prefix, inputs, devices, givenEpoch)
+      case "Classifier"      => new Classifier(prefix, inputs, devices, givenEpoch)
+      case "ImageClassifier" => new ImageClassifier(prefix, inputs, devices, givenEpoch)
+      case "ObjectDetector"  => new ObjectDetector(prefix, inputs, devices, givenEpoch)
       case other             => throw new MXNetError(s"a serialized predictor is of the unknown class $other")
     }
   }

@@ -24,12 +24,12 @@ private[infer] final class ModuleNetwork(module: Module, inputs: NetworkInputs) 
     } finally arrays.foreach(_.dispose())
   }
 
-  /** Runs the module on a batch, bound for its size meanwhile. */
+  /** Runs the module on a batch. For other shapes than the described ones, the module is bound for this call only. */
   override def predict(batch: IndexedSeq[NDArray]): IndexedSeq[NDArray] = module.synchronized {
     val shapes = batch.map(_.shape)
     val isBound = shapes == inputs.descs.map(_.shape)
     if (!isBound) rebind(inputs.withShapes(shapes))
-    // One batch of the iterator, also if the instances lie along another axis than the first.
+    // The iterator must return one batch even if the batch axis is not the first.
     try module.predict(new NDArrayIter(batch, dataBatchSize = shapes.head(0)))
     finally if (!isBound) rebind(inputs.descs)
   }

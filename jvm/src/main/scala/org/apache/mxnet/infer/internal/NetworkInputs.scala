@@ -12,7 +12,7 @@ private[infer] final class NetworkInputs(described: IndexedSeq[DataDesc]) {
     require(desc.layout.nonEmpty, s"the layout of input '${desc.name}' is empty; give one letter for each axis")
   }
 
-  /** The descriptions, with the batch axis that a layout leaves out as first axis. */
+  /** The descriptions, each with a batch axis: the first one if the layout has no N. */
   val descs: IndexedSeq[DataDesc] = described.map { desc =>
     if (desc.layout == Layout.UNDEFINED || desc.layout.contains('N')) desc
     else desc.copy(shape = Shape(1) ++ desc.shape, layout = "N" + desc.layout)
@@ -25,7 +25,7 @@ private[infer] final class NetworkInputs(described: IndexedSeq[DataDesc]) {
   /** The batch axis of the first input. */
   val batchAxis: Int = batchAxes.head
 
-  /** The batch size of the descriptions. */
+  /** The described batch size. */
   val batchSize: Int = {
     val sizes = descs.indices.map(i => descs(i).shape(batchAxes(i)))
     require(
@@ -61,7 +61,10 @@ private[infer] final class NetworkInputs(described: IndexedSeq[DataDesc]) {
       )
       length / one
     }
-    require(counts.distinct.length == 1, s"the inputs have ${counts.mkString(", ")} instances; give as many of each")
+    require(
+      counts.distinct.length == 1,
+      s"the inputs have ${counts.mkString(", ")} instances; give equally many of each"
+    )
     if (counts.head > 1)
       descs.indices.foreach { i =>
         require(

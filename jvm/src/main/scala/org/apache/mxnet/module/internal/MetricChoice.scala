@@ -39,7 +39,7 @@ private[mxnet] final class MetricChoice(metric: String, mode: String) {
     case _     =>
       if (MetricChoice.Maximized.exists(known => name.startsWith(known))) true
       else if (MetricChoice.Minimized.contains(name)) false
-      else throw new MXNetError(s"it is not known which values of the metric '$name' are better: say mode = max or min")
+      else throw new MXNetError(s"mode is auto, but '$name' is not a metric of this library: set mode to max or min")
   }
 }
 

@@ -51,7 +51,7 @@ private[mxnet] object OptimizerContent {
     if (scheduler.getClass != classOf[FactorScheduler])
       throw new MXNetError(
         s"JavaSerializer: the schedule ${scheduler.getClass.getName} cannot be written: only a FactorScheduler can; " +
-          "make the optimizer where it is used"
+          "create the optimizer where it is used"
       )
     FieldState.readAll(scheduler)
   }
@@ -60,7 +60,7 @@ private[mxnet] object OptimizerContent {
     name,
     throw new MXNetError(
       s"JavaSerializer: the optimizer $name is none of ${makers.keys.toSeq.sorted.mkString(", ")}, and no other can be " +
-        "written or read; make it where it is used"
+        "written or read; create it where it is used"
     )
   )
 

@@ -32,7 +32,7 @@ private[mxnet] final case class TrainingCheckpoint(
     callbacks: IndexedSeq[(String, Array[Byte])]
 ) {
 
-  /** Gives a module the parameters. */
+  /** Sets the parameters of a module. */
   def restoreParams(module: BaseModule): Unit = module.setParams(params.args, params.aux)
 
   /** Replaces a file by this state. */
@@ -68,7 +68,7 @@ private[mxnet] object TrainingCheckpoint {
     if (!resume) None
     else {
       val file = params.checkpoint.getOrElse {
-        throw new IllegalArgumentException("fit is to resume but knows no file: name it with FitParams.setCheckpoint")
+        throw new IllegalArgumentException("resume is set, but no checkpoint file: set it with FitParams.setCheckpoint")
       }
       if (Files.exists(Paths.get(file))) Some(read(file)) else None
     }
@@ -140,8 +140,8 @@ private[mxnet] object TrainingCheckpoint {
   * @param kind name of its class
   * @param states its state of each parameter
   * @param updateCounts updates of each parameter
-  * @param counters fields of the optimizer that change
-  * @param schedules such fields of its learning rate schedules
+  * @param counters mutable fields of the optimizer
+  * @param schedules mutable fields of each of its learning rate schedules
   */
 private[mxnet] final case class OptimizerCheckpoint(
     kind: String,

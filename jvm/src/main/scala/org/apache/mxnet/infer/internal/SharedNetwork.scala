@@ -72,15 +72,15 @@ private[infer] final class SharedNetwork(
     symbol.listAuxiliaryStates().zip(sharedAux).toMap
   )
 
-  private val free = new ConcurrentHashMap[IndexedSeq[Shape], Pool]
+  private val pools = new ConcurrentHashMap[IndexedSeq[Shape], Pool]
   private val clock = new AtomicInteger
 
   override def run[A](shapes: IndexedSeq[Shape])(fill: IndexedSeq[NDArray] => Unit)(
       read: IndexedSeq[NDArray] => A
   ): A = {
     val pool = poolOf(shapes)
-    val waiting = pool.poll()
-    val workspace = if (waiting == null) bind(shapes) else waiting
+    val idle = pool.poll()
+    val workspace = if (idle == null) bind(shapes) else idle
     fill(workspace.inputs)
     workspace.executor.forward(isTrain = false)
     val result = read(workspace.executor.outputs.toIndexedSeq)
@@ -95,18 +95,19 @@ private[infer] final class SharedNetwork(
 
   private val describedShapes = descs.map(_.shape)
 
-  /** The workspaces for shapes of the inputs. Those of the least recently used shapes are dropped if there are too many.
+  /** The idle workspaces for shapes of the inputs. Those of the least recently used shapes are dropped if there are too
+    * many.
     */
   private def poolOf(shapes: IndexedSeq[Shape]): Pool = {
-    val pool = free.computeIfAbsent(shapes, _ => new Pool)
+    val pool = pools.computeIfAbsent(shapes, _ => new Pool)
     pool.lastUse = clock.incrementAndGet()
-    if (free.size > MaxPools) {
+    if (pools.size > MaxPools) {
       var oldest: java.util.Map.Entry[IndexedSeq[Shape], Pool] = null
-      free.entrySet.forEach { entry =>
+      pools.entrySet.forEach { entry =>
         val isOlder = oldest == null || entry.getValue.lastUse - oldest.getValue.lastUse < 0
         if (entry.getKey != describedShapes && isOlder) oldest = entry
       }
-      if (oldest != null) free.remove(oldest.getKey, oldest.getValue)
+      if (oldest != null) pools.remove(oldest.getKey, oldest.getValue)
     }
     pool
   }
@@ -150,6 +151,7 @@ private object SharedNetwork {
   /** Maximum number of batch sizes, or other shapes of the inputs, with workspaces. */
   private val MaxPools = 16
 
+  /** Idle workspaces for certain shapes of the inputs. */
   private final class Pool extends java.util.concurrent.ConcurrentLinkedQueue[Workspace] {
     @volatile var lastUse = 0
   }
