@@ -8,7 +8,8 @@ import java.lang.annotation.Target;
 
 /**
  * Marks a class on the class path that is used in every import of a model, unless {@link ImportOptions} exclude it: an
- * {@link ImportHook} with an empty constructor, or a {@link UserDefinedCustomOp}, to which the operators are mapped.
+ * {@link ImportHook} with a constructor without parameters, or a {@link UserDefinedCustomOp}, to which the operators
+ * are mapped.
  */
 @Documented
 @Retention(RetentionPolicy.RUNTIME)

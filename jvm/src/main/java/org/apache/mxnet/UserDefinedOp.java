@@ -8,7 +8,7 @@ import java.lang.annotation.Target;
 
 /**
  * Marks a {@link UserDefinedCustomOp} to be found on the class path, so that graphs and models that name its operator
- * load without registration. The class needs an empty constructor.
+ * load without registration. The class needs a constructor without parameters.
  */
 @Documented
 @Retention(RetentionPolicy.RUNTIME)

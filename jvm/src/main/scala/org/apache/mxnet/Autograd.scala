@@ -119,12 +119,12 @@ object Autograd {
       trainMode: Boolean = true
   ): Seq[NDArray] = {
     Given("Autograd.gradients", "heads" -> heads, "variables" -> variables, "headGradients" -> headGradients)
-    val flows = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
+    val headGradientHandles = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
     val (from, to) = (heads.map(_.liveHandle).toArray, variables.map(_.liveHandle).toArray)
-    val made = _LIB.autogradGradients(from, flows, to, createGraph, trainMode)
+    val gradients = _LIB.autogradGradients(from, headGradientHandles, to, createGraph, trainMode)
     keepAlive(heads)
     keepAlive(headGradients)
     keepAlive(variables)
-    made.toSeq.map(NDArray.fromHandle(_))
+    gradients.toSeq.map(NDArray.fromHandle(_))
   }
 }

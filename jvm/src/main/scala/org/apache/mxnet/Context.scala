@@ -8,7 +8,7 @@ import org.apache.mxnet.internal.util.PerThread
   * `cpu(0)` and `cpu(1)` are distinct devices of one machine; data between them is copied.
   *
   * @param deviceTypeName one of `cpu`, `gpu`, `cpu_pinned`
-  * @param deviceId which device of that type, from 0
+  * @param deviceId index of the device among those of its type, from 0
   */
 class Context(deviceTypeName: String, val deviceId: Int = 0) {
 

@@ -92,7 +92,7 @@ abstract class CustomOpProp(needTopGrad: Boolean = false) extends Cloneable {
   /** The names of the auxiliary states; null for none. */
   def listAuxiliaryStates(): Array[String] = null
 
-  /** Selects the arrays, by number, that the gradient reads. */
+  /** Selects the arrays that the gradient reads, by their indices. */
   def declareBackwardDependency(outGrad: Array[Int], inData: Array[Int], outData: Array[Int]): Array[Int] =
     (if (needTopGrad) outGrad else Array.empty[Int]) ++ inData ++ outData
 
@@ -112,7 +112,7 @@ object Operator {
     UserOperators.replace(regName, new CustomDefinition(opProp))
   }
 
-  /** Registers the operator of a class, so that graphs which name it load; an annotated class is found without. */
+  /** Registers the operator of a class, so that graphs that name it load. Annotated classes need no registration. */
   def register(opClass: Class[_ <: UserDefinedCustomOp]): Unit = {
     val definition = UdfClass(opClass)
     UserOperators.register(definition.name, definition)

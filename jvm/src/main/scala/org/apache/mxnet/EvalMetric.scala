@@ -110,7 +110,7 @@ private[mxnet] object EvalMetric {
     }
   }
 
-  /** The message for two arrays that differ in the number of elements. */
+  /** Checks that labels and predictions have the same number of elements. */
   def requireSameSize(metric: String, label: Values, pred: Values): Unit =
     require(
       label.size == pred.size,
@@ -118,7 +118,7 @@ private[mxnet] object EvalMetric {
         "differ in their number of elements"
     )
 
-  /** The message for predictions that lack a row of class scores for each label. */
+  /** Checks that predictions have a row of class scores for each label. */
   def requireClassScores(metric: String, label: Values, pred: Values): Unit =
     require(
       pred.shape.length == 2 && pred.shape(0) == label.size,
@@ -160,7 +160,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
 
   override def reset(): Unit = metrics.foreach(_.reset())
 
-  // With parentheses, as in the released package.
+  // With parentheses, as in MXNet's Scala package.
   @nowarn("cat=other-nullary-override")
   override def get(): (Array[String], Array[Float]) = {
     val parts = metrics.map(_.get)
@@ -168,8 +168,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   }
 }
 
-/** Fraction of instances whose predicted class, the index of the largest value along axis 1, is the label.
-  */
+/** Fraction of instances whose predicted class, the index of the largest value along axis 1, is the label. */
 class Accuracy extends EvalMetric("accuracy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -204,8 +203,7 @@ class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
       numInst += label.size
     }
 
-  /** The rank of class `target` by decreasing prediction, from 0; of equal predictions the higher class comes first.
-    */
+  /** The rank of class `target` by decreasing prediction, from 0; of equal predictions the higher class comes first. */
   private def rank(data: Array[Float], start: Int, classes: Int, target: Int): Int =
     if (target < 0 || target >= classes) classes
     else {

@@ -43,7 +43,7 @@ object Executor {
 
   /** Binds a symbol to new arrays of zeros.
     *
-    * @param gradReq the code of the request for all arguments but inputs, which are told by their names
+    * @param gradReq the request code of all arguments except inputs, which are recognized by their names
     * @param shapes shapes of arguments; the others are inferred
     * @param types types of arguments; the others are inferred, or float32
     */
@@ -54,8 +54,8 @@ object Executor {
       shapes: Map[String, Shape],
       types: Map[String, DType.DType]
   ): Executor = {
-    val (names, given) = shapes.toArray.unzip
-    val (ndims, dims) = Shape.packed(given)
+    val (names, inputShapes) = shapes.toArray.unzip
+    val (ndims, dims) = Shape.packed(inputShapes)
     val (typed, dtypes) = types.toArray.unzip
     val bound = _LIB.executorSimpleBind(
       symbol.handle,
@@ -69,10 +69,10 @@ object Executor {
       dtypes.map(_.id)
     )
     keepAlive(symbol)
-    of(bound, ctx, Map.empty, ownsArrays = false)
+    fromBound(bound, ctx, Map.empty, ownsArrays = false)
   }
 
-  private def of(
+  private def fromBound(
       bound: BoundExecutor,
       ctx: Context,
       group2ctx: Map[String, Context],
@@ -178,7 +178,7 @@ class Executor private[mxnet] (
         dims
       )
     )
-    Executor.of(reshaped, ctx, group2ctx, ownsArrays = true)
+    Executor.fromBound(reshaped, ctx, group2ctx, ownsArrays = true)
   }
 
   /** Computes the outputs.

@@ -116,7 +116,7 @@ class FeedForward private (
   private var argumentsChecked = false
   private var monitor: Option[Monitor] = None
 
-  // Settings of a builder for which the released overloads of `fit` have no parameters.
+  // Settings of a builder for which MXNet's overloads of `fit` have no parameters.
   private var callbacks = IndexedSeq.empty[TrainingCallback]
   private var checkpoint: Option[String] = None
   private var resumes = false
@@ -132,8 +132,7 @@ class FeedForward private (
   /** Auxiliary states by name. */
   def getAuxParams: Map[String, NDArray] = currentAux
 
-  /** Checks that the names in the network are distinct, and drops unknown parameters if they are allowed.
-    */
+  /** Checks that the names in the network are distinct, and drops unknown parameters if they are allowed. */
   def checkArguments(): Unit = if (!argumentsChecked) {
     require(symbol != null, "the network is null")
     FeedForward.requireDistinct("arguments", symbol.listArguments())

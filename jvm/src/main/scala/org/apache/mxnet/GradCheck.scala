@@ -13,8 +13,8 @@ object GradCheck {
 
   /** A mismatch of a gradient.
     *
-    * @param input which input
-    * @param index index of the element
+    * @param input index of the input
+    * @param index index of the element along each axis
     * @param composed the gradient that the operator composes
     * @param measured the finite difference
     */
@@ -44,7 +44,7 @@ object GradCheck {
     * @param op the operator; if it does not support float64 it is checked in float32, with `eps` of at least 0.01,
     *   `rtol` 0.02 and `atol` 0.002
     * @param inputs the inputs, whose elements are converted; auxiliary states may follow
-    * @param eps step of the differences, relative to elements of magnitude above 1
+    * @param eps step of the finite differences; multiplied by the magnitude of an element if that is above 1
     * @param rtol relative tolerance
     * @param atol absolute tolerance
     * @param only indices of the inputs to check; null for all
@@ -64,8 +64,8 @@ object GradCheck {
     val (finalEps, finalRtol, finalAtol) =
       if (isDouble) (eps, rtol, atol) else (math.max(eps, 1e-2), math.max(rtol, 2e-2), math.max(atol, 2e-3))
     val random = javaRandomToRandom(new java.util.Random(1))
-    val flows = bound.executor.outputs.map(o => Array.fill(o.size)(random.nextDouble() + 0.5))
-    val analytic = bound.gradients(flows)
+    val headGradients = bound.executor.outputs.map(o => Array.fill(o.size)(random.nextDouble() + 0.5))
+    val composedGradients = bound.gradients(headGradients)
     val arguments = symbol.listArguments()
     var count = 0
     val mismatches = for {
@@ -75,17 +75,18 @@ object GradCheck {
       step = finalEps * math.max(1.0, math.abs(values(element)))
       measured = {
         count += 1
-        (bound
-          .value(name, values, element, step, flows) - bound.value(name, values, element, -step, flows)) / (2 * step)
+        def loss(by: Double) = bound.value(name, values, element, by, headGradients)
+        (loss(step) - loss(-step)) / (2 * step)
       }
-      composed = analytic(name)(element)
+      composed = composedGradients(name)(element)
       if !(math.abs(composed - measured) <= finalAtol + finalRtol * math.abs(measured))
-    } yield Mismatch(input, position(element, bound.executor.argDict(name).shape), composed, measured)
+    } yield Mismatch(input, indexOf(element, bound.executor.argDict(name).shape), composed, measured)
     bound.executor.dispose()
     Report(op.opName, count, mismatches.toVector)
   }
 
-  private def position(element: Int, shape: Shape): Vector[Int] =
+  /** The index along each axis of an element in row-major order. */
+  private def indexOf(element: Int, shape: Shape): Vector[Int] =
     shape.toVector
       .foldRight((Vector.empty[Int], element)) { case (dim, (index, rest)) => ((rest % dim) +: index, rest / dim) }
       ._1
@@ -115,20 +116,29 @@ object GradCheck {
     val executor: Executor = symbol.bind(Context.cpu(), args, grads, "write", aux, null, null)
     executor.forward(isTrain = true)
 
-    def gradients(flows: Array[Array[Double]]): Map[String, Array[Double]] = {
-      val heads = executor.outputs.zip(flows).map { case (output, flow) =>
-        NDArray.empty(output.shape, output.context, dtype).set(flow)
+    def gradients(headGradients: Array[Array[Double]]): Map[String, Array[Double]] = {
+      val heads = executor.outputs.zip(headGradients).map { case (output, gradient) =>
+        NDArray.empty(output.shape, output.context, dtype).set(gradient)
       }
       executor.backward(heads)
       grads.map { case (name, gradient) => name -> gradient.toFloat64Array }
     }
 
-    /** The sum of the outputs, weighted by `flows`, with one element moved. */
-    def value(name: String, values: Array[Double], element: Int, by: Double, flows: Array[Array[Double]]): Double = {
+    /** The sum of the outputs, weighted by the head gradients, after adding `by` to one element of an input. */
+    def value(
+        name: String,
+        values: Array[Double],
+        element: Int,
+        by: Double,
+        headGradients: Array[Array[Double]]
+    ): Double = {
       args(name).set(values.updated(element, values(element) + by))
       executor.forward(isTrain = true)
       args(name).set(values)
-      executor.outputs.zip(flows).map { case (o, flow) => o.toFloat64Array.lazyZip(flow).map(_ * _).sum }.sum
+      executor.outputs
+        .zip(headGradients)
+        .map { case (o, gradient) => o.toFloat64Array.lazyZip(gradient).map(_ * _).sum }
+        .sum
     }
   }
 }

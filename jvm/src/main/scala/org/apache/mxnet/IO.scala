@@ -19,9 +19,14 @@ object IO {
   /** Creates a pack from its parameters as text. */
   type PackCreateFunc = Map[String, String] => DataPack
 
-  /** Reads images and labels in MNIST's IDX format, for example
-    * `IO.MNISTIter(Map("image" -> "train-images-idx3-ubyte", "label" -> "train-labels-idx1-ubyte", "batch_size" ->
-    * "32"))`.
+  /** Reads images and labels in MNIST's IDX format.
+    *
+    * {{{
+    * IO.MNISTIter(
+    *   Map("image" -> "train-images-idx3-ubyte", "label" -> "train-labels-idx1-ubyte", "batch_size" -> "32")
+    * )
+    * }}}
+    *
     * Further parameters are `shuffle`, `flat`, `seed`, `silent`, `num_parts`, `part_index`, `data_name` and
     * `label_name`.
     */
@@ -73,7 +78,7 @@ object IO {
     val (options, unknown) = params.partition { case (key, _) => known.contains(key) }
     if (unknown.nonEmpty)
       logger.warn(
-        s"$iterName does not know the parameters ${unknown.keys.toSeq.sorted.mkString(", ")}, they are ignored; it takes " +
+        s"$iterName has no parameters ${unknown.keys.toSeq.sorted.mkString(", ")}; they are ignored; it takes " +
           known.toSeq.sorted.mkString(", ")
       )
     options

@@ -10,7 +10,7 @@ import org.apache.mxnet.DType.DType
   */
 final case class ModelInput(name: String, elementType: String, dims: Option[IndexedSeq[String]])
 
-/** A problem of a model that cannot be mapped.
+/** A problem that prevents a model from being imported.
   *
   * @param location the node or input
   * @param message the problem, and what to do about it

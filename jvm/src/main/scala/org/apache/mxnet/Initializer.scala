@@ -122,12 +122,11 @@ class Normal(protected val sigma: Float = 0.01f) extends Initializer {
 
 /** Draws weights that preserve the variance of activations from layer to layer (Glorot and Bengio, 2010).
   *
-  * With fanOut the first dimension, fanIn the product of the others, and factor their mean, fanIn or fanOut, the scale
-  * is
-  * `sqrt(magnitude / factor)`.
+  * The scale is `sqrt(magnitude / factor)`. The factor is fanOut, the first dimension of the weight, or fanIn, the
+  * product of the others, or their mean.
   *
   * @param rndType `uniform` draws from [-scale, scale], `gaussian` with standard deviation scale
-  * @param factorType `avg`, `in` or `out`
+  * @param factorType the factor: `in` for fanIn, `out` for fanOut, `avg` for their mean
   * @param magnitude numerator of the squared scale
   */
 class Xavier(

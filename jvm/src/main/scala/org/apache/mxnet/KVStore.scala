@@ -40,8 +40,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     result
   }
 
-  /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0.
-    */
+  /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0. */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
     Given("KVStore.init", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)

@@ -39,7 +39,7 @@ class Model
 /** Writes and reads the files of trained networks. */
 object Model {
 
-  /** Serializes a network with its parameters.
+  /** A serialized network with its parameters.
     *
     * @param symbol the network as JSON
     * @param argParams parameters by name, each as `NDArray.serialize` writes it
@@ -151,8 +151,8 @@ object Model {
   private[mxnet] def looksLikeParameter(name: String): Boolean =
     ParameterSuffixes.exists(suffix => name.endsWith(suffix))
 
-  /** Number of elements from which on parameters are updated on the devices, because copying them to the store takes
-    * too long.
+  /** Parameters with at least this number of elements are updated on the devices, because copying them to the store
+    * would take too long.
     */
   private val LargeParameter = 16L * 1024 * 1024
 
@@ -161,7 +161,7 @@ object Model {
     *
     * @param kvStore the type; null for no store
     * @param numDevice number of devices
-    * @param argParams the parameters, whose sizes determine the meaning of `local`
+    * @param argParams the parameters; `local` becomes `local_allreduce_cpu` if one of them is large
     */
   private[mxnet] def createKVStore(
       kvStore: String,

@@ -506,7 +506,7 @@ class NDArray private[mxnet] (
   override def hashCode(): Int = 31 * shape.hashCode + dtype.hashCode
 }
 
-/** Formats nested rows of numbers as the released package does. */
+/** Formats nested rows of numbers as MXNet's Scala package does. */
 private object NDArrayText {
 
   /** Only the first row of larger arrays is printed. */

@@ -85,8 +85,8 @@ trait NDArrayFactory {
         next += 1
       case other =>
         throw new MXNetError(
-          s"NDArray.toNDArray: rows at depth $axis differ: expected what makes the shape ${Shape(dims)}, " +
-            s"found ${typeName(other)}"
+          s"NDArray.toNDArray: the elements at depth $axis differ: the first ones have the shape ${Shape(dims)}, but " +
+            s"one is ${typeName(other)}"
         )
     }
     fill(sourceArr, 0)
@@ -104,8 +104,7 @@ trait NDArrayFactory {
     case other           => other.getClass.getSimpleName
   }
 
-  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times.
-    */
+  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times. */
   def arange(
       start: Float,
       stop: Option[Float] = None,

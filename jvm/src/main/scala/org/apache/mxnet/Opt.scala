@@ -38,7 +38,7 @@ object Opt extends WideningConversions {
   implicit def option[T](option: Option[T]): Opt[T] =
     if (option == null) absent else if (option.isEmpty) none.asInstanceOf[Opt[T]] else value(option.get)
 
-  /** `Map()` has no key type of its own. */
+  /** Converts `Map()`, whose key and value types are inferred as `Nothing`. */
   implicit def emptyMap[K, V](empty: Map[Nothing, Nothing]): Opt[Map[K, V]] = value(Map.empty[K, V])
 }
 

@@ -67,9 +67,7 @@ abstract class Optimizer {
   @deprecated("Use setLrMult instead.", "0.10.0")
   def setLrScale(lrScale: Map[Int, Float]): Unit = {
     Given("Optimizer.setLrScale", "lrScale" -> lrScale)
-    setLrMult(lrScale.map { case (index, factor) =>
-      Left(index) -> factor
-    })
+    setLrMult(lrScale.map { case (index, multiplier) => Left(index) -> multiplier })
   }
 
   /** Sets multipliers of the learning rate, in addition to those already set.
@@ -111,8 +109,8 @@ abstract class Optimizer {
     if (sym != null) {
       val attributes = sym.attrMap()
       for (name <- sym.listArguments(); own <- attributes.get(name)) {
-        own.get("__lr_mult__").foreach(factor => lrMult(Right(name)) = factor.toFloat)
-        own.get("__wd_mult__").foreach(factor => wdMult(Right(name)) = factor.toFloat)
+        own.get("__lr_mult__").foreach(multiplier => lrMult(Right(name)) = multiplier.toFloat)
+        own.get("__wd_mult__").foreach(multiplier => wdMult(Right(name)) = multiplier.toFloat)
       }
     }
   }
@@ -138,18 +136,18 @@ abstract class Optimizer {
   }
 
   /** The learning rate of a parameter, given the base rate. */
-  protected def getLr(index: Int, lr: Float): Float = lr * factorOf(lrMult, index)
+  protected def getLr(index: Int, lr: Float): Float = lr * multiplierOf(lrMult, index)
 
   /** The weight decay of a parameter, given the base value. */
   protected def getWd(index: Int, wd: Float): Float =
-    if (wd == 0f || (specialized && !weightSet.contains(index))) 0f else wd * factorOf(wdMult, index)
+    if (wd == 0f || (specialized && !weightSet.contains(index))) 0f else wd * multiplierOf(wdMult, index)
 
-  private def factorOf(factors: mutable.Map[Either[Int, String], Float], index: Int): Float =
-    if (factors.isEmpty) 1f
+  private def multiplierOf(multipliers: mutable.Map[Either[Int, String], Float], index: Int): Float =
+    if (multipliers.isEmpty) 1f
     else
-      factors.getOrElse(
+      multipliers.getOrElse(
         Left(index),
-        if (idx2name == null) 1f else idx2name.get(index).flatMap(name => factors.get(Right(name))).getOrElse(1f)
+        if (idx2name == null) 1f else idx2name.get(index).flatMap(name => multipliers.get(Right(name))).getOrElse(1f)
       )
 
   /** Counts an update of a parameter and returns its learning rate, from the scheduler if there is one. */

@@ -8,13 +8,13 @@ object Profiler {
   /** The codes of the states. */
   val state2Int: Map[String, Int] = Map("stop" -> 0, "run" -> 1)
 
-  /** Sets parameters; call it before the profiler runs.
+  /** Configures the profiler; call it before the profiler runs.
     *
     * @param kwargs `filename` (by default `profile.json`; also as `file_name`), `profile_all`, `profile_symbolic`,
     *   `profile_imperative`, `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
     */
   def profilerSetConfig(kwargs: Map[String, String]): Unit = {
-    // The examples of the released package use this spelling.
+    // The examples of MXNet's Scala package use this spelling.
     val (keys, values) = kwargs.map { case (key, value) =>
       (if (key == "file_name") "filename" else key) -> value
     }.unzip

@@ -20,14 +20,16 @@ class ProgressBar(
 ) extends TrainingCallback {
   private var epochStart = 0L
   private var lastDrawn = 0L
-  private var drawn = 0
   private var epochBatches = 0
+
+  /** Length of the line that is drawn. */
+  private var drawnLength = 0
 
   /** Number of batches of the previous epoch; 0 if unknown. */
   private var batchesBefore = 0
 
   override def onTrainBegin(training: Training): Unit = {
-    drawn = 0
+    drawnLength = 0
     batchesBefore = 0
   }
 
@@ -50,8 +52,8 @@ class ProgressBar(
     batchesBefore = epochBatches
     val times = training.history.map(_.seconds)
     val line = Progress.line(record, training.numEpoch, times.sum / times.length)
-    if (terminal) out.print("\r" + " " * drawn + "\r")
-    drawn = 0
+    if (terminal) out.print("\r" + " " * drawnLength + "\r")
+    drawnLength = 0
     out.println(line)
     out.flush()
   }
@@ -63,9 +65,9 @@ class ProgressBar(
   private def draw(line: String): Unit = {
     // A line that reaches the last column would wrap, and the carriage return would not go to its start.
     val fitting = line.take(math.max(width - 1, 1))
-    out.print("\r" + fitting + " " * math.max(0, drawn - fitting.length))
+    out.print("\r" + fitting + " " * math.max(0, drawnLength - fitting.length))
     out.flush()
-    drawn = fitting.length
+    drawnLength = fitting.length
   }
 
   private def bar(epoch: Int, metric: EvalMetric, training: Training, seconds: Double): String = {

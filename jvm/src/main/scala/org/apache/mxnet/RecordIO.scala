@@ -192,7 +192,9 @@ class MXIndexedRecordIO(
       line.split('\t') match {
         case Array(key, position) if position.forall(_.isDigit) => positions(keyType.parse(key)) = position.toLong
         case _                                                  =>
-          throw new MXNetError(s"MXIndexedRecordIO: '$line' in $idxPath is not a key, a tabulator and a position")
+          throw new MXNetError(
+            s"MXIndexedRecordIO: '$line' in $idxPath is not a key and a byte offset, separated by a tab"
+          )
       }
     }
   }

@@ -135,7 +135,7 @@ object ResourceScope {
   private def contents(item: AnyRef): Iterator[Any] = item match {
     case resource: NativeResource    => resource.companions
     case returned: NDArrayFuncReturn => returned.arr.iterator
-    case items: Iterable[_]          => counted(items)
+    case items: Iterable[_]          => elementsOf(items)
     case items: Array[AnyRef]        => items.iterator
     case product: Product            => product.productIterator
     case _                           => Iterator.empty
@@ -146,8 +146,8 @@ object ResourceScope {
 
   private val strict = classOf[collection.StrictOptimizedIterableOps[Any, Iterable, Any]]
 
-  /** The elements of a collection, which may be infinite. */
-  private def counted(items: Iterable[Any]): Iterator[Any] =
+  /** The elements of a collection; an infinite one is an error. */
+  private def elementsOf(items: Iterable[Any]): Iterator[Any] =
     if (strict.isInstance(items)) items.iterator
     else
       items.iterator.zipWithIndex.map { case (item, index) =>

@@ -3,7 +3,7 @@ package org.apache.mxnet
 /** A data iterator whose position can be saved, so that resumed training gets the same batches.
   *
   * The iterators of the library implement it. Other iterators are read again up to their position, which takes time,
-  * and is correct only if they draw no numbers from the engine's generators.
+  * and is correct only if they do not use the engine's random number generators.
   */
 trait ResumableIter {
 

@@ -11,7 +11,7 @@ package org.apache.mxnet
 class Rtc(name: String, inputs: Array[(String, NDArray)], outputs: Array[(String, NDArray)], kernel: String) {
   private def unsupported(): Nothing = throw new MXNetError(
     s"Rtc: the kernel '$name' (${inputs.length} inputs, ${outputs.length} outputs, ${kernel.length} characters) needs " +
-      "a CUDA device, this library runs on processors; write it as a CustomOp"
+      "a CUDA device, but this library runs on CPUs; write it as a CustomOp"
   )
 
   unsupported()

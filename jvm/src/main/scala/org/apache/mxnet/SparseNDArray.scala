@@ -24,9 +24,9 @@ object SparseNDArray {
     Given("SparseNDArray.csrMatrix", "data" -> data, "indices" -> indices, "indptr" -> indptr, "shape" -> shape)
     val counts = Array(indptr.length.toLong, indices.length.toLong)
     val matrix = create(SparseFormat.CSR, shape, ctx, DType.Float32, counts)
-    matrix.setPart(NDArray.array(data, Shape(data.length), ctx), values)
-    matrix.setPart(indexArray(indptr, ctx), 0)
-    matrix.setPart(indexArray(indices, ctx), 1)
+    matrix.setComponent(NDArray.array(data, Shape(data.length), ctx), values)
+    matrix.setComponent(indexArray(indptr, ctx), 0)
+    matrix.setComponent(indexArray(indices, ctx), 1)
     matrix
   }
 
@@ -43,8 +43,8 @@ object SparseNDArray {
   def rowSparseArray(data: NDArray, indices: NDArray, shape: Shape, ctx: Context): SparseNDArray = {
     Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     val array = create(SparseFormat.ROW_SPARSE, shape, ctx, data.dtype, Array(indices.size.toLong))
-    array.setPart(data, values)
-    array.setPart(indices.asType(DType.Int64), 0)
+    array.setComponent(data, values)
+    array.setComponent(indices.asType(DType.Int64), 0)
     array
   }
 
@@ -60,7 +60,7 @@ object SparseNDArray {
     }
   }
 
-  /** Selects the values in `setPart`; auxiliary arrays are selected by index. */
+  /** Selects the values in `setComponent`; auxiliary arrays are selected by index. */
   private val values = -1
 
   private def indexArray(indices: Array[Float], ctx: Context): NDArray =
@@ -185,12 +185,13 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   def getIndices: NDArray = auxiliary(if (sparseFormat == SparseFormat.CSR) 1 else 0)
 
   private def auxiliary(index: Int): NDArray = {
-    val part = new NDArray(_LIB.ndarrayGetAux(nativeHandle, index))
+    val array = new NDArray(_LIB.ndarrayGetAux(nativeHandle, index))
     keepAlive(this)
-    part
+    array
   }
 
-  private[mxnet] def setPart(source: NDArray, locator: Int): Unit = {
+  /** Copies `source` to the values or to an auxiliary array. */
+  private[mxnet] def setComponent(source: NDArray, locator: Int): Unit = {
     _LIB.ndarrayCopyFromNDArray(nativeHandle, source.liveHandle, locator)
     keepAlive(source)
     keepAlive(this)

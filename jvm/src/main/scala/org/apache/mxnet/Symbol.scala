@@ -55,7 +55,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     variable
   }
 
-  /** Groups symbols to one symbol with all their outputs. */
+  /** A symbol with the outputs of all given symbols, in order. */
   def Group(symbols: Symbol*): Symbol = {
     Given("Symbol.Group", "symbols" -> symbols)
     val inputs = symbols.toArray

@@ -78,8 +78,7 @@ trait SymbolFunctions {
     Symbol.createSymbolGeneral(operator, null, null, Nil, params)
   }
 
-  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times.
-    */
+  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times. */
   def arange(
       start: Float,
       stop: Option[Float] = None,

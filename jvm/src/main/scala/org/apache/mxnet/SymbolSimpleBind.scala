@@ -40,8 +40,7 @@ trait SymbolSimpleBind { self: Symbol =>
     }
   }
 
-  /** Binds to the given arguments, and to new arrays for everything else.
-    */
+  /** Binds to the given arguments, and to new arrays for everything else. */
   def simpleBind(ctx: Context, argsMap: Map[String, NDArray]): Executor =
     simpleBind(ctx, argsMap, Map.empty[String, NDArray], Map.empty[String, String], Map.empty[String, NDArray])
 

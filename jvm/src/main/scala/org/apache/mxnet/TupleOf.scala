@@ -58,7 +58,7 @@ sealed abstract class TupleOfText[T](kind: String, parse: String => T) {
     try parse(part)
     catch {
       case _: NumberFormatException =>
-        throw new IllegalArgumentException(s"'$whole' is not a tuple of $kind, such as (1,2): '$part' is none")
+        throw new IllegalArgumentException(s"'$whole' is not a tuple of $kind, such as (1,2): '$part' is not a $kind")
     }
 }
 

@@ -19,8 +19,8 @@ import org.apache.mxnet.internal.userop.{OpFields, UserOperators}
   * }}}
   *
   * '''Instances.''' An instance that is applied to symbols describes a node: its [[propertiesForFunction properties]]
-  * are stored in the graph. For each node in each executor, a new instance is created by the empty constructor and gets
-  * these properties. One thread at a time uses it, so fields may hold state between runs.
+  * are stored in the graph. For each node in each executor, a new instance is created by the constructor without
+  * parameters and gets these properties. One thread at a time uses it, so fields may hold state between runs.
   *
   * @param symbols the inputs, for [[Symbol.doUdf]]; alternatively pass them to [[apply]]
   */
@@ -60,7 +60,7 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMembe
   def getNumOutputs: Int =
     if (isInplaceCall) 1 else calculateOutputDataTypes(Array.fill(inputCount)(DType.Float32)).length
 
-  /** The names of the auxiliary states, arrays that it updates in each run. They follow the inputs. */
+  /** The names of the auxiliary states, arrays that the operator updates in each run. They follow the inputs. */
   def stateNames: Array[String] = Array.empty
 
   /** Infers the types of the outputs from those of the inputs; by default one output of the first input's type. */

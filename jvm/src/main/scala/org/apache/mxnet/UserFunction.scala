@@ -75,7 +75,9 @@ trait SymbolUserOperators {
     */
   def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction = {
     Given("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
-    defined(name, 1, forward.getClass)(arrays => forward(arrays(0)))((args, flow) => Array(gradient(args(0), flow)))
+    defined(name, 1, forward.getClass)(arrays => forward(arrays(0))) { (args, outputGradient) =>
+      Array(gradient(args(0), outputGradient))
+    }
   }
 
   /** An operator with two inputs and one output of the first input's shape; see [[udf]].
@@ -86,8 +88,8 @@ trait SymbolUserOperators {
       gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)
   ): UserFunction = {
     Given("Symbol.udf2", "name" -> name, "forward" -> forward, "gradient" -> gradient)
-    defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, flow) =>
-      val (first, second) = gradient(args(0), args(1), flow)
+    defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, outputGradient) =>
+      val (first, second) = gradient(args(0), args(1), outputGradient)
       Array(first, second)
     }
   }

@@ -6,8 +6,7 @@ import scala.language.implicitConversions
 import org.apache.mxnet.Opt
 import org.apache.mxnet.codegen.LiteralMacros
 
-/** Conversions of strings. The compiler checks literals. The artifact for Scala 3 has its own version of this trait.
-  */
+/** Conversions of strings. The compiler checks literals. The artifact for Scala 3 has its own version of this trait. */
 private[mxnet] trait LiteralConversions extends TextConversions {
 
   /** Converts a string to one of the values `V`. */
