@@ -115,7 +115,7 @@ impl AnnotatedGraph {
         }
     }
 
-    /// Sets an attribute to the outputs of a symbol.
+    /// Sets an attribute to the outputs of a symbol. They are not stored, because no function reads them.
     pub fn set_entries(&self, key: &str) {
         self.attributes.write().insert(key.into(), Attribute::Entries);
     }
