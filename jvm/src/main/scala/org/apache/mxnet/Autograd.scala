@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Automatic differentiation of array code: [[record]] writes operations to a tape, and [[backward]] runs it in
   * reverse.
@@ -51,13 +51,13 @@ object Autograd {
     * @param gradReq what [[backward]] does with the gradient: `write`, `add` or `null`
     */
   def attachGradient(array: NDArray, gradReq: String = "write"): Unit = {
-    Given("Autograd.attachGradient", "array" -> array, "gradReq" -> gradReq)
+    requireNonNull("Autograd.attachGradient", "array" -> array, "gradReq" -> gradReq)
     markVariables(Seq(array), Seq(NDArray.zeros(array.shape, array.context, array.dtype)), gradReq)
   }
 
   /** Marks arrays as variables whose gradients are written to the given arrays. */
   def markVariables(variables: Seq[NDArray], gradients: Seq[NDArray], gradReq: String = "write"): Unit = {
-    Given("Autograd.markVariables", "variables" -> variables, "gradients" -> gradients, "gradReq" -> gradReq)
+    requireNonNull("Autograd.markVariables", "variables" -> variables, "gradients" -> gradients, "gradReq" -> gradReq)
     if (variables.length != gradients.length)
       throw new MXNetError(s"Autograd: ${variables.length} variables were given, and ${gradients.length} gradients")
     val request = SymbolBind.gradReqCodes.getOrElse(
@@ -72,7 +72,7 @@ object Autograd {
 
   /** The gradient of a variable; any other array is an error. */
   def gradient(variable: NDArray): NDArray = {
-    Given("Autograd.gradient", "variable" -> variable)
+    requireNonNull("Autograd.gradient", "variable" -> variable)
     val handle = _LIB.ndarrayGrad(variable.liveHandle)
     keepAlive(variable)
     if (handle == 0L)
@@ -82,7 +82,7 @@ object Autograd {
 
   /** Computes the gradients of the variables that `head` was computed from. */
   def backward(head: NDArray): Unit = {
-    Given("Autograd.backward", "head" -> head)
+    requireNonNull("Autograd.backward", "head" -> head)
     backward(Seq(head))
   }
 
@@ -98,7 +98,7 @@ object Autograd {
       retainGraph: Boolean = false,
       trainMode: Boolean = true
   ): Unit = {
-    Given("Autograd.backward", "heads" -> heads, "headGradients" -> headGradients)
+    requireNonNull("Autograd.backward", "heads" -> heads, "headGradients" -> headGradients)
     val gradients = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
     _LIB.autogradBackward(heads.map(_.liveHandle).toArray, gradients, retainGraph, trainMode)
     keepAlive(heads)
@@ -118,7 +118,7 @@ object Autograd {
       createGraph: Boolean = false,
       trainMode: Boolean = true
   ): Seq[NDArray] = {
-    Given("Autograd.gradients", "heads" -> heads, "variables" -> variables, "headGradients" -> headGradients)
+    requireNonNull("Autograd.gradients", "heads" -> heads, "variables" -> variables, "headGradients" -> headGradients)
     val headGradientHandles = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
     val (from, to) = (heads.map(_.liveHandle).toArray, variables.map(_.liveHandle).toArray)
     val gradients = _LIB.autogradGradients(from, headGradientHandles, to, createGraph, trainMode)

@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import scala.language.implicitConversions
+
 import org.apache.mxnet.internal.util.PerThread
 
 /** A device that holds arrays and runs operators.

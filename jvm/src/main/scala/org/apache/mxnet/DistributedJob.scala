@@ -4,7 +4,7 @@ import java.time.Duration
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress}
 import org.apache.mxnet.NativeResource.keepAlive
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** The membership of a process, or of one of its threads, in a group that trains one model.
   *
@@ -41,7 +41,7 @@ final class DistributedJob private (handle: CPtrAddress) extends NativeResource 
     * @throws MXNetError if a rank cannot be reached or does not connect in time; the message names it
     */
   def join(rank: Int, peers: Seq[String], secret: Array[Byte], timeout: Duration = Duration.ofMinutes(5)): Unit = {
-    Given("DistributedJob.join", "peers" -> peers, "secret" -> secret, "timeout" -> timeout)
+    requireNonNull("DistributedJob.join", "peers" -> peers, "secret" -> secret, "timeout" -> timeout)
     native(_LIB.jobJoin(_, rank, peers.toArray, secret, timeout.toMillis))
   }
 
@@ -59,7 +59,7 @@ final class DistributedJob private (handle: CPtrAddress) extends NativeResource 
     * @param kind `dist_sync` or `dist_device_sync`
     */
   def createStore(kind: String = "dist_sync"): KVStore = {
-    Given("DistributedJob.createStore", "kind" -> kind)
+    requireNonNull("DistributedJob.createStore", "kind" -> kind)
     new KVStore(native(_LIB.jobStore(_, kind)))
   }
 
@@ -80,7 +80,7 @@ object DistributedJob {
     * @param port the port; 0 takes a free one
     */
   def listen(host: String = "0.0.0.0", port: Int = 0): DistributedJob = {
-    Given("DistributedJob.listen", "host" -> host)
+    requireNonNull("DistributedJob.listen", "host" -> host)
     new DistributedJob(_LIB.jobListen(host, port))
   }
 

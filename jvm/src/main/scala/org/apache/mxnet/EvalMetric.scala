@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.internal.util.Given
 import scala.annotation.nowarn
 import scala.collection.mutable.ArrayBuffer
+
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** A measure of how well predictions fit labels, accumulated over batches.
   *
@@ -34,7 +35,7 @@ abstract class EvalMetric(protected val name: String) {
   def get: (Array[String], Array[Float]) = (Array(name), Array((sumMetric / numInst).toFloat))
 
   private[mxnet] def requireSameNumber(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
-    Given(s"metric $name", "labels" -> labels, "preds" -> preds)
+    requireNonNull(s"metric $name", "labels" -> labels, "preds" -> preds)
     require(
       labels.length == preds.length,
       s"metric $name: ${labels.length} label arrays but ${preds.length} prediction arrays; " +
@@ -163,8 +164,8 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   // With parentheses, as in MXNet's Scala package.
   @nowarn("cat=other-nullary-override")
   override def get(): (Array[String], Array[Float]) = {
-    val parts = metrics.map(_.get)
-    (parts.flatMap(_._1).toArray, parts.flatMap(_._2).toArray)
+    val results = metrics.map(_.get)
+    (results.flatMap(_._1).toArray, results.flatMap(_._2).toArray)
   }
 }
 

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.jni.BoundExecutor
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 object Executor {
 
@@ -159,7 +159,7 @@ class Executor private[mxnet] (
       allowUpSizing: Boolean = false,
       kwargs: Map[String, Shape]
   ): Executor = {
-    Given("Executor.reshape", "kwargs" -> kwargs)
+    requireNonNull("Executor.reshape", "kwargs" -> kwargs)
     val (groupNames, groupTypes, groupIds) = Executor.groupArrays(group2ctx)
     val (names, shapes) = kwargs.toArray.unzip
     val (ndims, dims) = Shape.packed(shapes)
@@ -187,7 +187,7 @@ class Executor private[mxnet] (
     * @param kwargs arrays to copy into arguments first, by name
     */
   def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
-    Given("Executor.forward", "kwargs" -> kwargs)
+    requireNonNull("Executor.forward", "kwargs" -> kwargs)
     kwargs.foreach { case (name, array) =>
       val target = argDict.getOrElse(name, throw unknown("forward", "argument", name, argDict))
       checkShape("forward", name, array, target)
@@ -204,7 +204,7 @@ class Executor private[mxnet] (
     * @param outGrads the gradients of the outputs; null or empty if all outputs are losses
     */
   def backward(outGrads: Array[NDArray]): Unit = {
-    if (outGrads != null) Given("Executor.backward", "outGrads" -> outGrads)
+    if (outGrads != null) requireNonNull("Executor.backward", "outGrads" -> outGrads)
     val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.liveHandle)
     native(_LIB.executorBackward(_, heads))
     keepAlive(outGrads)
@@ -212,7 +212,7 @@ class Executor private[mxnet] (
 
   /** Computes the gradients for a symbol with one output. */
   def backward(outGrad: NDArray): Unit = {
-    Given("Executor.backward", "outGrad" -> outGrad)
+    requireNonNull("Executor.backward", "outGrad" -> outGrad)
     backward(Array(outGrad))
   }
 
@@ -252,7 +252,7 @@ class Executor private[mxnet] (
       auxParams: Map[String, NDArray],
       allowExtraParams: Boolean = false
   ): Unit = {
-    Given("Executor.copyParamsFrom", "argParams" -> argParams)
+    requireNonNull("Executor.copyParamsFrom", "argParams" -> argParams)
     copyInto("argument", argParams, argDict, allowExtraParams)
     if (auxParams != null) copyInto("auxiliary state", auxParams, auxDict, allowExtraParams)
   }

@@ -4,7 +4,8 @@ import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, Da
 import java.nio.charset.StandardCharsets
 
 import org.apache.mxnet.Base.CPtrAddress
-import org.apache.mxnet.internal.util.{Given, Logging}
+import org.apache.mxnet.internal.util.Logging
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module._
 import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}
 import org.apache.mxnet.optimizer.SGD
@@ -42,8 +43,8 @@ class FeedForward private (
     allowExtraParams: Boolean,
     val beginEpoch: Int
 ) extends NativeResource {
-  Given("FeedForward", "ctx" -> ctx)
-  Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(Given("FeedForward", _))
+  requireNonNull("FeedForward", "ctx" -> ctx)
+  Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(requireNonNull("FeedForward", _))
   require(ctx.nonEmpty, "FeedForward needs at least one context; Context.cpu() is the default")
   require(batchSize > 0, s"batchSize is $batchSize; it must be at least 1")
 
@@ -464,7 +465,7 @@ object FeedForward {
   ): FeedForward = {
     val model = read(bytes)
     def arrays(content: Map[String, Array[Byte]]): Map[String, NDArray] =
-      content.map { case (name, own) => name -> NDArray.deserialize(own) }
+      content.map { case (name, array) => name -> NDArray.deserialize(array) }
     new FeedForward(
       Symbol.loadJson(model.symbol),
       ctx,
@@ -504,7 +505,7 @@ object FeedForward {
   }
 
   private def read(bytes: Array[Byte]): Model.SerializedModel = {
-    Given("FeedForward.deserialize", "bytes" -> bytes)
+    requireNonNull("FeedForward.deserialize", "bytes" -> bytes)
     val in = new DataInputStream(new ByteArrayInputStream(bytes))
     def block(): Array[Byte] = {
       val length = in.readInt()

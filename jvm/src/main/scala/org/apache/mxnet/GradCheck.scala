@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.internal.util.Given
 import scala.util.Random.javaRandomToRandom
+
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Compares the gradient of an operator with finite differences, in double precision.
   *
@@ -57,7 +58,7 @@ object GradCheck {
       atol: Double = 1e-6,
       only: Set[Int] = null
   ): Report = {
-    Given("GradCheck", "op" -> op, "inputs" -> inputs)
+    requireNonNull("GradCheck", "op" -> op, "inputs" -> inputs)
     val names = inputs.indices.map(i => s"input$i")
     val symbol = op(names.map(name => Symbol.Variable(name)): _*)
     val (bound, isDouble) = bind(symbol, names.zip(inputs).toMap)

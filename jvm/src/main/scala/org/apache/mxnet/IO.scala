@@ -8,7 +8,8 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
-import org.apache.mxnet.internal.util.{Given, Logging}
+import org.apache.mxnet.internal.util.Logging
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates the data iterators of the native library. */
 object IO {
@@ -109,7 +110,7 @@ object IO {
   ): IndexedSeq[(DataDesc, NDArray)] = {
     require(data != null, s"$defaultName is null; give IndexedSeq.empty if there are no such arrays")
     require(data.nonEmpty || allowEmpty, s"$defaultName is empty; give at least one array")
-    Given("the data iterator", defaultName -> data)
+    requireNonNull("the data iterator", defaultName -> data)
     data.indices.map { i =>
       val name = if (data.length == 1) defaultName else s"${defaultName}_$i"
       (DataDesc(name, data(i).shape, data(i).dtype, defaultLayout), data(i))
@@ -205,21 +206,21 @@ object DataBatch {
 
     /** Sets the inputs. */
     @varargs def setData(data: NDArray*): Builder = {
-      Given("DataBatch.Builder", "data" -> data)
+      requireNonNull("DataBatch.Builder", "data" -> data)
       this.data = data.toIndexedSeq
       this
     }
 
     /** Sets the labels. */
     @varargs def setLabel(label: NDArray*): Builder = {
-      Given("DataBatch.Builder", "label" -> label)
+      requireNonNull("DataBatch.Builder", "label" -> label)
       this.label = label.toIndexedSeq
       this
     }
 
     /** Sets the indices of the instances in the data. */
     @varargs def setIndex(index: Long*): Builder = {
-      Given("DataBatch.Builder", "index" -> index)
+      requireNonNull("DataBatch.Builder", "index" -> index)
       this.index = index.toIndexedSeq
       this
     }
@@ -316,7 +317,7 @@ abstract class DataPack() extends Iterable[DataBatch] {
   * @param layout one letter for each axis, with `N` for the batch, or [[Layout.UNDEFINED]]
   */
 case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE, layout: String = Layout.UNDEFINED) {
-  Given("DataDesc", "shape" -> shape, "layout" -> layout)
+  requireNonNull("DataDesc", "shape" -> shape, "layout" -> layout)
   require(
     layout == Layout.UNDEFINED || shape.length == layout.length,
     s"$name: shape $shape has ${shape.length} dimensions but layout $layout has ${layout.length} letters"

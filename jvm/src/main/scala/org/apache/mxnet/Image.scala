@@ -1,9 +1,10 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.internal.util.Given
 import java.awt.image.BufferedImage
 import java.awt.{AlphaComposite, BasicStroke, Color, Font, Graphics2D}
 import java.io.InputStream
+
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Reads, transforms and draws images: arrays of shape (height, width, channels) and type uint8. */
 object Image {
@@ -31,7 +32,7 @@ object Image {
       to_rgb: Boolean = true,
       out: Option[NDArray] = None
   ): NDArray = {
-    Given("Image.imDecode", "inputStream" -> inputStream)
+    requireNonNull("Image.imDecode", "inputStream" -> inputStream)
     imDecode(inputStream.readAllBytes(), flag, to_rgb, out)
   }
 
@@ -81,7 +82,7 @@ object Image {
 
   /** A copy of the rectangle of width `w` and height `h` with the upper left corner (`x0`, `y0`). */
   def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray = {
-    Given("Image.fixedCrop", "src" -> src)
+    requireNonNull("Image.fixedCrop", "src" -> src)
     invoke("slice", Seq(src), None, "begin" -> Seq(y0, x0, 0), "end" -> Seq(y0 + h, x0 + w, src.shape(2)))
   }
 
@@ -90,7 +91,7 @@ object Image {
     * @param src an array (height, width, 3) of red, green and blue, or (height, width, 1) of grey, from 0 to 255
     */
   def toImage(src: NDArray): BufferedImage = {
-    Given("Image.toImage", "src" -> src)
+    requireNonNull("Image.toImage", "src" -> src)
     val shape = src.shape
     if (shape.length != 3 || (shape(2) != 1 && shape(2) != 3))
       throw new MXNetError(s"Image.toImage: it needs the shape (height, width, 3) or (height, width, 1), not $shape")
@@ -122,7 +123,7 @@ object Image {
       fontSizeMult: Option[Float] = None,
       transparency: Option[Float] = None
   ): Unit = {
-    Given(
+    requireNonNull(
       "Image.drawBoundingBox",
       "src" -> src,
       "coordinate" -> coordinate,
@@ -179,7 +180,7 @@ object Image {
   }
 
   private def invoke(op: String, inputs: Seq[NDArray], out: Option[NDArray], params: (String, Any)*): NDArray = {
-    Given(s"Image ($op)", "inputs" -> inputs, "out" -> out, "params" -> params)
+    requireNonNull(s"Image ($op)", "inputs" -> inputs, "out" -> out, "params" -> params)
     val arguments = params.filter(_._2 != None) ++ out.map("out" -> _)
     NDArray.genericNDArrayFunctionInvoke(op, inputs, arguments.toMap).head
   }

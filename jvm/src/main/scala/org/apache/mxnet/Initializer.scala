@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.internal.util.Given
 import scala.util.matching.Regex
+
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Initializes parameters by their names.
   *
@@ -18,7 +19,7 @@ abstract class Initializer {
     * @throws IllegalArgumentException if there is no rule for the name
     */
   def apply(name: String, arr: NDArray): Unit = {
-    Given("Initializer", "name" -> name, "arr" -> arr)
+    requireNonNull("Initializer", "name" -> name, "arr" -> arr)
     if (name.startsWith("upsampling")) initBilinear(name, arr)
     else if (name.endsWith("bias")) initBias(name, arr)
     else if (name.endsWith("gamma")) initGamma(name, arr)
@@ -82,7 +83,7 @@ private object Initializer {
   * @param initializers one initializer for each pattern
   */
 class Mixed(protected val patterns: List[String], protected val initializers: List[Initializer]) extends Initializer {
-  Given("Mixed", "patterns" -> patterns, "initializers" -> initializers)
+  requireNonNull("Mixed", "patterns" -> patterns, "initializers" -> initializers)
   require(
     patterns.length == initializers.length,
     s"${patterns.length} patterns but ${initializers.length} initializers: give one initializer for each pattern"
@@ -144,7 +145,7 @@ class Xavier(
   )
 
   override def initWeight(name: String, arr: NDArray): Unit = {
-    Given(s"initializer of $name", "arr" -> arr)
+    requireNonNull(s"initializer of $name", "arr" -> arr)
     val shape = arr.shape
     require(shape.length > 0, s"parameter $name is a scalar: Xavier needs at least one dimension")
     val fanOut = shape(0)

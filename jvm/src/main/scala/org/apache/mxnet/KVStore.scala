@@ -7,7 +7,7 @@ import scala.collection.mutable
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, KVStoreHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.jni.KVStoreCallback
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Stores one array per key and sums what several devices push to it.
   *
@@ -42,7 +42,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0. */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
-    Given("KVStore.init", "keys" -> keys, "values" -> values)
+    requireNonNull("KVStore.init", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
     native(_LIB.kvstoreInit(_, keys, values.map(_.liveHandle)))
     keepAlive(values)
@@ -54,7 +54,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Pushes values; those of one key are summed. The priority is ignored. */
   def push(keys: Array[String], values: Array[NDArray], priority: Int): Unit = {
-    Given("KVStore.push", "keys" -> keys, "values" -> values)
+    requireNonNull("KVStore.push", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
     native(_LIB.kvstorePush(_, keys, values.map(_.liveHandle)))
     keepAlive(values)
@@ -68,7 +68,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Pushes the sum of several values. */
   def push(key: String, values: Array[NDArray], priority: Int): Unit = {
-    Given("KVStore.push", "key" -> key, "values" -> values)
+    requireNonNull("KVStore.push", "key" -> key, "values" -> values)
     push(Array.fill(values.length)(key), values, priority)
   }
 
@@ -77,7 +77,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Copies stored values to `outs`, one for each key. The priority is ignored. */
   def pull(keys: Array[String], outs: Array[NDArray], priority: Int): Unit = {
-    Given("KVStore.pull", "keys" -> keys, "outs" -> outs)
+    requireNonNull("KVStore.pull", "keys" -> keys, "outs" -> outs)
     requirePairs(keys, outs)
     native(_LIB.kvstorePull(_, keys, outs.map(_.liveHandle)))
     keepAlive(outs)
@@ -91,7 +91,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Copies a stored value to several arrays. */
   def pull(key: String, outs: Array[NDArray], priority: Int): Unit = {
-    Given("KVStore.pull", "key" -> key, "outs" -> outs)
+    requireNonNull("KVStore.pull", "key" -> key, "outs" -> outs)
     pull(Array.fill(outs.length)(key), outs, priority)
   }
 
@@ -113,7 +113,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     *   error to the next push; the default of `threshold` is 0.5
     */
   def setGradientCompression(params: Map[String, String]): Unit = {
-    Given("KVStore.setGradientCompression", "params" -> params)
+    requireNonNull("KVStore.setGradientCompression", "params" -> params)
     val (keys, values) = params.toArray.unzip
     native(_LIB.kvstoreCompress(_, keys, values))
   }
@@ -154,14 +154,14 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Writes the states of the optimizer to a file. */
   def saveOptimizerStates(fname: String): Unit = {
-    Given("KVStore.saveOptimizerStates", "fname" -> fname)
+    requireNonNull("KVStore.saveOptimizerStates", "fname" -> fname)
     Files.write(Paths.get(fname), cachedStates.serializeState())
     ()
   }
 
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
-    Given("KVStore.loadOptimizerStates", "fname" -> fname)
+    requireNonNull("KVStore.loadOptimizerStates", "fname" -> fname)
     cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
 

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Base._LIB
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Runs a process with the role of a server or scheduler. A scheduler sends the workers each other's addresses. A
   * server has nothing to do, because every worker stores all values.
@@ -32,7 +32,7 @@ object KVStoreServer {
     * environment.
     */
   def init(env: Map[String, String]): Unit = {
-    Given("KVStoreServer.init", "env" -> env)
+    requireNonNull("KVStoreServer.init", "env" -> env)
     val (names, values) = env.toArray.unzip
     _LIB.jobEnvironment(names, values)
     role = env.get("DMLC_ROLE").orElse(role)

@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.internal.util.{AtomicFile, Given}
+import org.apache.mxnet.internal.util.AtomicFile
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.visualization.CurvePlot
 
 /** Writes an SVG image of the metrics over the epochs after each epoch: one plot per metric, with a curve for the
@@ -28,7 +29,7 @@ object LearningCurve {
     * @throws IllegalArgumentException if no metric has a finite value
     */
   def toSvg(records: Seq[EpochRecord], title: String = "Learning curve"): String = {
-    Given("LearningCurve.toSvg", "records" -> records, "title" -> title)
+    requireNonNull("LearningCurve.toSvg", "records" -> records, "title" -> title)
     CurvePlot.stacked(title, "epoch", plotsOf(records))
   }
 

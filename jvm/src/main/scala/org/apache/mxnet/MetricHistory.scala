@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.internal.util.{AtomicFile, Given}
+import org.apache.mxnet.internal.util.AtomicFile
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Records the metrics of every epoch, and writes them to a CSV file after each.
   *
@@ -34,7 +35,7 @@ object MetricHistory {
     * @param timing whether to add the columns `samples_per_second` and `seconds`
     */
   def toCsv(records: Seq[EpochRecord], timing: Boolean = false): String = {
-    Given("MetricHistory.toCsv", "records" -> records)
+    requireNonNull("MetricHistory.toCsv", "records" -> records)
     val rows = records.map(cells(_, timing))
     val names = rows.flatMap(_.map(_._1)).distinct
     val header = "epoch" +: names.map(quoted)

@@ -3,7 +3,8 @@ package org.apache.mxnet
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
 
-import org.apache.mxnet.internal.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Called with the parameters after each epoch of training. */
 trait EpochEndCallback {
@@ -63,7 +64,7 @@ object Model {
       argParams: Map[String, NDArray],
       auxParams: Map[String, NDArray]
   ): Unit = {
-    Given(
+    requireNonNull(
       "Model.saveCheckpoint",
       "prefix" -> prefix,
       "symbol" -> symbol,
@@ -79,7 +80,7 @@ object Model {
     * @throws IOException if a file is missing or invalid
     */
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
-    Given("Model.loadCheckpoint", "prefix" -> prefix)
+    requireNonNull("Model.loadCheckpoint", "prefix" -> prefix)
     requireFile(symbolFile(prefix))
     val (args, aux) = loadParams(paramsFile(prefix, epoch))
     (Symbol.load(symbolFile(prefix)), args, aux)
@@ -120,7 +121,7 @@ object Model {
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
   private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
-    Given("Model.loadParams", "fname" -> fname)
+    requireNonNull("Model.loadParams", "fname" -> fname)
     requireFile(fname)
     val (names, arrays) = NDArray.load(fname)
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import scala.collection.mutable
 
 import org.apache.mxnet.Base.NDArrayHandle
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Monitors executors: every `interval` batches, it applies a statistic to every output of every operator between
   * [[tic]] and [[toc]].
@@ -31,7 +31,7 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
 
   /** Installs the monitor on an executor. */
   def install(exe: Executor): Unit = {
-    Given("Monitor.install", "exe" -> exe)
+    requireNonNull("Monitor.install", "exe" -> exe)
     exe.setMonitorCallback(statHelper)
     executors += exe
   }

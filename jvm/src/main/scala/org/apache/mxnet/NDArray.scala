@@ -13,7 +13,7 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.SparseFormat.SparseFormat
 import org.apache.mxnet.internal.memory.{MemoryPressure, NDArrayOrigin}
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
 @AddNDArrayFunctions(false)
@@ -27,7 +27,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
 
   /** Converts the result of a function to an array: its first output. */
   implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = {
-    if (ret == null) Given("NDArray", "the result of a function" -> ret)
+    if (ret == null) requireNonNull("NDArray", "the result of a function" -> ret)
     ret.head
   }
 
@@ -36,7 +36,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
 
   /** Writes the one-hot encoding of `indices`, one row each, to `out` and returns `out`. */
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
-    Given("NDArray.onehotEncode", "indices" -> indices, "out" -> out)
+    requireNonNull("NDArray.onehotEncode", "indices" -> indices, "out" -> out)
     val depth = out.shape(out.shape.length - 1)
     invoke(NDArrayOps.oneHot, Array(indices), Array(out), Seq("depth" -> depth, "dtype" -> out.dtype)).head
   }
@@ -53,7 +53,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
       args: Seq[Any],
       kwargs: Map[String, Any] = null
   ): NDArrayFuncReturn = {
-    if (args == null) Given(s"NDArray.$funcName", "args" -> args)
+    if (args == null) requireNonNull(s"NDArray.$funcName", "args" -> args)
     val op = NativeOp(funcName)
     val inputs = ArrayBuffer.empty[NDArray]
     val positional = ArrayBuffer.empty[Any]
@@ -183,13 +183,13 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   }
 
   private[mxnet] def scalar(op: NativeOp, array: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
-    if (value == null) Given(op.name, "the operand" -> value)
+    if (value == null) requireNonNull(op.name, "the operand" -> value)
     val out = _LIB.imperativeInvokeScalar(op.handle, requireOperand(op, array).liveHandle, value.toDouble, 0L)
     result(out, Array(array.origin), array.isSparse)
   }
 
   private[mxnet] def scalarInto(op: NativeOp, target: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
-    if (value == null) Given(op.name, "the operand" -> value)
+    if (value == null) requireNonNull(op.name, "the operand" -> value)
     target.requireWritable(op)
     _LIB.imperativeInvokeScalar(op.handle, target.liveHandle, value.toDouble, target.liveHandle)
     keepAlive(target)
@@ -274,7 +274,7 @@ class NDArray private[mxnet] (
     * returns this array.
     */
   def disposeDepsExcept(arrs: NDArray*): NDArray = {
-    Given("NDArray.disposeDepsExcept", "arrs" -> arrs)
+    requireNonNull("NDArray.disposeDepsExcept", "arrs" -> arrs)
     val origins = arrs.filter(kept => !kept.isDisposed && (kept ne this)).map(_.origin).toArray
     val kept = Collections.newSetFromMap(new IdentityHashMap[NDArray, java.lang.Boolean])
     kept.add(this)
@@ -305,7 +305,7 @@ class NDArray private[mxnet] (
 
   /** Rows of the first axis, as a view. */
   def slice(range: (Int, Int)): NDArray = {
-    Given("NDArray.slice", "range" -> range)
+    requireNonNull("NDArray.slice", "range" -> range)
     slice(range._1, range._2)
   }
 
@@ -339,7 +339,7 @@ class NDArray private[mxnet] (
 
   /** A copy with another element type; this array itself if it has that type. */
   def asType(dtype: DType): NDArray = {
-    Given("NDArray.asType", "dtype" -> dtype)
+    requireNonNull("NDArray.asType", "dtype" -> dtype)
     if (dtype == this.dtype) this
     else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
   }
@@ -348,7 +348,7 @@ class NDArray private[mxnet] (
     * `Reshape`.
     */
   def reshape(dims: Array[Int]): NDArray = {
-    Given("NDArray.reshape", "dims" -> dims)
+    requireNonNull("NDArray.reshape", "dims" -> dims)
     reshape(dims.map(_.toLong))
   }
 
@@ -357,13 +357,13 @@ class NDArray private[mxnet] (
     * @param reverse whether special values in `dims` are resolved from the right
     */
   def reshape(dims: Array[Long], reverse: Option[Boolean] = None): NDArray = {
-    Given("NDArray.reshape", "dims" -> dims, "reverse" -> reverse)
+    requireNonNull("NDArray.reshape", "dims" -> dims, "reverse" -> reverse)
     view(native(_LIB.ndarrayReshape(_, dims, reverse.getOrElse(false))))
   }
 
   /** A view of another shape. */
   def reshape(dims: Shape): NDArray = {
-    Given("NDArray.reshape", "dims" -> dims)
+    requireNonNull("NDArray.reshape", "dims" -> dims)
     reshape(dims.toLongs)
   }
 
@@ -385,13 +385,13 @@ class NDArray private[mxnet] (
 
   /** Copies the elements of another array. */
   def set(other: NDArray): NDArray = {
-    Given("NDArray.set", "other" -> other)
+    requireNonNull("NDArray.set", "other" -> other)
     other.copyTo(this)
   }
 
   /** Sets all elements, in row-major order. */
   def set(other: Array[Float]): NDArray = {
-    Given("NDArray.set", "other" -> other)
+    requireNonNull("NDArray.set", "other" -> other)
     checkSource(other.length)
     native(_LIB.ndarraySetFloats(_, 0L, other, 0, other.length))
     this
@@ -399,7 +399,7 @@ class NDArray private[mxnet] (
 
   /** Sets all elements, in row-major order. */
   def set(other: Array[Double]): NDArray = {
-    Given("NDArray.set", "other" -> other)
+    requireNonNull("NDArray.set", "other" -> other)
     checkSource(other.length)
     native(_LIB.ndarraySetDoubles(_, 0L, other, 0, other.length))
     this
@@ -477,7 +477,7 @@ class NDArray private[mxnet] (
 
   /** A copy in a sparse storage type, by default row_sparse. */
   def toSparse(sfOption: Option[SparseFormat] = None): SparseNDArray = {
-    Given("NDArray.toSparse", "sfOption" -> sfOption)
+    requireNonNull("NDArray.toSparse", "sfOption" -> sfOption)
     val format = sfOption.getOrElse(SparseFormat.ROW_SPARSE)
     if (format == SparseFormat.DEFAULT)
       throw new MXNetError("NDArray.toSparse: 'default' is not a sparse format; use row_sparse or csr")

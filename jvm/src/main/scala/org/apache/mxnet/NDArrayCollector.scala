@@ -3,6 +3,7 @@ package org.apache.mxnet
 import java.util.{Collections, IdentityHashMap}
 
 import scala.jdk.CollectionConverters._
+
 import org.apache.mxnet.internal.util.PerThread
 
 /** Collects the arrays that a thread creates in [[withScope]], so that temporary arrays can be disposed together.

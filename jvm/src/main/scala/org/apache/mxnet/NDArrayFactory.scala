@@ -6,7 +6,7 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates arrays from shapes, Java arrays, other arrays, files and bytes. The default context is
   * [[Context.defaultCtx]].
@@ -113,7 +113,7 @@ trait NDArrayFactory {
       ctx: Context = null,
       dType: DType = Base.MX_REAL_TYPE
   ): NDArray = {
-    Given("NDArray.arange", "stop" -> stop)
+    requireNonNull("NDArray.arange", "stop" -> stop)
     val params = Seq("start" -> start, "step" -> step, "repeat" -> repeat, "ctx" -> orDefault(ctx), "dtype" -> dType)
     NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
   }
@@ -123,7 +123,7 @@ trait NDArrayFactory {
     * @param alwaysCopy if false, a single array is returned itself
     */
   def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
-    Given("NDArray.concatenate", "arrays" -> arrays)
+    requireNonNull("NDArray.concatenate", "arrays" -> arrays)
     if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: there is no array to join")
     if (arrays.length == 1 && !alwaysCopy) arrays.head
     else
@@ -131,7 +131,7 @@ trait NDArrayFactory {
   }
 
   def concatenate(arrays: NDArray*): NDArray = {
-    Given("NDArray.concatenate", "arrays" -> arrays)
+    requireNonNull("NDArray.concatenate", "arrays" -> arrays)
     concatenate(arrays.toSeq, 0)
   }
 
@@ -157,7 +157,7 @@ trait NDArrayFactory {
 
   /** Writes a `.params` file with names. */
   def save(fname: String, data: Map[String, NDArray]): Unit = {
-    Given("NDArray.save", "fname" -> fname, "data" -> data)
+    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
     val (names, arrays) = data.toArray.unzip
     _LIB.ndarraySave(fname, arrays.map(_.liveHandle), names)
     keepAlive(arrays)
@@ -165,7 +165,7 @@ trait NDArrayFactory {
 
   /** Writes a `.params` file without names. */
   def save(fname: String, data: Iterable[NDArray]): Unit = {
-    Given("NDArray.save", "fname" -> fname, "data" -> data)
+    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
     val arrays = data.toArray
     _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
     keepAlive(arrays)
@@ -192,7 +192,7 @@ trait NDArrayFactory {
   }
 
   private def requireGiven(owner: String, shape: Shape, dtype: DType): Unit =
-    if (shape == null || dtype == null) Given(owner, "shape" -> shape, "dtype" -> dtype)
+    if (shape == null || dtype == null) requireNonNull(owner, "shape" -> shape, "dtype" -> dtype)
 
   private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
 }

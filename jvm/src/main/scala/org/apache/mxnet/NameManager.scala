@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import scala.collection.mutable
+
 import org.apache.mxnet.internal.util.PerThread
 
 /** Names unnamed symbols by a hint and a number, as in `activation0`. */

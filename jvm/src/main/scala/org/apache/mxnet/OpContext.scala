@@ -4,7 +4,7 @@ import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
 
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.memory.DirectBuffer
-import org.apache.mxnet.internal.userop.{HelperThreads, LentNDArray}
+import org.apache.mxnet.internal.userop.{BorrowedNDArray, HelperThreads}
 import org.apache.mxnet.internal.util.PerThread
 
 /** The arrays of a user-defined operator. During shape inference there are only inputs, which have a shape but no
@@ -92,8 +92,8 @@ final class OpContext private[mxnet] (
     if (array.dtype != dtype)
       throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, but the buffer is of $dtype")
     array match {
-      case lent: LentNDArray => lent.buffer
-      case other             => DirectBuffer.of(other)
+      case borrowed: BorrowedNDArray => borrowed.buffer
+      case other                     => DirectBuffer.of(other)
     }
   }
 
@@ -109,7 +109,7 @@ final class OpContext private[mxnet] (
     val numChunks = (to.capacity + OpContext.ChunkSize - 1) / OpContext.ChunkSize
     HelperThreads.run(numChunks) { chunk =>
       val begin = chunk * OpContext.ChunkSize
-      OpContext.mapRange(from, to, begin, math.min(to.capacity, begin + OpContext.ChunkSize), f)
+      OpContext.blocks(from, to, begin, math.min(to.capacity, begin + OpContext.ChunkSize), f)
     }
   }
 
@@ -157,7 +157,7 @@ private object OpContext {
     new PerThread[(Array[Float], Array[Float])](() => (new Array(BlockSize + BlockSize / 4), new Array(BlockSize)))
 
   /** Computes the elements from `begin` until `end`, block by block. */
-  def mapRange(
+  def blocks(
       input: FloatBuffer,
       output: FloatBuffer,
       begin: Int,

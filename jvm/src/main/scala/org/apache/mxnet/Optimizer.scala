@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 
 import org.apache.mxnet.Base.CPtrAddress
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 import scala.collection.mutable
 
@@ -66,7 +66,7 @@ abstract class Optimizer {
   /** Sets multipliers of the learning rate by index. */
   @deprecated("Use setLrMult instead.", "0.10.0")
   def setLrScale(lrScale: Map[Int, Float]): Unit = {
-    Given("Optimizer.setLrScale", "lrScale" -> lrScale)
+    requireNonNull("Optimizer.setLrScale", "lrScale" -> lrScale)
     setLrMult(lrScale.map { case (index, multiplier) => Left(index) -> multiplier })
   }
 
@@ -75,7 +75,7 @@ abstract class Optimizer {
     * @param argsLrMult multiplier by index (Left) or name (Right) of a parameter; an index takes precedence over a name
     */
   def setLrMult(argsLrMult: Map[Either[Int, String], Float]): Unit = {
-    Given("Optimizer.setLrMult", "argsLrMult" -> argsLrMult)
+    requireNonNull("Optimizer.setLrMult", "argsLrMult" -> argsLrMult)
     lrMult ++= argsLrMult
   }
 
@@ -84,7 +84,7 @@ abstract class Optimizer {
     * @param argsWdMult multiplier by index (Left) or name (Right) of a parameter; an index takes precedence over a name
     */
   def setWdMult(argsWdMult: Map[Either[Int, String], Float]): Unit = {
-    Given("Optimizer.setWdMult", "argsWdMult" -> argsWdMult)
+    requireNonNull("Optimizer.setWdMult", "argsWdMult" -> argsWdMult)
     wdMult ++= argsWdMult
   }
 
@@ -94,7 +94,7 @@ abstract class Optimizer {
     */
   def setArgNames(argNames: Seq[String]): Unit =
     if (argNames != null) {
-      Given("Optimizer.setArgNames", "argNames" -> argNames)
+      requireNonNull("Optimizer.setArgNames", "argNames" -> argNames)
       specialized = true
       val parameters = argNames.filterNot(name => name.endsWith("data") || name.endsWith("label"))
       weightSet ++= parameters.indices.filter(i => parameters(i).endsWith("weight"))
@@ -121,7 +121,7 @@ abstract class Optimizer {
   def setIdx2Name(paramIdx2Name: Map[Int, String]): Unit = {
     idx2name = paramIdx2Name
     if (idx2name != null) {
-      Given("Optimizer.setIdx2Name", "paramIdx2Name" -> idx2name)
+      requireNonNull("Optimizer.setIdx2Name", "paramIdx2Name" -> idx2name)
       idx2name.values.filterNot(name => name.endsWith("_weight") || name.endsWith("_gamma")).foreach { name =>
         wdMult.getOrElseUpdate(Right(name), 0f)
       }
@@ -202,7 +202,7 @@ object Optimizer {
 
   /** A function of (index, gradient, weight) that stores the optimizer's state of every index. */
   def getUpdater(optimizer: Optimizer): MXKVStoreUpdater = {
-    Given("Optimizer.getUpdater", "optimizer" -> optimizer)
+    requireNonNull("Optimizer.getUpdater", "optimizer" -> optimizer)
     new OptimizerUpdater(optimizer)
   }
 }

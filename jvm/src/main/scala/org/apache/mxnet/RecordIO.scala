@@ -10,7 +10,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.Base._LIB
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Reads or writes a RecordIO file: a sequence of records of arbitrary bytes.
   *
@@ -183,7 +183,7 @@ class MXIndexedRecordIO(
 ) extends MXRecordIO(uri, flag) {
   private val positions = mutable.LinkedHashMap.empty[Any, Long]
 
-  Given("MXIndexedRecordIO", "idxPath" -> idxPath)
+  requireNonNull("MXIndexedRecordIO", "idxPath" -> idxPath)
   readIndex()
 
   private def readIndex(): Unit = if (!isWriter && Files.exists(Paths.get(idxPath))) {

@@ -5,9 +5,9 @@ import java.util.{Collections, IdentityHashMap}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.mxnet.internal.util.{Given, Logging}
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.util.{Logging, PerThread}
 import org.slf4j.Logger
-import org.apache.mxnet.internal.util.PerThread
 
 /** A scope that frees the native resources that its thread creates in it when it is closed.
   *
@@ -33,7 +33,7 @@ class ResourceScope extends AutoCloseable {
 
   /** Moves a resource from its scope to this one. */
   def add(resource: NativeResource): Unit = {
-    Given("ResourceScope.add", "resource" -> resource)
+    requireNonNull("ResourceScope.add", "resource" -> resource)
     resource.scope.filter(_ ne this).foreach(_.remove(resource))
     synchronized(resources.add(resource))
     resource.scope = Some(this)
@@ -44,7 +44,7 @@ class ResourceScope extends AutoCloseable {
 
   /** Removes a resource, so that this scope does not free it. */
   def remove(resource: NativeResource): Unit = {
-    Given("ResourceScope.remove", "resource" -> resource)
+    requireNonNull("ResourceScope.remove", "resource" -> resource)
     synchronized(resources.remove(resource))
     if (resource.scope.exists(_ eq this)) resource.scope = None
   }

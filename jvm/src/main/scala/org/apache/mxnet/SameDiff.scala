@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** A graph to which user-defined operators are added.
   *
@@ -21,7 +21,7 @@ final class SameDiff private () {
 
   /** The variable of a name, which is created by the first call. */
   def variable(name: String): Symbol = {
-    Given("SameDiff.variable", "name" -> name)
+    requireNonNull("SameDiff.variable", "name" -> name)
     synchronized(variables.getOrElseUpdate(name, Symbol.Variable(name)))
   }
 
@@ -30,7 +30,7 @@ final class SameDiff private () {
     * @return its outputs
     */
   def doUdf(op: UserDefinedCustomOp): Array[Symbol] = {
-    Given("SameDiff.doUdf", "op" -> op)
+    requireNonNull("SameDiff.doUdf", "op" -> op)
     if (op.sameDiff == null) op.sameDiff = this
     if (op.sameDiff ne this)
       throw new MXNetError(s"SameDiff.doUdf: the operator ${op.opName} was made for another graph; add it to that one")
@@ -43,7 +43,7 @@ final class SameDiff private () {
 
   /** Adds an operator in Java, applied to the symbols passed to its constructor. */
   def doUdf(op: javaapi.UserDefinedCustomOp): Array[Symbol] = {
-    Given("SameDiff.doUdf", "op" -> op)
+    requireNonNull("SameDiff.doUdf", "op" -> op)
     doUdf(op.asScala)
   }
 

@@ -63,14 +63,14 @@ private[mxnet] class JavaSerializer extends Serializer {
       } catch {
         case _: EOFException => throw new MXNetError(s"JavaSerializer: the ${content.length} bytes end too early")
       }
-    val wanted = classTag[T]
+    val expected = classTag[T]
     if (value == null) value.asInstanceOf[T]
     else
-      wanted
+      expected
         .unapply(value)
         .getOrElse(
           throw new MXNetError(
-            s"JavaSerializer: the bytes hold a ${value.getClass.getName}, not a ${wanted.runtimeClass.getName}"
+            s"JavaSerializer: the bytes hold a ${value.getClass.getName}, not a ${expected.runtimeClass.getName}"
           )
         )
   }

@@ -4,7 +4,7 @@ import java.util.Arrays
 
 import scala.collection.immutable.ArraySeq
 
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** The dimensions of an array, outermost first.
   *
@@ -59,7 +59,7 @@ class Shape(dims: Iterable[Int]) {
 
   /** The dimensions of this shape, followed by those of `other`. */
   def ++(other: Shape): Shape = {
-    Given("Shape.++", "other" -> other)
+    requireNonNull("Shape.++", "other" -> other)
     Shape.wrap(values ++ other.values)
   }
 
@@ -135,7 +135,7 @@ object Shape {
   private def wrap(dims: Array[Int]): Shape = new Shape(new ArraySeq.ofInt(dims))
 
   private def copied(dims: Iterable[Int]): Array[Int] = {
-    if (dims == null) Given("Shape", "dims" -> dims)
+    if (dims == null) requireNonNull("Shape", "dims" -> dims)
     dims match {
       case items: ArraySeq.ofInt => items.unsafeArray.clone()
       case items                 => items.toArray

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.NDArrayOps
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates csr and row_sparse arrays. */
 object SparseNDArray {
@@ -21,7 +21,13 @@ object SparseNDArray {
       shape: Shape,
       ctx: Context
   ): SparseNDArray = {
-    Given("SparseNDArray.csrMatrix", "data" -> data, "indices" -> indices, "indptr" -> indptr, "shape" -> shape)
+    requireNonNull(
+      "SparseNDArray.csrMatrix",
+      "data" -> data,
+      "indices" -> indices,
+      "indptr" -> indptr,
+      "shape" -> shape
+    )
     val counts = Array(indptr.length.toLong, indices.length.toLong)
     val matrix = create(SparseFormat.CSR, shape, ctx, DType.Float32, counts)
     matrix.setComponent(NDArray.array(data, Shape(data.length), ctx), values)
@@ -35,13 +41,13 @@ object SparseNDArray {
     * @param data those rows, as nested Java arrays of `Float` or `Double`
     */
   def rowSparseArray(data: Array[_], indices: Array[Float], shape: Shape, ctx: Context): SparseNDArray = {
-    Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
+    requireNonNull("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     rowSparseArray(NDArray.toNDArray(data, ctx), indexArray(indices, ctx), shape, ctx)
   }
 
   /** A row_sparse array with the stored rows `indices` and their values `data`. */
   def rowSparseArray(data: NDArray, indices: NDArray, shape: Shape, ctx: Context): SparseNDArray = {
-    Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
+    requireNonNull("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     val array = create(SparseFormat.ROW_SPARSE, shape, ctx, data.dtype, Array(indices.size.toLong))
     array.setComponent(data, values)
     array.setComponent(indices.asType(DType.Int64), 0)
@@ -50,7 +56,7 @@ object SparseNDArray {
 
   /** Keeps the given rows of a row_sparse array; the others become zero. */
   def retain(sparseNDArray: SparseNDArray, indices: Array[Float]): SparseNDArray = {
-    Given("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
+    requireNonNull("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
     if (sparseNDArray.sparseFormat != SparseFormat.ROW_SPARSE)
       throw new MXNetError(s"SparseNDArray.retain: it needs row_sparse, the format is ${sparseNDArray.sparseFormat}")
     val rows = indexArray(indices, sparseNDArray.context)

@@ -5,7 +5,7 @@ import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.NativeOp
 import org.apache.mxnet.internal.userop.UserOperators
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates symbols: variables, groups, symbols from files, and every operator as a function. */
 @AddSymbolFunctions(false)
@@ -57,7 +57,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
 
   /** A symbol with the outputs of all given symbols, in order. */
   def Group(symbols: Symbol*): Symbol = {
-    Given("Symbol.Group", "symbols" -> symbols)
+    requireNonNull("Symbol.Group", "symbols" -> symbols)
     val inputs = symbols.toArray
     val group = new Symbol(_LIB.symbolCreateGroup(inputs.map(_.handle)))
     keepAlive(inputs)
@@ -124,7 +124,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
       symbols: Seq[Symbol],
       kwargs: Map[String, Any]
   ): Symbol = {
-    if (symbols == null) Given(operator, "symbols" -> symbols)
+    if (symbols == null) requireNonNull(operator, "symbols" -> symbols)
     val (named, params) = separate(kwargs)
     if (symbols.nonEmpty && named.nonEmpty)
       throw new MXNetError(
@@ -295,7 +295,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     * @param symbols replacements of variables, by name
     */
   def apply(name: String, symbols: Map[String, Symbol]): Symbol = {
-    Given("Symbol.apply", "symbols" -> symbols)
+    requireNonNull("Symbol.apply", "symbols" -> symbols)
     val composed = clone()
     val (keys, inputs) = symbols.toArray.unzip
     composed.native(_LIB.symbolCompose(_, name, keys, inputs.map(_.handle)))
@@ -308,7 +308,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     * @return its outputs
     */
   def doUdf(op: UserDefinedCustomOp): Array[Symbol] = {
-    Given("Symbol.doUdf", "op" -> op)
+    requireNonNull("Symbol.doUdf", "op" -> op)
     if (op.args.nonEmpty) Symbol.doUdf(op)
     else {
       UserOperators.compose(op, null, Array.tabulate(listOutputs().length)(get))

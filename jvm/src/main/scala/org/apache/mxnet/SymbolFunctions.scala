@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.operators.NativeOp
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Element-wise functions of two symbols, or of a symbol and a number, and symbols of constants. */
 trait SymbolFunctions {
@@ -98,7 +98,7 @@ trait SymbolFunctions {
       name: String,
       dType: DType
   ): Symbol = {
-    Given("Symbol.arange", "stop" -> stop)
+    requireNonNull("Symbol.arange", "stop" -> stop)
     val params = Map[String, Any](
       "start" -> start,
       "step" -> step,

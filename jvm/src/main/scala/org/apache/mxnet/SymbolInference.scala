@@ -3,7 +3,7 @@ package org.apache.mxnet
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.jni.{InferredShapes, InferredTypes}
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Infers shapes and types of a symbol's arguments, outputs and auxiliary states. */
 trait SymbolInference { self: Symbol =>
@@ -18,7 +18,7 @@ trait SymbolInference { self: Symbol =>
 
   /** Infers types from those of some arguments, by name. */
   def inferType(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
-    Given("Symbol.inferType", "kwargs" -> kwargs)
+    requireNonNull("Symbol.inferType", "kwargs" -> kwargs)
     val (keys, types) = kwargs.toArray.unzip
     completeTypes(nativeTypes(keys, types.map(idOf)))
   }
@@ -44,7 +44,7 @@ trait SymbolInference { self: Symbol =>
 
   /** Infers shapes from descriptions of inputs. */
   def inferShape(args: IndexedSeq[DataDesc]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
-    Given("Symbol.inferShape", "args" -> args)
+    requireNonNull("Symbol.inferShape", "args" -> args)
     inferShape(args.map(desc => desc.name -> desc.shape).toMap)
   }
 
@@ -58,7 +58,7 @@ trait SymbolInference { self: Symbol =>
 
   /** Infers shapes from those of some arguments, by name. */
   def inferShape(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
-    Given("Symbol.inferShape", "kwargs" -> kwargs)
+    requireNonNull("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip
     completeShapes(nativeShapes(keys.toArray, shapes))
   }
@@ -74,7 +74,7 @@ trait SymbolInference { self: Symbol =>
       indPtr: Array[Int],
       values: Array[Int]
   ): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
-    Given("Symbol.inferShape", "indPtr" -> indPtr, "values" -> values)
+    requireNonNull("Symbol.inferShape", "indPtr" -> indPtr, "values" -> values)
     val inside = indPtr.forall(position => position >= 0 && position <= values.length)
     if (!inside || indPtr.zip(indPtr.drop(1)).exists { case (start, end) => start > end })
       throw new MXNetError(
@@ -87,13 +87,13 @@ trait SymbolInference { self: Symbol =>
 
   /** As `inferShape`, with partly unknown shapes: dimensions of 0, or an empty shape. */
   def inferShapePartial(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
-    Given("Symbol.inferShape", "kwargs" -> kwargs)
+    requireNonNull("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip
     shapesOf(nativeShapes(keys.toArray, shapes))
   }
 
   private def nativeShapes(keys: Array[String], shapes: Seq[Shape]): InferredShapes = {
-    if (shapes == null) Given("Symbol.inferShape", "args" -> shapes)
+    if (shapes == null) requireNonNull("Symbol.inferShape", "args" -> shapes)
     val (ndims, dims) = Shape.packed(shapes)
     native(_LIB.symbolInferShape(_, keys, ndims, dims))
   }

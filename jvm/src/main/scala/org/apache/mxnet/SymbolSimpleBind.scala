@@ -1,14 +1,14 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Binds a symbol to new arrays. */
 trait SymbolSimpleBind { self: Symbol =>
 
   /** Binds to new arrays of zeros whose shapes and types are inferred from descriptions of the inputs. */
   def simpleBind(ctx: Context, gradReq: String, descs: IndexedSeq[DataDesc]): Executor = {
-    Given("Symbol.simpleBind", "descs" -> descs)
+    requireNonNull("Symbol.simpleBind", "descs" -> descs)
     simpleBind(ctx, gradReq, descs.map(d => d.name -> d.shape).toMap, descs.map(d => d.name -> d.dtype).toMap)
   }
 
@@ -27,7 +27,7 @@ trait SymbolSimpleBind { self: Symbol =>
       shapeDict: Map[String, Shape],
       typeDict: Map[String, DType] = null
   ): Executor = {
-    Given("Symbol.simpleBind", "ctx" -> ctx, "gradReq" -> gradReq, "shapeDict" -> shapeDict)
+    requireNonNull("Symbol.simpleBind", "ctx" -> ctx, "gradReq" -> gradReq, "shapeDict" -> shapeDict)
     val request = SymbolBind.gradReqCodes.getOrElse(
       gradReq,
       throw new MXNetError(s"Symbol.simpleBind: the gradient request '$gradReq' is not one of null, write, add")
@@ -64,7 +64,7 @@ trait SymbolSimpleBind { self: Symbol =>
       gradReqType: Map[String, String],
       auxMap: Map[String, NDArray]
   ): Executor = {
-    Given(
+    requireNonNull(
       "Symbol.simpleBind",
       "ctx" -> ctx,
       "argsMap" -> argsMap,

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.internal.userop.{BridgedOperator, OperatorDefinition, UdfOperator, UserOperators}
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** An operator that consists of two functions, created by [[Symbol.udf]] or [[Symbol.udf2]]: the computation on arrays,
   * and the gradient on symbols. A graph stores only its name, so a program must create it before it loads the graph.
@@ -54,7 +54,7 @@ trait SymbolUserOperators {
     * @return its outputs
     */
   def doUdf(op: UserDefinedCustomOp, name: String = null): Array[Symbol] = {
-    Given("Symbol.doUdf", "op" -> op)
+    requireNonNull("Symbol.doUdf", "op" -> op)
     UserOperators.compose(op, name, op.args)
     op.outputs
   }
@@ -74,7 +74,7 @@ trait SymbolUserOperators {
     * @param gradient composes the gradient of the input from the input and the gradient of the output
     */
   def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction = {
-    Given("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
+    requireNonNull("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
     defined(name, 1, forward.getClass)(arrays => forward(arrays(0))) { (args, outputGradient) =>
       Array(gradient(args(0), outputGradient))
     }
@@ -87,7 +87,7 @@ trait SymbolUserOperators {
   def udf2(name: String)(forward: (NDArray, NDArray) => NDArray)(
       gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)
   ): UserFunction = {
-    Given("Symbol.udf2", "name" -> name, "forward" -> forward, "gradient" -> gradient)
+    requireNonNull("Symbol.udf2", "name" -> name, "forward" -> forward, "gradient" -> gradient)
     defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, outputGradient) =>
       val (first, second) = gradient(args(0), args(1), outputGradient)
       Array(first, second)

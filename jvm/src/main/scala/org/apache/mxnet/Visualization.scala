@@ -4,7 +4,7 @@ import java.io.{IOException, PrintStream}
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Path, Paths}
 
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.visualization.{CurvePlot, GraphNode, NetworkGraph, NetworkPlot, SummaryTable}
 
 import scala.collection.mutable
@@ -91,7 +91,7 @@ object Visualization {
 
   /** The numbers in a shape's text, such as `(3, 3)`. */
   def str2Tuple(str: String): List[String] = {
-    Given("Visualization.str2Tuple", "str" -> str)
+    requireNonNull("Visualization.str2Tuple", "str" -> str)
     GraphNode.numbersIn(str)
   }
 
@@ -110,7 +110,7 @@ object Visualization {
       nodeAttrs: Map[String, String] = Map.empty,
       hideWeights: Boolean = true
   ): Dot = {
-    Given("Visualization.plotNetwork", "symbol" -> symbol, "title" -> title, "nodeAttrs" -> nodeAttrs)
+    requireNonNull("Visualization.plotNetwork", "symbol" -> symbol, "title" -> title, "nodeAttrs" -> nodeAttrs)
     val graph = NetworkGraph(symbol, shape)
     val dot = new Dot(title)
     val shown = graph.nodes.indices.filterNot(i => hideWeights && graph.nodes(i).isParameter)
@@ -143,7 +143,7 @@ object Visualization {
       shape: Map[String, Shape] = null,
       hideWeights: Boolean = true
   ): String = {
-    Given("Visualization.toSvg", "symbol" -> symbol, "title" -> title)
+    requireNonNull("Visualization.toSvg", "symbol" -> symbol, "title" -> title)
     NetworkPlot.svg(NetworkGraph(symbol, shape), title, hideWeights)
   }
 
@@ -155,7 +155,7 @@ object Visualization {
       shape: Map[String, Shape] = null,
       hideWeights: Boolean = true
   ): Unit = {
-    Given("Visualization.saveSvg", "symbol" -> symbol, "fileName" -> fileName, "title" -> title)
+    requireNonNull("Visualization.saveSvg", "symbol" -> symbol, "fileName" -> fileName, "title" -> title)
     write(Paths.get(fileName), toSvg(symbol, title, shape, hideWeights))
   }
 
@@ -167,7 +167,13 @@ object Visualization {
     * @param series name and points (x, y) of each curve
     */
   def curvesSvg(title: String, xLabel: String, yLabel: String, series: Seq[(String, Seq[(Double, Double)])]): String = {
-    Given("Visualization.curvesSvg", "title" -> title, "xLabel" -> xLabel, "yLabel" -> yLabel, "series" -> series)
+    requireNonNull(
+      "Visualization.curvesSvg",
+      "title" -> title,
+      "xLabel" -> xLabel,
+      "yLabel" -> yLabel,
+      "series" -> series
+    )
     CurvePlot.svg(title, xLabel, yLabel, series)
   }
 
@@ -180,7 +186,7 @@ object Visualization {
       fileName: String,
       title: String = "learning curve"
   ): Unit = {
-    Given("Visualization.saveLearningCurve", "history" -> history, "fileName" -> fileName, "title" -> title)
+    requireNonNull("Visualization.saveLearningCurve", "history" -> history, "fileName" -> fileName, "title" -> title)
     def curves(
         kind: String,
         metrics: Callback.EpochRecord => Seq[(String, Float)]
@@ -200,7 +206,7 @@ object Visualization {
     * @param shape shapes of its inputs
     */
   def summary(symbol: Symbol, shape: Map[String, Shape]): String = {
-    Given("Visualization.summary", "symbol" -> symbol)
+    requireNonNull("Visualization.summary", "symbol" -> symbol)
     require(shape != null && shape.nonEmpty, "the summary needs the shapes of the inputs")
     val inputs = symbol.listArguments().filterNot(Model.looksLikeParameter).toSet ++ shape.keys
     SummaryTable.text(NetworkGraph(symbol, shape), inputs)
@@ -208,7 +214,7 @@ object Visualization {
 
   /** Prints [[summary]]. */
   def printSummary(symbol: Symbol, shape: Map[String, Shape], out: PrintStream = System.out): Unit = {
-    Given("Visualization.printSummary", "symbol" -> symbol, "out" -> out)
+    requireNonNull("Visualization.printSummary", "symbol" -> symbol, "out" -> out)
     out.print(summary(symbol, shape))
   }
 }

@@ -26,7 +26,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("5")(NDArray.ones(2).slice(1, 5))
     fails("2")(NDArray.ones(2).at(2))
     fails("(3)")(NDArray.ones(3).T)
-    fails("rows at depth")(NDArray.toNDArray(Array(Array(1f), Array(1f, 2f))))
+    fails("the elements at depth")(NDArray.toNDArray(Array(Array(1f), Array(1f, 2f))))
     fails("String")(NDArray.toNDArray(Array("a")))
   }
 

@@ -68,7 +68,7 @@ public abstract class UserDefinedCustomOp {
   /** With several inputs in a graph; see {@code SameDiff.doUdf}. */
   protected UserDefinedCustomOp(SameDiff sameDiff, Symbol[] args) {
     this.sameDiff = sameDiff;
-    this.operator = new JavaOperator(this, this::lend, sameDiff, args);
+    this.operator = new JavaOperator(this, this::setArrays, sameDiff, args);
   }
 
   /** Registers the operator of a class, so that graphs that name it load. Annotated classes need no registration. */
@@ -237,8 +237,8 @@ public abstract class UserDefinedCustomOp {
     return operator.invokeOn(arrays);
   }
 
-  /** Sets the fields to the arrays of a run or of shape inference. */
-  private void lend(OpContext context) {
+  /** Sets the fields to the arrays of a run or of shape inference, or clears them if {@code context} is null. */
+  private void setArrays(OpContext context) {
     inputArguments = context == null ? null : context.getInputArrays();
     outputArguments = context == null || !context.isRunning() ? null : context.getOutputArrays();
     stateArguments = context == null || !context.isRunning() ? null : context.getStateArrays();

@@ -75,10 +75,10 @@ class ImageClassifier(
   /** Images as a batch, resized to the network's size. */
   private[infer] def pixels(images: Iterable[BufferedImage], dType: DType.DType): NDArray = {
     require(images.nonEmpty, "there are no images; give at least one")
-    val each = images.toArray.map { image =>
+    val samples = images.toArray.map { image =>
       ImageClassifier.samples(ImageClassifier.reshapeImage(image, width, height), inputShape.drop(1))
     }
-    NDArray.empty(Shape(each.length) ++ inputShape.drop(1), Context.cpu(), dType).set(each.flatten)
+    NDArray.empty(Shape(samples.length) ++ inputShape.drop(1), Context.cpu(), dType).set(samples.flatten)
   }
 }
 
@@ -109,9 +109,9 @@ object ImageClassifier {
 
   private[infer] def samples(image: BufferedImage, shape: Shape): Array[Float] = {
     val (width, height) = (image.getWidth, image.getHeight)
-    val wanted = Seq(3, height, width)
+    val expected = Seq(3, height, width)
     require(
-      shape.toVector.dropWhile(_ == 1) == wanted.dropWhile(_ == 1) || shape.toVector.takeRight(3) == wanted,
+      shape.toVector.dropWhile(_ == 1) == expected.dropWhile(_ == 1) || shape.toVector.takeRight(3) == expected,
       s"the image is $width x $height, which does not make the shape $shape; scale it with reshapeImage"
     )
     val pixels = image.getRGB(0, 0, width, height, null, 0, width)

@@ -29,7 +29,7 @@ private[mxnet] class MXDataIter(
   private var nextBatch: DataBatch = null
 
   /** Number of batches of this pass that were returned. */
-  private var numGiven = 0
+  private var numReturned = 0
 
   private val (dataDescs, labelDescs) =
     if (hasNext) {
@@ -44,20 +44,20 @@ private[mxnet] class MXDataIter(
   override def reset(): Unit = {
     if (nextBatch != null) nextBatch.dispose()
     nextBatch = null
-    numGiven = 0
+    numReturned = 0
     _LIB.dataIterBeforeFirst(handle)
   }
 
   override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
     _LIB.dataIterEpoch(handle).foreach(out.writeLong)
-    out.writeInt(numGiven)
+    out.writeInt(numReturned)
   }
 
   override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of a data iterator") { in =>
     reset()
     _LIB.dataIterRestart(handle, in.readLong(), in.readLong())
     val count = in.readInt()
-    while (numGiven < count) next().dispose()
+    while (numReturned < count) next().dispose()
   }
 
   override def hasNext: Boolean = {
@@ -72,7 +72,7 @@ private[mxnet] class MXDataIter(
     if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
     val batch = nextBatch
     nextBatch = null
-    numGiven += 1
+    numReturned += 1
     batch
   }
 

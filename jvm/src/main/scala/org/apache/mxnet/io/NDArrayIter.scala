@@ -2,7 +2,8 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet._
-import org.apache.mxnet.internal.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 import scala.collection.immutable.ListMap
 
@@ -252,7 +253,7 @@ object NDArrayIter {
     private var lastBatchHandle: String = "pad"
 
     private def describe(name: String, array: NDArray): DataDesc = {
-      Given("NDArrayIter.Builder", name -> array)
+      requireNonNull("NDArrayIter.Builder", name -> array)
       DataDesc(name, array.shape, array.dtype, Layout.UNDEFINED)
     }
 

@@ -3,7 +3,8 @@ package org.apache.mxnet.io
 import java.util.concurrent.Semaphore
 
 import org.apache.mxnet._
-import org.apache.mxnet.internal.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
@@ -21,7 +22,7 @@ class PrefetchingIter(
     labelNames: IndexedSeq[Map[String, String]] = null
 ) extends DataIter
     with ResumableIter {
-  Given("PrefetchingIter", "iters" -> iters)
+  requireNonNull("PrefetchingIter", "iters" -> iters)
   require(iters.nonEmpty, "PrefetchingIter needs at least one iterator")
 
   private val dataDescs = rename(iters.map(_.provideDataDesc), dataNames, "dataNames")
@@ -38,7 +39,7 @@ class PrefetchingIter(
   // Because the threads read ahead, the position is the start of the pass and the number of batches returned since.
   private val sources = iters.map(new TrackedIter(_))
   private var passStart = sources.map(_.saveState())
-  private var numGiven = 0
+  private var numReturned = 0
   private var current: DataBatch = null
 
   private val threads = iters.indices.map { i =>
@@ -55,10 +56,10 @@ class PrefetchingIter(
   ): IndexedSeq[DataDesc] =
     if (names == null) descs.flatten
     else {
-      Given("PrefetchingIter", what -> names)
+      requireNonNull("PrefetchingIter", what -> names)
       require(names.length == descs.length, s"$what has ${names.length} maps but there are ${descs.length} iterators")
-      descs.zip(names).flatMap { case (own, renamed) =>
-        own.map { desc =>
+      descs.zip(names).flatMap { case (ownDescs, renamed) =>
+        ownDescs.map { desc =>
           require(renamed.contains(desc.name), s"$what gives no new name for ${desc.name}")
           desc.copy(name = renamed(desc.name))
         }
@@ -104,7 +105,7 @@ class PrefetchingIter(
     )
     current.isTemporary = batches.forall(_.isTemporary)
     fetched = false
-    numGiven += 1
+    numReturned += 1
     taken.foreach(_.release())
     current
   }
@@ -112,7 +113,7 @@ class PrefetchingIter(
   override def reset(): Unit = startPass(sources.foreach(_.reset()))
 
   override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
-    out.writeInt(numGiven)
+    out.writeInt(numReturned)
     Blocks.writeAll(out, passStart)(Blocks.write(out, _))
   }
 
@@ -124,7 +125,7 @@ class PrefetchingIter(
         s"the state is that of ${states.length} iterators read ahead, but there are ${sources.length}"
       )
     startPass(sources.lazyZip(states).foreach(_.restoreState(_)))
-    while (numGiven < count) next().release()
+    while (numReturned < count) next().release()
   }
 
   /** Begins a pass at the position that `goToStart` sets, while no thread reads. */
@@ -135,7 +136,7 @@ class PrefetchingIter(
       case _                            => ()
     }
     fetched = false
-    numGiven = 0
+    numReturned = 0
     goToStart
     passStart = sources.map(_.saveState())
     taken.foreach(_.release())

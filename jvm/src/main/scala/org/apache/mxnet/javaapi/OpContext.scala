@@ -23,13 +23,13 @@ final class OpContext private[mxnet] (context: CoreContext) {
   def getInputShapes(): JList[Shape] = context.inputShapes.map(new Shape(_)).asJava
 
   /** The inputs, read-only. */
-  def getInputArrays(): JList[NDArray] = new LentArrays(context.inputArrays)
+  def getInputArrays(): JList[NDArray] = new BorrowedArrays(context.inputArrays)
 
   /** The outputs, to be written or replaced. */
-  def getOutputArrays(): JList[NDArray] = new LentArrays(context.outputArrays)
+  def getOutputArrays(): JList[NDArray] = new BorrowedArrays(context.outputArrays)
 
   /** The auxiliary states, which the operator may change. */
-  def getStateArrays(): JList[NDArray] = new LentArrays(context.stateArrays)
+  def getStateArrays(): JList[NDArray] = new BorrowedArrays(context.stateArrays)
 
   /** An input. */
   def input(index: Int): NDArray = new NDArray(context.input(index))
@@ -60,7 +60,7 @@ final class OpContext private[mxnet] (context: CoreContext) {
 }
 
 /** The arrays of an operator as a list of the Java API. */
-private final class LentArrays(arrays: OpArrays) extends AbstractList[NDArray] {
+private final class BorrowedArrays(arrays: OpArrays) extends AbstractList[NDArray] {
   override def size: Int = arrays.size
 
   override def get(index: Int): NDArray = new NDArray(arrays.get(index))

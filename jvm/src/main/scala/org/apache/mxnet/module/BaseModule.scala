@@ -3,7 +3,8 @@ package org.apache.mxnet.module
 import java.io.IOException
 
 import org.apache.mxnet._
-import org.apache.mxnet.internal.util.{Given, Logging}
+import org.apache.mxnet.internal.util.Logging
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}
 import org.apache.mxnet.optimizer.SGD
 
@@ -131,7 +132,7 @@ abstract class BaseModule {
       numBatch: Int = -1,
       reset: Boolean = true
   ): IndexedSeq[IndexedSeq[NDArray]] = {
-    Given("Module.predictEveryBatch", "evalData" -> evalData)
+    requireNonNull("Module.predictEveryBatch", "evalData" -> evalData)
     requireReady()
     if (reset) evalData.reset()
     val outputs = mutable.ArrayBuffer.empty[IndexedSeq[NDArray]]
@@ -145,7 +146,7 @@ abstract class BaseModule {
 
   /** The outputs for one batch, without padding: copies that the caller disposes. */
   def predict(batch: DataBatch): IndexedSeq[NDArray] = synchronized {
-    Given("Module.predict", "batch" -> batch)
+    requireNonNull("Module.predict", "batch" -> batch)
     requireReady()
     forward(batch, Some(false))
     getOutputsMerged().map { output =>
@@ -213,7 +214,7 @@ abstract class BaseModule {
 
   /** Writes parameters (`arg:name`) and auxiliary states (`aux:name`) to a file in MXNet's format. */
   def saveParams(fname: String): Unit = {
-    Given("Module.saveParams", "fname" -> fname)
+    requireNonNull("Module.saveParams", "fname" -> fname)
     val (args, aux) = getParams
     NDArray.save(fname, Model.withKinds(args, aux))
   }
@@ -380,7 +381,7 @@ abstract class BaseModule {
 
   /** Allocates the arrays of a module without labels. */
   @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit = {
-    Given("Module.bind", "dataShape" -> dataShape)
+    requireNonNull("Module.bind", "dataShape" -> dataShape)
     bind(dataShape.toIndexedSeq, None, forTraining, inputsNeedGrad, forceRebind, None)
   }
 

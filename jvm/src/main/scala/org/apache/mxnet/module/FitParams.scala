@@ -1,7 +1,7 @@
 package org.apache.mxnet.module
 
 import org.apache.mxnet._
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.optimizer.SGD
 import org.slf4j.Logger
 
@@ -144,7 +144,7 @@ class FitParams extends Cloneable {
 
   /** Adds training callbacks, in the order of their calls. */
   @varargs def addCallback(callbacks: TrainingCallback*): FitParams = {
-    Given("FitParams.addCallback", "callbacks" -> callbacks)
+    requireNonNull("FitParams.addCallback", "callbacks" -> callbacks)
     require(!callbacks.contains(null), "a callback is null")
     this.callbacks ++= callbacks
     this

@@ -3,7 +3,7 @@ package org.apache.mxnet.module
 import java.nio.file.{Files, Paths}
 
 import org.apache.mxnet._
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.optimizer.SGD
 
 import scala.annotation.varargs
@@ -32,7 +32,7 @@ class Module(
     fixedParamNames: Option[Set[String]] = None
 ) extends BaseModule {
   require(symbolVar != null, "the network is null")
-  Given("Module", "dataNames" -> dataNames, "contexts" -> contexts)
+  requireNonNull("Module", "dataNames" -> dataNames, "contexts" -> contexts)
   require(contexts.nonEmpty, "a module needs at least one context; Context.cpu() is the default")
   symbol = symbolVar
   BaseModule.checkInputNames(symbolVar, dataNames, "dataNames")
@@ -155,7 +155,9 @@ class Module(
       BaseModule.logger.warn("the parameters have values and forceInit is false: setParams changes nothing")
     } else {
       require(binded, "the module is not bound; call bind before setParams")
-      Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(Given("Module.setParams", _))
+      Seq("argParams" -> argParams, "auxParams" -> auxParams)
+        .filter(_._2 != null)
+        .foreach(requireNonNull("Module.setParams", _))
       group.setParams(argParams, auxParams, allowExtra)
       paramsDirty = true
       paramsInitialized = true
@@ -218,7 +220,7 @@ class Module(
   }
 
   private def requireNames(shapes: IndexedSeq[DataDesc]): Unit = {
-    Given("Module.bind", "dataShapes" -> shapes)
+    requireNonNull("Module.bind", "dataShapes" -> shapes)
     val names = shapes.map(_.name)
     require(
       names.sorted == dataNames.sorted,
@@ -303,7 +305,7 @@ class Module(
 
   /** Uses the optimizer of another module, with its states. */
   def borrowOptimizer(sharedModule: Module): Unit = {
-    Given("Module.borrowOptimizer", "sharedModule" -> sharedModule)
+    requireNonNull("Module.borrowOptimizer", "sharedModule" -> sharedModule)
     require(
       sharedModule.optimizerInitialized,
       "the module whose optimizer is borrowed has none; call its initOptimizer first"
@@ -320,7 +322,7 @@ class Module(
     * @param isTrain whether it runs in training mode; as bound if None
     */
   override def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
-    Given("Module.forward", "dataBatch" -> dataBatch, "isTrain" -> isTrain)
+    requireNonNull("Module.forward", "dataBatch" -> dataBatch, "isTrain" -> isTrain)
     requireReady()
     if (!group.fits(dataBatch)) {
       reshape(
@@ -335,7 +337,7 @@ class Module(
   }
 
   override def backward(outGrads: Array[NDArray] = Array.empty): Unit = {
-    Given("Module.backward", "outGrads" -> outGrads)
+    requireNonNull("Module.backward", "outGrads" -> outGrads)
     requireReady()
     group.backward(outGrads)
   }
@@ -399,20 +401,20 @@ class Module(
   }
 
   override def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit = {
-    Given("Module.updateMetric", "evalMetric" -> evalMetric, "labels" -> labels)
+    requireNonNull("Module.updateMetric", "evalMetric" -> evalMetric, "labels" -> labels)
     requireReady()
     group.updateMetric(evalMetric, labels)
   }
 
   override def installMonitor(monitor: Monitor): Unit = {
-    Given("Module.installMonitor", "monitor" -> monitor)
+    requireNonNull("Module.installMonitor", "monitor" -> monitor)
     requireBound()
     group.installMonitor(monitor)
   }
 
   /** Writes the states of the optimizer, such as momentum, to a file. */
   def saveOptimizerStates(fname: String): Unit = {
-    Given("Module.saveOptimizerStates", "fname" -> fname)
+    requireNonNull("Module.saveOptimizerStates", "fname" -> fname)
     require(optimizerInitialized, "the module has no optimizer whose states could be saved; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.saveOptimizerStates(fname))
     else {
@@ -423,7 +425,7 @@ class Module(
 
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
-    Given("Module.loadOptimizerStates", "fname" -> fname)
+    requireNonNull("Module.loadOptimizerStates", "fname" -> fname)
     require(optimizerInitialized, "the module has no optimizer to take the states; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
     else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
@@ -447,7 +449,7 @@ class Module(
     * @param saveOptStates whether to write the states of the optimizer to `prefix-NNNN.states`
     */
   def saveCheckpoint(prefix: String, epoch: Int, saveOptStates: Boolean = false): Unit = {
-    Given("Module.saveCheckpoint", "prefix" -> prefix)
+    requireNonNull("Module.saveCheckpoint", "prefix" -> prefix)
     symbol.save(Model.symbolFile(prefix))
     saveParams(Model.paramsFile(prefix, epoch))
     if (saveOptStates) saveOptimizerStates(Module.statesFile(prefix, epoch))

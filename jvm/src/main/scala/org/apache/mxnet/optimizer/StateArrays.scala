@@ -1,6 +1,6 @@
 package org.apache.mxnet.optimizer
 
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.util.SerializerUtils
 import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
 
@@ -37,7 +37,7 @@ private[mxnet] trait StateArrays { this: Optimizer =>
 
   /** Zeros in the shape of a weight. */
   protected def zerosLike(weight: NDArray): NDArray = {
-    Given(s"${getClass.getSimpleName}.createState", "weight" -> weight)
+    requireNonNull(s"${getClass.getSimpleName}.createState", "weight" -> weight)
     NDArray.zeros(weight.shape, weight.context, weight.dtype)
   }
 }

@@ -28,7 +28,7 @@ private[optimizer] final class UpdateOperator(name: String, keys: Array[String])
     if (arrays.contains(null))
       throw new MXNetError(s"$name of parameter $index: the weight, the gradient or a state is null; give arrays")
     var call = calls.getOrElse(index, null)
-    if (call == null || !call.matches(arrays, values)) {
+    if (call == null || !call.fits(arrays, values)) {
       call = new UpdateOperator.Call(arrays, values)
       calls(index) = call
     }
@@ -45,7 +45,7 @@ private object UpdateOperator {
     val output: Array[NDArrayHandle] = Array(inputs(0))
     val attributes: Array[String] = values.map(_.toString)
 
-    def matches(otherArrays: Array[NDArray], otherValues: Array[Float]): Boolean =
+    def fits(otherArrays: Array[NDArray], otherValues: Array[Float]): Boolean =
       java.util.Arrays.equals(values, otherValues) && sameArrays(otherArrays)
 
     private def sameArrays(other: Array[NDArray]): Boolean = {

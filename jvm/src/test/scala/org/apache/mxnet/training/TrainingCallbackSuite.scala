@@ -100,7 +100,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(epochs(new Profit(1f, 2f, 1f, 4f), new EarlyStopping(mode = "max", patience = 1)), 3)
     assertEquals(epochs(new SquaredError(Float.NaN, 2f, Float.NaN, 1f), new EarlyStopping(patience = 2)), 4)
     val unknown = intercept[MXNetError](epochs(new Profit(1f, 2f, 3f, 4f), new EarlyStopping(patience = 1)))
-    assert(unknown.getMessage.contains("mode = max or min"), unknown.getMessage)
+    assert(unknown.getMessage.contains("set mode to max or min"), unknown.getMessage)
     val missing = intercept[MXNetError](epochs(new SquaredError(1f, 2f, 3f, 4f), new EarlyStopping("loss")))
     assert(missing.getMessage.contains("validation-mse, train-accuracy"), missing.getMessage)
     assert(intercept[IllegalArgumentException](new EarlyStopping(patience = 0)).getMessage.contains("patience is 0"))

@@ -1,8 +1,9 @@
 package org.apache.mxnet
 package internal.operators
 
-import org.apache.mxnet.internal.util.Given
 import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** An operator of the engine: its handle and its lazily loaded metadata.
   *
@@ -38,7 +39,7 @@ private[mxnet] object NativeOp {
 
   /** The operator of this name; an unknown one is an [[MXNetError]]. */
   def apply(name: String): NativeOp = {
-    if (name == null) Given("NativeOp", "name" -> name)
+    if (name == null) requireNonNull("NativeOp", "name" -> name)
     val known = cache.get(name)
     if (known != null) known
     else {

@@ -70,9 +70,9 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
 /** An instance of a [[CustomOp]]. */
 private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: Int, outputGradients: Int)
     extends BridgedInstance {
-  private val forwardArrays = new LentLists(Seq(inputs -> false, outputs -> true))
+  private val forwardArrays = new BorrowedLists(Seq(inputs -> false, outputs -> true))
   private val backwardArrays =
-    new LentLists(Seq(outputGradients -> false, inputs -> false, outputs -> false, inputs -> true))
+    new BorrowedLists(Seq(outputGradients -> false, inputs -> false, outputs -> false, inputs -> true))
 
   override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
     val Seq(ins, outs, aux) = forwardArrays.lists(handles, reqs): @unchecked
@@ -89,7 +89,7 @@ private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: In
   *
   * @param lengths the lengths of the other lists, each with whether its arrays are writable
   */
-private[mxnet] final class LentLists(lengths: Seq[(Int, Boolean)]) {
+private[mxnet] final class BorrowedLists(lengths: Seq[(Int, Boolean)]) {
   private var current: Seq[Array[NDArray]] = Nil
 
   /** The requests of the call. */
@@ -97,19 +97,19 @@ private[mxnet] final class LentLists(lengths: Seq[(Int, Boolean)]) {
 
   def lists(handles: Array[Long], reqs: Array[Int]): Seq[Array[NDArray]] = {
     if (handles != null) {
-      requests = reqs.map(LentLists.requestNames)
+      requests = reqs.map(BorrowedLists.requestNames)
       var rest = handles
       val fixed = lengths.map { case (length, writable) =>
-        val arrays = rest.take(length).map(handle => new LentNDArray(handle, writable): NDArray)
+        val arrays = rest.take(length).map(handle => new BorrowedNDArray(handle, writable): NDArray)
         rest = rest.drop(length)
         arrays
       }
-      current = fixed :+ rest.map(handle => new LentNDArray(handle, writable = true): NDArray)
+      current = fixed :+ rest.map(handle => new BorrowedNDArray(handle, writable = true): NDArray)
     }
     current
   }
 }
 
-private[mxnet] object LentLists {
+private[mxnet] object BorrowedLists {
   private val requestNames = Array("null", "write", "inplace", "add")
 }

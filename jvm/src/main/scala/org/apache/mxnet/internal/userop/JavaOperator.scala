@@ -8,17 +8,17 @@ import scala.jdk.CollectionConverters._
 import scala.reflect.ClassTag
 
 import org.apache.mxnet.DType.DType
-import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Adapts a [[javaapi.UserDefinedCustomOp]] to the Scala API.
   *
   * @param op the user's operator
-  * @param lend sets the operator's fields to the arrays of a run, or clears them
+  * @param setArrays sets the operator's fields to the arrays of a run, or clears them
   * @param graph the graph that it was created for, or null
   */
 private[mxnet] final class JavaOperator(
     op: javaapi.UserDefinedCustomOp,
-    lend: Consumer[javaapi.OpContext],
+    setArrays: Consumer[javaapi.OpContext],
     graph: SameDiff,
     symbols: Array[Symbol]
 ) extends UserDefinedCustomOp(graph, symbols) {
@@ -47,9 +47,9 @@ private[mxnet] final class JavaOperator(
   }
 
   override def calculateOutputShape(context: OpContext): Array[Shape] =
-    lending(context)(lent => shapes(op.calculateOutputShape(lent)))
+    withArrays(context)(javaContext => shapes(op.calculateOutputShape(javaContext)))
 
-  override def calculateStateShapes(): Array[Shape] = lending(context)(_ => shapes(op.calculateStateShapes()))
+  override def calculateStateShapes(): Array[Shape] = withArrays(context)(_ => shapes(op.calculateStateShapes()))
 
   override def inferInputShapes(inputs: Array[Shape], outputs: Array[Shape]): Array[Shape] =
     shapes(op.inferInputShapes(javaShapes(inputs), javaShapes(outputs)))
@@ -64,7 +64,7 @@ private[mxnet] final class JavaOperator(
 
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = array(op.doDiff(Arrays.asList(gradients: _*)))
 
-  override def exec(context: OpContext): Unit = lending(context)(op.exec)
+  override def exec(context: OpContext): Unit = withArrays(context)(op.exec)
 
   // The default implementations of the methods of the user's class.
 
@@ -81,16 +81,16 @@ private[mxnet] final class JavaOperator(
 
   /** Runs the operator on arrays of the Java API. */
   def invokeOn(arrays: Array[javaapi.NDArray]): JList[javaapi.NDArray] = {
-    Given(opName, "arrays" -> arrays)
+    requireNonNull(opName, "arrays" -> arrays)
     val results = UserOperators.invoke(this, arrays.map(_.nd)).arr
     Arrays.asList(results.map(new javaapi.NDArray(_)): _*)
   }
 
-  private def lending[T](context: OpContext)(body: javaapi.OpContext => T): T = {
-    val lent = new javaapi.OpContext(context)
-    lend.accept(lent)
-    try body(lent)
-    finally lend.accept(null)
+  private def withArrays[T](context: OpContext)(body: javaapi.OpContext => T): T = {
+    val javaContext = new javaapi.OpContext(context)
+    setArrays.accept(javaContext)
+    try body(javaContext)
+    finally setArrays.accept(null)
   }
 
   private def array[T: ClassTag](list: JList[T]): Array[T] =
@@ -107,14 +107,14 @@ private[mxnet] object JavaOperator {
 
   /** Registers the operator of a class. */
   def register(cls: Class[_ <: javaapi.UserDefinedCustomOp]): Unit = {
-    Given("UserDefinedCustomOp.register", "opClass" -> cls)
+    requireNonNull("UserDefinedCustomOp.register", "opClass" -> cls)
     val definition = UdfClass(cls)
     UserOperators.register(definition.name, definition)
   }
 
   /** A new node of any operator. */
   def node(operator: String, parameters: JMap[String, _], inputs: Array[Symbol]): Symbol = {
-    Given("UserDefinedCustomOp.node", "operator" -> operator, "parameters" -> parameters, "inputs" -> inputs)
+    requireNonNull("UserDefinedCustomOp.node", "operator" -> operator, "parameters" -> parameters, "inputs" -> inputs)
     Symbol.createFromListedSymbolsNoCheck(operator)(inputs, parameters.asScala.toMap)
   }
 }

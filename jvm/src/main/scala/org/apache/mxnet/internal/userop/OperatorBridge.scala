@@ -89,11 +89,11 @@ private[mxnet] final class OperatorBridge {
 }
 
 /** An array that the engine owns and an operator uses while it runs. Disposing it does nothing. */
-private[mxnet] final class LentNDArray(handle: Base.NDArrayHandle, writable: Boolean)
+private[mxnet] final class BorrowedNDArray(handle: Base.NDArrayHandle, writable: Boolean)
     extends NDArray(handle, writable, addToCollector = false) {
 
   /** The engine frees the handle, so the object is not tracked, and no scope owns it. */
-  private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, LentNDArray.keep)
+  private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, BorrowedNDArray.keep)
 
   private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
 
@@ -101,6 +101,6 @@ private[mxnet] final class LentNDArray(handle: Base.NDArrayHandle, writable: Boo
   lazy val buffer: java.nio.ByteBuffer = DirectBuffer.of(this)
 }
 
-private[mxnet] object LentNDArray {
+private[mxnet] object BorrowedNDArray {
   private val keep: Base.CPtrAddress => Int = _ => 0
 }

@@ -186,35 +186,39 @@ private[mxnet] final class UdfInstance(
   private val isInPlace = op.isInplaceCall
   private var context: OpContext = _
   private var inputs: Array[NDArray] = _
-  private var lent: Array[NDArray] = _
+
+  /** The engine's output arrays. */
+  private var engineOutputs: Array[NDArray] = _
+
+  /** The same arrays, which user code may replace. */
   private var outputs: Array[NDArray] = _
 
   private def take(handles: Array[Long]): Unit = {
     val (ins, rest) = handles.splitAt(shapes.length)
     val (outs, states) = rest.splitAt(outputCount)
-    inputs = ins.map(new LentNDArray(_, writable = false))
-    lent = outs.map(new LentNDArray(_, writable = true))
-    outputs = lent.clone()
-    val execInputs = if (isInPlace) lent ++ inputs.drop(outputCount) else inputs
-    context = new OpContext(shapes, execInputs, outputs, states.map(new LentNDArray(_, writable = true)))
+    inputs = ins.map(new BorrowedNDArray(_, writable = false))
+    engineOutputs = outs.map(new BorrowedNDArray(_, writable = true))
+    outputs = engineOutputs.clone()
+    val execInputs = if (isInPlace) engineOutputs ++ inputs.drop(outputCount) else inputs
+    context = new OpContext(shapes, execInputs, outputs, states.map(new BorrowedNDArray(_, writable = true)))
     op.context = context
   }
 
   override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
     if (handles != null) take(handles)
     context.startRun(isTrain)
-    if (isInPlace) lent.indices.foreach(i => inputs(i).copyTo(lent(i)))
+    if (isInPlace) engineOutputs.indices.foreach(i => inputs(i).copyTo(engineOutputs(i)))
     op.exec(context)
     var i = 0
     while (i < outputCount) {
-      if (outputs(i) ne lent(i)) copyReplacement(i)
+      if (outputs(i) ne engineOutputs(i)) copyReplacement(i)
       i += 1
     }
   }
 
   /** Copies an array with which user code replaced output `i` to the engine's array. */
   private def copyReplacement(i: Int): Unit = {
-    val (replacement, output) = (outputs(i), lent(i))
+    val (replacement, output) = (outputs(i), engineOutputs(i))
     outputs(i) = output
     if (replacement == null)
       throw new MXNetError(s"operator $name: exec set output $i to null: write into it, or set an array")

@@ -8,6 +8,7 @@ import java.nio.file.{Files, Path}
 import scala.util.Using
 
 import org.apache.mxnet.MXNetError
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Blocks of bytes, each preceded by its length. */
 private[mxnet] object Blocks {
@@ -31,7 +32,7 @@ private[mxnet] object Blocks {
 
   /** Reads bytes; an early end is an error that names the input. */
   def parse[A](bytes: Array[Byte], what: String)(read: DataInputStream => A): A = {
-    Given("Blocks", "bytes" -> bytes)
+    requireNonNull("Blocks", "bytes" -> bytes)
     try read(new DataInputStream(new ByteArrayInputStream(bytes)))
     catch { case _: EOFException => throw new MXNetError(s"$what ends too early, after ${bytes.length} bytes") }
   }

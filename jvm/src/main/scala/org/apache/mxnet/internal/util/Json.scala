@@ -36,7 +36,7 @@ private[mxnet] object Json {
       at += 1
     }
 
-    private def taken(char: Char): Boolean = {
+    private def takeIf(char: Char): Boolean = {
       val found = peek(s"'$char'") == char
       if (found) at += 1
       found
@@ -66,14 +66,14 @@ private[mxnet] object Json {
     private def objectValue(): Map[String, Any] = {
       take('{')
       val entries = Map.newBuilder[String, Any]
-      if (!taken('}')) {
+      if (!takeIf('}')) {
         var more = true
         while (more) {
           peek("a name")
           val key = string()
           take(':')
           entries += key -> value()
-          more = taken(',')
+          more = takeIf(',')
         }
         take('}')
       }
@@ -83,11 +83,11 @@ private[mxnet] object Json {
     private def arrayValue(): Vector[Any] = {
       take('[')
       val items = Vector.newBuilder[Any]
-      if (!taken(']')) {
+      if (!takeIf(']')) {
         var more = true
         while (more) {
           items += value()
-          more = taken(',')
+          more = takeIf(',')
         }
         take(']')
       }

@@ -132,8 +132,8 @@ private[mxnet] final class TrainingLoop(
 
   /** Callbacks are identified by their class and, within a class, by their order. */
   private def restoreCallbacks(saved: TrainingCheckpoint): Unit =
-    params.callbacks.groupBy(_.getClass.getName).foreach { case (name, own) =>
-      own.zip(saved.callbacks.filter(_._1 == name)).foreach { case (callback, (_, state)) =>
+    params.callbacks.groupBy(_.getClass.getName).foreach { case (name, callbacks) =>
+      callbacks.zip(saved.callbacks.filter(_._1 == name)).foreach { case (callback, (_, state)) =>
         callback.restoreState(state)
       }
     }

@@ -6,14 +6,14 @@ import org.apache.mxnet.MXNetError
 import scala.collection.immutable.ArraySeq
 
 /** Rejects null arguments, and arrays, sequences and maps that contain null. */
-private[mxnet] object Given {
+private[mxnet] object NullChecks {
 
   /** Throws an error with the name of the first argument that is null or contains null.
     *
     * @param owner the class and method, or the operator
     * @param arguments name and value of each
     */
-  def apply(owner: String, arguments: (String, Any)*): Unit = arguments.foreach { case (name, value) =>
+  def requireNonNull(owner: String, arguments: (String, Any)*): Unit = arguments.foreach { case (name, value) =>
     value match {
       case null                 => fail(owner, name)
       case items: Array[AnyRef] => checkItems(owner, name, items.iterator)
