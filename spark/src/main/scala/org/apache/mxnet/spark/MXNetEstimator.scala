@@ -50,8 +50,8 @@ trait MXNetEstimatorParams
   final val numShards: IntParam = new IntParam(
     this,
     "numShards",
-    "number of parts of a batch whose gradients are computed apart, a multiple of numWorkers; numWorkers if it is not " +
-      "set. The same numShards gives the same parameters, to the bit, with any numWorkers",
+    "number of shards of a batch, whose gradients are computed separately; a multiple of numWorkers, by default " +
+      "numWorkers. The same numShards gives the same parameters, bit for bit, with any numWorkers",
     ParamValidators.gtEq(1)
   )
 
@@ -71,8 +71,8 @@ trait MXNetEstimatorParams
   final val optimizer: Param[String] = new Param(
     this,
     "optimizer",
-    s"name of the optimizer: ${NamedParts.optimizers.mkString(", ")}",
-    ParamValidators.inArray(NamedParts.optimizers.toArray)
+    s"name of the optimizer: ${Registry.optimizers.mkString(", ")}",
+    ParamValidators.inArray(Registry.optimizers.toArray)
   )
 
   /** The parameters of the optimizer. */
@@ -87,16 +87,16 @@ trait MXNetEstimatorParams
   final val metric: Param[String] = new Param(
     this,
     "metric",
-    s"name of the metric of training and validation: ${NamedParts.metrics.mkString(", ")}",
-    (name: String) => NamedParts.isMetric(name)
+    s"name of the metric of training and validation: ${Registry.metrics.mkString(", ")}",
+    (name: String) => Registry.isMetric(name)
   )
 
   /** The name of the initializer. */
   final val initializer: Param[String] = new Param(
     this,
     "initializer",
-    s"name of what fills parameters that have no value: ${NamedParts.initializers.mkString(", ")}",
-    ParamValidators.inArray(NamedParts.initializers.toArray)
+    s"name of the initializer of parameters without a value: ${Registry.initializers.mkString(", ")}",
+    ParamValidators.inArray(Registry.initializers.toArray)
   )
 
   /** The parameters of the initializer. */
@@ -108,13 +108,18 @@ trait MXNetEstimatorParams
 
   /** The learning rate. */
   final val learningRate: FloatParam =
-    new FloatParam(this, "learningRate", "learning rate that the optimizer is made with (> 0)", ParamValidators.gt(0))
+    new FloatParam(
+      this,
+      "learningRate",
+      "learning rate that the optimizer is created with (> 0)",
+      ParamValidators.gt(0)
+    )
 
   /** The directory of checkpoints. */
   final val checkpointDir: Param[String] = new Param(
     this,
     "checkpointDir",
-    "directory of checkpoints, on a file system that all workers share; training that failed resumes from the last one"
+    "directory of checkpoints, on a file system that all workers share; failed training resumes from the last one"
   )
 
   /** The interval of checkpoints in epochs. */
@@ -129,8 +134,8 @@ trait MXNetEstimatorParams
   final val earlyStopping: IntParam = new IntParam(
     this,
     "earlyStopping",
-    "number of epochs without a better metric, of the validation rows if there are any, after which training ends; 0 for " +
-      "never",
+    "number of epochs without a better metric, of the validation rows if there are any, after which training ends; 0 " +
+      "disables this",
     ParamValidators.gtEq(0)
   )
 
@@ -190,10 +195,10 @@ trait MXNetEstimatorParams
   *   .fit(images)
   * }}}
   *
-  * A batch is computed as `numShards` shards. Their gradients are added in a fixed order, so that the same `numShards` gives
-  * the same parameters, to the bit, on every number of workers. Operators that use statistics of the batch, such as
-  * BatchNorm, take those of a shard; their moving statistics are averaged over the shards after each epoch. Random numbers
-  * of an operator follow from seed, epoch and shard.
+  * A batch is computed as `numShards` shards. Their gradients are added in a fixed order, so that the same `numShards`
+  * gives the same parameters, bit for bit, with any number of workers. Operators that use statistics of the batch, such
+  * as BatchNorm, use those of a shard; their moving statistics are averaged over the shards after each epoch. Random
+  * numbers of an operator depend on seed, epoch and shard only.
   */
 class MXNetEstimator(override val uid: String)
     extends Estimator[MXNetModel]
@@ -201,7 +206,7 @@ class MXNetEstimator(override val uid: String)
     with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnetEstimator"))
 
-  // Set as code instead of by name; code is not saved.
+  // Set by code instead of by name; code is not saved.
   private var makeOptimizer: Option[Float => Optimizer] = None
   private var makeMetric: Option[() => EvalMetric] = None
   private var initializerObject: Option[Initializer] = None
@@ -270,7 +275,7 @@ class MXNetEstimator(override val uid: String)
   }
 
   /** Sets a model with initial parameters. Parameters that it does not have are initialized; those that the network
-    * does not have are ignored. Without a symbol its network is trained.
+    * does not have are ignored. If no symbol is set, the network of this model is trained.
     */
   def setInitialModel(model: MXNetModel): this.type = {
     initialModel = Some(model)
@@ -282,7 +287,7 @@ class MXNetEstimator(override val uid: String)
 
   override def transformSchema(schema: StructType): StructType = {
     optimizerMaker
-    if (initializerObject.isEmpty) NamedParts.initializer($(initializer), getInitializerParams)
+    if (initializerObject.isEmpty) Registry.initializer($(initializer), getInitializerParams)
     columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
     findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
     get(validationIndicatorCol).foreach { name =>
@@ -303,14 +308,14 @@ class MXNetEstimator(override val uid: String)
       case Some(make) => () => make(rate)
       case None       =>
         val (name, settings) = ($(optimizer), getOptimizerParams)
-        NamedParts.optimizer(name, rate, settings)
-        () => NamedParts.optimizer(name, rate, settings)
+        Registry.optimizer(name, rate, settings)
+        () => Registry.optimizer(name, rate, settings)
     }
   }
 
   private def metricMaker: () => EvalMetric = makeMetric.getOrElse {
     val name = $(metric)
-    () => NamedParts.metric(name)
+    () => Registry.metric(name)
   }
 
   override def fit(dataset: Dataset[_]): MXNetModel = {
@@ -398,7 +403,7 @@ class MXNetEstimator(override val uid: String)
 
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
-    val initialize = initializerObject.getOrElse(NamedParts.initializer($(initializer), getInitializerParams))
+    val initialize = initializerObject.getOrElse(Registry.initializer($(initializer), getInitializerParams))
     val before = Random.getState()
     Random.seed($(seed).toInt)
     try
@@ -454,8 +459,9 @@ class MXNetEstimator(override val uid: String)
       val trained = rows.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
       }
-      // Spark repeats a failed barrier stage only if a shuffle follows it. The driver gets the file of the parameters, which is
-      // as long as that of the initial ones, in one job per partition: the results of a job are limited.
+      // Spark repeats a failed barrier stage only if a shuffle follows it. The driver fetches the file of the parameters,
+      // which is as long as that of the initial ones, by one job per partition, because the size of a job's results is
+      // limited.
       val chunks = new ChunkPartitioner(Files.size(start.others.head))
       ModelFiles.ofTrained(start, trained.repartitionAndSortWithinPartitions(chunks).values.toLocalIterator)
     }
@@ -553,7 +559,7 @@ object MXNetEstimator extends MLReadable[MXNetEstimator] {
     def isOn(key: String) = conf.getBoolean(key, defaultValue = false)
     if (isOn("spark.dynamicAllocation.enabled"))
       throw new IllegalArgumentException(
-        "training needs all of its workers at the same time, which spark.dynamicAllocation.enabled does not promise; " +
+        "training needs all of its workers at the same time, which spark.dynamicAllocation.enabled does not guarantee; " +
           "set it to false, and spark.executor.instances to what numWorkers needs"
       )
     Seq(
@@ -564,7 +570,7 @@ object MXNetEstimator extends MLReadable[MXNetEstimator] {
       "spark.io.encryption.enabled"
     ).find(isOn).foreach { key =>
       throw new IllegalArgumentException(
-        s"$key is true, but gradients travel between the workers, and rows lie in their local files, without encryption; " +
+        s"$key is true, but gradients are sent between the workers, and rows stored in their local files, without encryption; " +
           "train on a network that you trust with this set to false"
       )
     }

@@ -62,7 +62,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
   final val imageStd: DoubleArrayParam = new DoubleArrayParam(
     this,
     "imageStd",
-    "what the pixels of images are divided by after imageMean is subtracted: one number, or one for each channel (not 0)",
+    "divisor of the pixels of images, after imageMean is subtracted: one number, or one for each channel (not 0)",
     (values: Array[Double]) => !values.contains(0.0)
   )
 
@@ -95,18 +95,18 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
   * model.transform(images)
   * }}}
   *
-  * Each executor loads a model once, and all of its tasks share the parameters. A new column has the output's elements of
-  * the row as an array: float for 16 and 32-bit floating point numbers, double, long, and int for all others.
-  * Answers do not depend on the batch size or on how the rows are partitioned.
+  * Each executor loads a model once, and all of its tasks share the parameters. A new column has the output's elements
+  * of the row as an array: of float for 16-bit and 32-bit floating-point outputs, of double, of long, and of int for
+  * all others. Results do not depend on the batch size or on how the rows are partitioned.
   */
 class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetModelParams with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnet"))
 
-  /** A model that came without a path. Java serialization sends its content. */
+  /** A model that was set by its content instead of a path. Java serialization includes it. */
   @transient private var payload: Option[ModelFiles] = None
 
-  /** The files that the driver or a task of [[predict]] uses, with their path and epoch. */
-  @transient private var found: Option[((String, Int), ModelFiles)] = None
+  /** The files of the model with their path and epoch, cached for [[predict]] and [[innerModel]]. */
+  @transient private var cached: Option[((String, Int), ModelFiles)] = None
 
   def setModelPath(value: String): this.type = {
     payload = None
@@ -121,10 +121,10 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
-  /** Sets the model by the content of an ONNX file, in place of `modelPath`. */
+  /** Sets the model to the content of an ONNX file, instead of `modelPath`. */
   def setPayload(onnx: Array[Byte]): this.type = setFiles(ModelFiles.ofOnnx(onnx))
 
-  /** Sets the model by a network and its parameters, in place of `modelPath`. */
+  /** Sets the model to a network with its parameters, instead of `modelPath`. */
   def setNetwork(
       symbol: Symbol,
       argParams: Map[String, NDArray],
@@ -162,7 +162,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     fetches.map(_._1).zip(types)
   }
 
-  /** Columns and outputs sorted by column name, so that the order is the same after a model was saved. */
+  /** Columns and outputs, sorted by column name so that the order is the same after loading a saved model. */
   private def fetches: Seq[(String, String)] = getFetchDict.toSeq.sorted
 
   private def feeds(schema: StructType): Seq[Feed] = getFeedDict.toSeq.sorted.map { case (input, column) =>
@@ -192,10 +192,10 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     * @param dataset the elements of the only input of the network, row by row
     */
   def predict(dataset: Iterator[Vector]): Array[MXNDArray] = {
-    val model = rememberedFiles
+    val model = cachedFiles
     require(
       getFeedDict.size == 1,
-      s"$uid: predict takes a network with one input, this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
+      s"$uid: predict needs a network with one input, but this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
     )
     require(dataset.hasNext, s"$uid: there is no row to predict")
     val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
@@ -209,7 +209,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   /** The network with its parameters, to use without Spark. */
   def innerModel: FeedForward = {
-    val (symbol, args, aux) = rememberedFiles.load()
+    val (symbol, args, aux) = cachedFiles.load()
     new FeedForward(symbol, argParams = args, auxParams = aux, batchSize = $(batchSize), allowExtraParams = true)
   }
 
@@ -224,12 +224,12 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def save(sc: SparkContext, path: String): Unit =
     write.session(SparkSession.builder().config(sc.getConf).getOrCreate()).save(path)
 
-  private def rememberedFiles: ModelFiles = synchronized {
+  private def cachedFiles: ModelFiles = synchronized {
     payload.getOrElse {
       val key = (get(modelPath).getOrElse(""), $(epoch))
-      val remembered = Option(found).flatten.filter(_._1 == key).getOrElse(key -> files)
-      found = Some(remembered)
-      remembered._2
+      val entry = Option(cached).flatten.filter(_._1 == key).getOrElse(key -> files)
+      cached = Some(entry)
+      entry._2
     }
   }
 
@@ -242,7 +242,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   private def readObject(in: ObjectInputStream): Unit = {
     in.defaultReadObject()
     payload = Option.when(in.readBoolean())(ModelFiles.read(in))
-    found = None
+    cached = None
   }
 
   override def copy(extra: ParamMap): MXNetModel = {
@@ -265,7 +265,7 @@ object MXNetModel extends MLReadable[MXNetModel] {
 
   override def load(path: String): MXNetModel = super.load(path)
 
-  /** Loads a model that was saved. */
+  /** Loads a saved model. */
   def load(sc: SparkContext, path: String): MXNetModel =
     read.session(SparkSession.builder().config(sc.getConf).getOrCreate()).load(path)
 

@@ -22,8 +22,8 @@ trait NetworkParams extends Params with HasPredictionCol {
   final val inputShapes: StringMapParam = new StringMapParam(
     this,
     "inputShapes",
-    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; needed if it is neither in " +
-      "the network nor that of the column's first value",
+    "shape of a row of an input, without the batch axis, by the name of the input, such as '1,28,28'; needed if it is " +
+      "neither in the network nor that of the column's first value",
     _.values.forall(NetworkParams.parseShape(_).nonEmpty)
   )
 
@@ -32,7 +32,7 @@ trait NetworkParams extends Params with HasPredictionCol {
 
   setDefault(inputShapes -> Map.empty[String, String])
 
-  /** The map of a parameter. */
+  /** The value of a parameter as a map. */
   private[spark] def mapOf(param: StringMapParam): Map[String, String] = StringMapParam.parseJson($(param))
 
   def getFeedDict: Map[String, String] = mapOf(feedDict)
@@ -46,8 +46,8 @@ trait NetworkParams extends Params with HasPredictionCol {
   def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes -> value.asScala.toMap)
   def setBatchSize(value: Int): this.type = set(batchSize, value)
 
-  /** Sets the column with the index of the largest element of the network's first output, or with its value if it has one
-    * element; no column if empty.
+  /** Sets the name of the column with the index of the largest element of the network's first output, or with the
+    * element itself if there is only one. The empty name adds no column.
     */
   def setPredictionCol(value: String): this.type = set(predictionCol, value)
 

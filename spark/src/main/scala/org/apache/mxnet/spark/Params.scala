@@ -8,8 +8,8 @@ import org.json4s.jackson.JsonMethods.parse
 import org.json4s.jackson.Serialization
 import org.json4s.{DefaultFormats, Formats, JObject, JString}
 
-/** A parameter that maps names to texts. Its value is the JSON text of the map, because clients of Spark Connect and readers of
-  * saved stages take no maps; the methods here and the setters of the stages take both.
+/** A parameter that maps names to strings. Its value is the JSON text of the map, because clients of Spark Connect and
+  * readers of saved stages do not support maps. The methods here and the setters of the stages accept both.
   */
 class StringMapParam(parent: Params, name: String, doc: String, isValid: Map[String, String] => Boolean = _ => true)
     extends Param[String](
@@ -50,5 +50,5 @@ object StringMapParam {
         throw new IllegalArgumentException(expected(json), error)
     }
 
-  private def expected(json: String) = s"$json is not a JSON object of texts, such as {\"data\":\"pixels\"}"
+  private def expected(json: String) = s"$json is not a JSON object of strings, such as {\"data\":\"pixels\"}"
 }

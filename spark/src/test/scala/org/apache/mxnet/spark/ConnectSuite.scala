@@ -209,6 +209,6 @@ class ConnectSuite extends FunSuite {
     assert(error.getMessage.contains("there is no column 'image' for the input 'data'"), error.getMessage)
     val noMap = modelParams.toMap.updated("feedDict", text("data=pixels")).toSeq
     val malformed = intercept[StatusRuntimeException](right(transform(_.setTransformer(transformer), noMap: _*)))
-    assert(malformed.getMessage.contains("data=pixels is not a JSON object of texts"), malformed.getMessage)
+    assert(malformed.getMessage.contains("data=pixels is not a JSON object of strings"), malformed.getMessage)
   }
 }

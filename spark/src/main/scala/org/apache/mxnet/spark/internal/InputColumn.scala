@@ -48,7 +48,7 @@ private[mxnet] sealed abstract class InputColumn[A](
   protected final def checkLength(length: Int): Unit =
     if (length != rowSize)
       throw new IllegalArgumentException(
-        s"column '$column' has a value of $length elements, the model's input takes $rowSize; every row needs that many"
+        s"column '$column' has a value of $length elements, but the model's input takes $rowSize in every row"
       )
 
   protected final def checkNulls(values: ArrayData): Unit = {
@@ -66,7 +66,7 @@ private[mxnet] sealed abstract class InputColumn[A](
 private[mxnet] object InputColumn {
   import PrimitiveType._
 
-  /** Creates readers of supported column types. */
+  /** The supported column types, for messages. */
   val Accepted: String =
     "a number, an array of numbers (byte, short, int, long, float, double, boolean), a vector of spark.ml, or the bytes " +
       "of a JPEG, PNG or BMP image"
@@ -93,7 +93,9 @@ private[mxnet] object InputColumn {
   private def vectorSize(vector: InternalRow): Int =
     if (vector.getByte(0) == 0) vector.getInt(1) else vector.getArray(3).numElements()
 
-  /** @param column the name of the column
+  /** Creates the reader of a column.
+    *
+    * @param column the name of the column
     * @param rowShape the shape of a row of the model's input
     * @param batch the number of rows of the largest batch
     * @param images the conversion of images

@@ -16,7 +16,7 @@ import org.apache.spark.sql.ferromx.FileTransfer
 
 /** The files of a model in one local directory.
   *
-  * @param main the file that names the model: `prefix-symbol.json` or an ONNX file
+  * @param main the main file: `prefix-symbol.json` or an ONNX file
   * @param others the `.params` file of a symbol, or the files with the external data of an ONNX model
   * @param knownHash the hash, if another process computed it
   */
@@ -109,13 +109,15 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
 private[mxnet] object ModelFiles {
   val SymbolSuffix: String = "-symbol.json"
 
-  /** Files that other processes sent, by their hash. */
+  /** Models that other processes sent, by their hash. */
   private val received = new ConcurrentHashMap[String, ModelFiles]
 
   /** Files that live as long as the driver. */
   private lazy val temporary: Path = FileTransfer.createDirectory().toPath
 
-  /** Links a file under a second name, unless it exists. Spark names a file as the target of a symbolic link. */
+  /** Creates a hard link, or a copy if that is not possible, unless the name exists. With a symbolic link, Spark would
+    * use the name of its target.
+    */
   def linkOrCopy(file: Path, name: Path): Unit =
     if (!Files.exists(name))
       try { Files.createLink(name, file.toRealPath()); () }

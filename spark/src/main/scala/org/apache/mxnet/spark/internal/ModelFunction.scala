@@ -33,21 +33,21 @@ private[mxnet] final case class ModelFunction(
   override def apply(
       rows: Iterator[InternalRow],
       ordinals: Array[Int],
-      passed: InternalRow => InternalRow
+      passThrough: InternalRow => InternalRow
   ): Iterator[InternalRow] =
     if (!rows.hasNext) Iterator.empty
     else {
       val session = ModelSession.acquire(model.hash, () => ModelSession.load(model.fetch()))
       Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => ModelSession.release(model.hash)))
       val first = rows.next()
-      new Batches(session, first, ordinals, passed).run(first, rows)
+      new Batches(session, first, ordinals, passThrough).run(first, rows)
     }
 
   private final class Batches(
       session: ModelSession,
       first: InternalRow,
       ordinals: Array[Int],
-      passed: InternalRow => InternalRow
+      passThrough: InternalRow => InternalRow
   ) {
     private val shapes = feeds.indices.map { i =>
       checkNull(first, i)
@@ -107,14 +107,14 @@ private[mxnet] final case class ModelFunction(
           columns(i).read(row, ordinals(i), batch.length)
           i += 1
         }
-        batch += passed(row)
+        batch += passThrough(row)
       }
     }
 
     private def checkNull(row: InternalRow, i: Int): Unit =
       if (row.isNullAt(ordinals(i)))
         throw new IllegalArgumentException(
-          s"column '${feeds(i).column}' is null in a row; set handleInvalid to skip to leave such rows out"
+          s"column '${feeds(i).column}' is null in a row; set handleInvalid to 'skip' to leave out such rows"
         )
 
     private def paddedSize(rows: Int): Int = fixedBatch.getOrElse(ModelFunction.paddedSize(rows, largest))
@@ -126,8 +126,8 @@ private[mxnet] object ModelFunction {
   /** The number of rows of a batch is a multiple of this. */
   private val RowGroup = 16
 
-  /** The number of rows to which a batch is padded. The kernels compute a row bit for bit equally in every batch of a
-    * multiple of 16 rows. Powers of two limit the number of sizes for the last batches of partitions.
+  /** The number of rows to which a batch is padded. The kernels compute the same bits for a row in every batch whose
+    * size is a multiple of 16. Powers of two limit the number of sizes for the last batches of partitions.
     */
   def paddedSize(rows: Int, largest: Int): Int = {
     val whole = (largest + RowGroup - 1) / RowGroup * RowGroup

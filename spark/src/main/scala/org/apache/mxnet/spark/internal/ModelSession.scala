@@ -13,7 +13,7 @@ import org.apache.spark.SparkEnv
   * @param symbol the network
   * @param inputs the declared inputs of an ONNX model, by name
   * @param outputNames the names of the outputs, in the order of the symbol's
-  * @param numpyShapes whether shapes are inferred with numpy's semantics
+  * @param useNumpyShape whether shapes are inferred with NumPy semantics
   */
 private[mxnet] final class ModelSession private (
     symbol: Symbol,
@@ -21,7 +21,7 @@ private[mxnet] final class ModelSession private (
     aux: Map[String, NDArray],
     inputs: Map[String, ModelInput],
     outputNames: IndexedSeq[String],
-    numpyShapes: Boolean
+    useNumpyShape: Boolean
 ) extends AutoCloseable {
   private val networks = new ConcurrentHashMap[(Seq[(String, Shape)], Seq[String]), Network]
 
@@ -64,15 +64,15 @@ private[mxnet] final class ModelSession private (
   def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) =
     typesOf(select(fetches), feeds)
 
-  private def typesOf(part: Symbol, feeds: Seq[String]): (Map[String, DType], Seq[DType]) = {
-    val names = part.listArguments()
+  private def typesOf(selected: Symbol, feeds: Seq[String]): (Map[String, DType], Seq[DType]) = {
+    val names = selected.listArguments()
     val known = args.collect { case (name, array) if names.contains(name) => name -> array.dtype }
-    val stated =
+    val declared =
       feeds.flatMap(name => inputs.get(name).flatMap(input => ModelSession.typeNamed(input.elementType)).map(name -> _))
     val (argTypes, outTypes, _) = {
-      val (inferred, outs, auxs) = part.inferType(known ++ stated)
+      val (inferred, outs, auxs) = selected.inferType(known ++ declared)
       if (inferred != null) (inferred, outs, auxs)
-      else part.inferType(feeds.map(_ -> DType.Float32).toMap ++ known ++ stated)
+      else selected.inferType(feeds.map(_ -> DType.Float32).toMap ++ known ++ declared)
     }
     if (argTypes == null) throw new IllegalArgumentException("the types of the model's inputs cannot be inferred")
     (names.zip(argTypes).toMap, outTypes)
@@ -92,13 +92,15 @@ private[mxnet] final class ModelSession private (
     symbol.dispose()
   }
 
-  /** Part of the network with inputs whose rows have certain shapes. */
+  /** The part of the network between some inputs, whose rows have certain shapes, and some outputs. */
   final class Network private[ModelSession] (feeds: Seq[(String, Shape)], fetches: Seq[String]) {
-    private val part = select(fetches)
-    private val argNames = part.listArguments()
-    private val auxNames = part.listAuxiliaryStates()
-    private val (argTypes, _) = typesOf(part, feeds.map(_._1))
-    private val free = new ConcurrentHashMap[Int, ConcurrentLinkedQueue[Workspace]]
+    private val selected = select(fetches)
+    private val argNames = selected.listArguments()
+    private val auxNames = selected.listAuxiliaryStates()
+    private val (argTypes, _) = typesOf(selected, feeds.map(_._1))
+
+    /** Idle workspaces by batch size. */
+    private val idleWorkspaces = new ConcurrentHashMap[Int, ConcurrentLinkedQueue[Workspace]]
 
     private val missing =
       argNames.filterNot(name => args.contains(name) || feeds.exists(_._1 == name) || name.endsWith("label"))
@@ -114,7 +116,7 @@ private[mxnet] final class ModelSession private (
       * @param read reads the outputs, which the next run overwrites
       */
     def run[A](batch: Int)(fill: IndexedSeq[NDArray] => Unit)(read: IndexedSeq[NDArray] => A): A = {
-      val queue = free.computeIfAbsent(batch, _ => new ConcurrentLinkedQueue)
+      val queue = idleWorkspaces.computeIfAbsent(batch, _ => new ConcurrentLinkedQueue)
       val idle = queue.poll()
       val workspace = if (idle == null) ResourceScope.outside(bind(batch)) else idle
       fill(workspace.inputs)
@@ -127,7 +129,7 @@ private[mxnet] final class ModelSession private (
     private def bind(batch: Int): Workspace = inSemantics {
       val shapes = feeds.map { case (name, row) => name -> Shape(batch +: row.toVector) }.toMap
       val used = shapes.filter { case (name, _) => argNames.contains(name) }
-      val (argShapes, _, _) = part.inferShape(args.collect {
+      val (argShapes, _, _) = selected.inferShape(args.collect {
         case (n, a) if argNames.contains(n) => n -> a.shape
       } ++ used)
       if (argShapes == null)
@@ -137,7 +139,7 @@ private[mxnet] final class ModelSession private (
       val arrays = argNames.indices.map { i =>
         args.getOrElse(argNames(i), NDArray.zeros(argShapes(i), Context.cpu(), argTypes(argNames(i))))
       }
-      val executor = part.bind(
+      val executor = selected.bind(
         Context.cpu(),
         arrays,
         Seq.fill[NDArray](arrays.length)(null),
@@ -155,14 +157,14 @@ private[mxnet] final class ModelSession private (
     }
 
     private def inSemantics[A](body: => A): A =
-      if (numpyShapes) NumpyScope.enableNumpyShape.withScope(body) else body
+      if (useNumpyShape) NumpyScope.enableNumpyShape.withScope(body) else body
 
     private[ModelSession] def close(): Unit = {
-      free.values.forEach(_.forEach { workspace =>
+      idleWorkspaces.values.forEach(_.forEach { workspace =>
         workspace.executor.dispose()
         workspace.inputs.foreach(_.dispose())
       })
-      part.dispose()
+      selected.dispose()
     }
   }
 
@@ -226,11 +228,11 @@ private[mxnet] object ModelSession {
     try
       if (!files.isOnnx) {
         val (symbol, args, aux) = files.load()
-        new ModelSession(symbol, args, aux, Map.empty, symbol.listOutputs(), numpyShapes = false)
+        new ModelSession(symbol, args, aux, Map.empty, symbol.listOutputs(), useNumpyShape = false)
       } else {
         val model = files.importOnnx()
         val inputs = model.inputs.map(input => input.name -> input).toMap
-        new ModelSession(model.symbol, model.argParams, model.auxParams, inputs, model.outputs, numpyShapes = true)
+        new ModelSession(model.symbol, model.argParams, model.auxParams, inputs, model.outputs, useNumpyShape = true)
       }
     catch {
       case error: Exception =>

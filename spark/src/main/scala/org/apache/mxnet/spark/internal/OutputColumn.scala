@@ -15,7 +15,8 @@ private[mxnet] final class OutputColumn[A] private (elementType: PrimitiveType[A
   /** The elements of a row. */
   def row(position: Int): ArrayData = elementType.toArrayData(values, position * rowSize, rowSize)
 
-  /** The index of the largest element of a row, the first of equal ones; the element itself where there is only one. */
+  /** The index of the largest element of a row, or of the first such element; the element itself if it is the only one.
+    */
   def prediction(position: Int): Double = {
     val first = position * rowSize
     if (rowSize == 1) elementType.toDouble(values, first)

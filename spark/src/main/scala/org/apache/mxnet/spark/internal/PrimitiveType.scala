@@ -7,11 +7,11 @@ import org.apache.spark.sql.catalyst.expressions.{SpecializedGetters, UnsafeArra
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.unsafe.Platform
 
-/** How arrays of a primitive type are filled from Spark's rows and copied from and to the engine, without an object for each
-  * number. The engine converts between this type and that of an `NDArray`.
+/** Copies arrays of a primitive type between Spark's rows and the engine, without boxing. The engine converts between
+  * this type and that of an `NDArray`.
   *
   * @param numBytes size of an element
-  * @param arrayOffset where the elements begin in the memory of a Java array
+  * @param arrayOffset byte offset of the first element in a Java array
   */
 private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset: Int) {
   def allocate(length: Int): Array[A]
@@ -19,7 +19,7 @@ private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset
   /** Copies the number in a column to `target(index)`. */
   def readNumber(row: SpecializedGetters, ordinal: Int, target: Array[A], index: Int): Unit
 
-  /** The elements of an array that Spark does not store in one block. */
+  /** The elements of an array that is not an `UnsafeArrayData`. */
   protected def elements(values: ArrayData): Array[A]
 
   def toFloat(values: Array[A], index: Int): Float
@@ -36,11 +36,11 @@ private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset
 
   /** Copies the elements of an array in a row. */
   final def readArray(values: ArrayData, target: Array[A], index: Int): Unit = values match {
-    case block: UnsafeArrayData =>
-      val count = block.numElements()
-      val source = block.getBaseOffset + UnsafeArrayData.calculateHeaderPortionInBytes(count)
+    case unsafe: UnsafeArrayData =>
+      val count = unsafe.numElements()
+      val source = unsafe.getBaseOffset + UnsafeArrayData.calculateHeaderPortionInBytes(count)
       Platform.copyMemory(
-        block.getBaseObject,
+        unsafe.getBaseObject,
         source,
         target,
         arrayOffset + index.toLong * numBytes,

@@ -15,7 +15,7 @@ import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}
 import org.apache.spark.util.SerializableConfiguration
 import org.apache.spark.{BarrierTaskContext, Partitioner}
 
-/** What the workers are told.
+/** A training run, as the driver sends it to the workers.
   *
   * @param start the network with the parameters to start from
   * @param inputs the inputs with the shapes of their rows, the label last
@@ -23,7 +23,7 @@ import org.apache.spark.{BarrierTaskContext, Partitioner}
   * @param rowsPerShard rows of a shard in a batch
   * @param patience number of epochs without a better metric after which training ends; 0 for never
   * @param timeout seconds to wait for other workers
-  * @param messages where progress is sent
+  * @param messages name of the driver's endpoint for progress
   */
 private[mxnet] final case class TrainingPlan(
     uid: String,
@@ -45,8 +45,8 @@ private[mxnet] final case class TrainingPlan(
   def inputShapes: IndexedSeq[(String, Shape)] = inputs.map { case (name, dims) => name -> Shape(dims) }
 }
 
-/** A worker: one task of a barrier stage. It computes the gradients of its logical shards; all sums over shards are taken
-  * in a fixed order by the distributed store, so that every number of workers ends with the same bits.
+/** A worker: one task of a barrier stage. It computes the gradients of its logical shards; the distributed store sums
+  * over the shards in a fixed order, so that the result has the same bits for any number of workers.
   */
 private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTaskContext) {
   private val directory = FileTransfer.createDirectory()
@@ -61,7 +61,7 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
     val job = DistributedJob.listen()
     context.addTaskCompletionListener[Unit](_ => job.close())
     try {
-      val workers = meet(job, files)
+      val workers = connect(job, files)
       val emptyShard = workers.flatMap(_.training).sortBy(_.shard).find(_.rows == 0)
       emptyShard.foreach { shard =>
         throw new IllegalArgumentException(
@@ -78,35 +78,35 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
     }
   }
 
-  /** Tells the other workers the address of this one and what its shards hold, and connects to them. */
-  private def meet(job: DistributedJob, files: Map[(Boolean, Int), ShardFile]): Seq[WorkerInfo] = {
+  /** Exchanges addresses and summaries of the shards with the other workers, and connects to them. */
+  private def connect(job: DistributedJob, files: Map[(Boolean, Int), ShardFile]): Seq[WorkerInfo] = {
     val secret = new Array[Byte](32)
     new SecureRandom().nextBytes(secret)
     val host = context.getTaskInfos()(rank).address.replaceAll(":[0-9]+$", "")
-    def facts(validation: Boolean) = ownShards.map { shard =>
+    def summaries(validation: Boolean) = ownShards.map { shard =>
       val file = files.getOrElse((validation, shard), ShardFile.empty)
-      ShardFacts(shard, file.numRows, file.checksum)
+      ShardSummary(shard, file.numRows, file.checksum)
     }
-    val own = WorkerInfo(s"$host:${job.port}", secret, facts(validation = false), facts(validation = true))
+    val own = WorkerInfo(s"$host:${job.port}", secret, summaries(validation = false), summaries(validation = true))
     val all = context.allGather(own.toText).toIndexedSeq.map(WorkerInfo.parse)
-    // The secret of rank 0 is a new one for each attempt, so that workers of an earlier one are refused.
+    // All use the secret of rank 0. It is new in each attempt, so that workers of earlier attempts are rejected.
     job.join(rank, all.map(_.address), all.head.secret, Duration.ofSeconds(plan.timeout.toLong))
     all
   }
 }
 
-/** What a shard holds. */
-private[mxnet] final case class ShardFacts(shard: Int, rows: Long, checksum: Long)
+/** Number of rows and checksum of a shard. */
+private[mxnet] final case class ShardSummary(shard: Int, rows: Long, checksum: Long)
 
-/** What a worker tells the others. */
+/** What a worker sends to the others before training. */
 private[mxnet] final case class WorkerInfo(
     address: String,
     secret: Array[Byte],
-    training: Seq[ShardFacts],
-    validation: Seq[ShardFacts]
+    training: Seq[ShardSummary],
+    validation: Seq[ShardSummary]
 ) {
   def toText: String = {
-    def text(facts: Seq[ShardFacts]) = facts.map(f => s"${f.shard}:${f.rows}:${f.checksum}").mkString(",")
+    def text(shards: Seq[ShardSummary]) = shards.map(s => s"${s.shard}:${s.rows}:${s.checksum}").mkString(",")
     Seq(address, Base64.getEncoder.encodeToString(secret), text(training), text(validation)).mkString(" ")
   }
 }
@@ -114,15 +114,15 @@ private[mxnet] final case class WorkerInfo(
 private[mxnet] object WorkerInfo {
   def parse(text: String): WorkerInfo = {
     val words = text.split(' ')
-    def facts(list: String) = list.split(',').toSeq.map { item =>
+    def summaries(list: String) = list.split(',').toSeq.map { item =>
       val numbers = item.split(':')
-      ShardFacts(numbers(0).toInt, numbers(1).toLong, numbers(2).toLong)
+      ShardSummary(numbers(0).toInt, numbers(1).toLong, numbers(2).toLong)
     }
-    WorkerInfo(words(0), Base64.getDecoder.decode(words(1)), facts(words(2)), facts(words(3)))
+    WorkerInfo(words(0), Base64.getDecoder.decode(words(1)), summaries(words(2)), summaries(words(3)))
   }
 }
 
-/** The network of one logical shard, with arrays of its own. */
+/** The network of one logical shard, bound to its own arrays. */
 private[mxnet] final class ShardNetwork(
     symbol: Symbol,
     inputs: IndexedSeq[(String, Shape)],
@@ -135,7 +135,7 @@ private[mxnet] final class ShardNetwork(
   private val sizes = inputs.map(_._2.product)
   private val row = new Array[Float](sizes.sum)
   private val buffers = sizes.map(size => new Array[Float](size * rows))
-  // A device for each shard: its random numbers do not depend on which worker computes it.
+  // A device for each shard, so that its random numbers do not depend on the worker that computes it.
   private val device = Context.cpu(shard)
 
   private val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
@@ -155,7 +155,7 @@ private[mxnet] final class ShardNetwork(
 
   /** Reads the next rows of a file into the inputs.
     *
-    * @param count number of rows; those after them are 0
+    * @param count number of rows; the remaining rows of the inputs become 0
     */
   def load(file: ShardFile, count: Int): Unit = {
     var position = 0
@@ -181,9 +181,9 @@ private[mxnet] final class ShardNetwork(
   }
 }
 
-/** The epochs of a worker.
+/** The training loop of a worker.
   *
-  * @param facts what all shards hold, those of training before those of validation for each worker
+  * @param summaries the summaries of all shards; that of a shard's training rows precedes that of its validation rows
   */
 private[mxnet] final class ShardTraining(
     plan: TrainingPlan,
@@ -191,7 +191,7 @@ private[mxnet] final class ShardTraining(
     rank: Int,
     ownShards: IndexedSeq[Int],
     files: IndexedSeq[(ShardFile, ShardFile)],
-    facts: Seq[ShardFacts]
+    summaries: Seq[ShardSummary]
 ) {
   private val startFiles = plan.start.fetch()
   private val symbol = Symbol.load(startFiles.main.toString)
@@ -200,10 +200,10 @@ private[mxnet] final class ShardTraining(
   }
   private val paramNames = symbol.listArguments().filter(networks.head.grads.contains)
   private val auxNames = symbol.listAuxiliaryStates()
-  private val (trainingFacts, validationFacts) =
-    facts.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(f => (f(0), f(1))).unzip
-  private val numSteps = (trainingFacts.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
-  private val hasValidation = validationFacts.exists(_.rows > 0)
+  private val (trainingSummaries, validationSummaries) =
+    summaries.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(s => (s(0), s(1))).unzip
+  private val numSteps = (trainingSummaries.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
+  private val hasValidation = validationSummaries.exists(_.rows > 0)
 
   private val optimizer = plan.optimizer()
   private val weights = job.createStore()
@@ -226,7 +226,7 @@ private[mxnet] final class ShardTraining(
 
   /** Sets parameters and optimizer to the start, or to the last checkpoint; returns the number of the next epoch. */
   private def start(): Int = {
-    // Rank 0 decides, whatever the others see of the directory.
+    // Rank 0 decides, because the others may see another state of the directory.
     val latest = NDArray.array(Array(if (rank == 0) latestCheckpoint.toFloat else 0f), Shape(1))
     sums.init("checkpoint", latest)
     sums.pull("checkpoint", latest)
@@ -255,7 +255,7 @@ private[mxnet] final class ShardTraining(
 
   private def trainEpoch(epoch: Int): Unit = {
     val begin = System.nanoTime()
-    // Workers may be threads of one process, which has one seed: all are between two epochs when it is set.
+    // Workers may be threads of one process, which has one seed, so no worker may be in an epoch when it is set.
     job.barrier()
     Random.seed((plan.seed, epoch).hashCode)
     job.barrier()
@@ -287,7 +287,7 @@ private[mxnet] final class ShardTraining(
       )
   }
 
-  /** Gives all shards the mean of their auxiliary states, such as the moving statistics of normalisation. */
+  /** Sets the auxiliary states of all shards, such as the moving statistics of normalisation, to their mean. */
   private def averageStatistics(): Unit = {
     auxNames.foreach(name => sums.push(name, networks.map(_.aux(name)).toArray))
     auxNames.foreach { name =>
@@ -333,15 +333,15 @@ private[mxnet] final class ShardTraining(
     metricNames.zip(values.init.map(sum => (sum / values.last).toFloat))
   }
 
-  /** Whether the metric has not been better for too many epochs. */
+  /** Whether the metric has not improved for `patience` epochs. */
   private def isStale: Boolean = plan.patience > 0 && history.nonEmpty && {
     val choice = new MetricChoice("", "auto")
     val best = history.indices.reduceLeft((b, i) => if (choice.isBetter(history(i), choice.in(history(b))._2)) i else b)
     history.length - 1 - best >= plan.patience
   }
 
-  /** What tells this training from others in one directory: the network, how it is trained and the data. The number of
-    * workers is not part of it.
+  /** Distinguishes the checkpoints of this training from others in the same directory: a hash of the network, the
+    * settings and the data, but not of the number of workers.
     */
   private lazy val fingerprint: String = {
     val settings = Seq[Any](
@@ -350,8 +350,8 @@ private[mxnet] final class ShardTraining(
       plan.rowsPerShard,
       plan.seed,
       plan.inputs,
-      trainingFacts,
-      validationFacts
+      trainingSummaries,
+      validationSummaries
     )
     val digest = MessageDigest.getInstance("SHA-256").digest(settings.mkString(" ").getBytes("UTF-8"))
     digest.take(8).map(byte => f"$byte%02x").mkString
@@ -383,7 +383,7 @@ private[mxnet] final class ShardTraining(
     finally Files.delete(local)
   }
 
-  /** Writes a checkpoint under another name and renames it, so that a file of its name is whole. */
+  /** Writes a checkpoint under another name and renames it, so that a checkpoint file is always complete. */
   private def writeCheckpoint(epoch: Int): Unit = if (rank == 0 && plan.checkpointDir.nonEmpty) {
     val (args, aux) = params
     val state = TrainingCheckpoint(
@@ -442,9 +442,9 @@ private[mxnet] final class ChunkPartitioner(fileBytes: Long) extends Partitioner
 
 private[mxnet] object ChunkPartitioner {
 
-  /** Size of the chunks in which parameters come to the driver. */
+  /** Size of the chunks in which the driver gets the parameters. */
   val ChunkBytes: Int = 4 << 20
 
-  /** Size of the chunks of a partition. */
+  /** Total size of the chunks in a partition. */
   val PartitionBytes: Long = 64 << 20
 }

@@ -5,7 +5,7 @@ import org.apache.spark.mllib.linalg.Vector
 
 /** Runs a network on vectors, in batches.
   *
-  * @param shapeOf the dimensions of a row of an input, where a parameter gives them
+  * @param shapeOf the dimensions of a row of an input, if the parameter `inputShapes` has them
   */
 private[mxnet] final class VectorPrediction(
     session: ModelSession,
@@ -29,16 +29,16 @@ private[mxnet] final class VectorPrediction(
         outputs.map(firstRows(_, batch.length))
       }
     }
-    val parts = batches.toIndexedSeq
-    val joined = parts.head.indices.map(i => NDArray.concatenate(parts.map(_(i)), axis = 0, alwaysCopy = true))
-    parts.flatten.foreach(_.dispose())
+    val results = batches.toIndexedSeq
+    val joined = results.head.indices.map(i => NDArray.concatenate(results.map(_(i)), axis = 0, alwaysCopy = true))
+    results.flatten.foreach(_.dispose())
     joined.toArray
   }
 
   private def firstRows(output: NDArray, count: Int): NDArray = {
-    val part = output.slice(0, count)
-    try part.copy()
-    finally part.dispose()
+    val slice = output.slice(0, count)
+    try slice.copy()
+    finally slice.dispose()
   }
 
   private def copy(row: Vector, target: Array[Double], offset: Int, shape: Shape): Unit = {

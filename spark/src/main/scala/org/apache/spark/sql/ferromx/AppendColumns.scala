@@ -12,21 +12,21 @@ import org.apache.spark.sql.types.StructType
 /** Computes new columns for the rows of a partition. It is sent to executors. */
 trait PartitionFunction extends Serializable {
 
-  /** @param rows the rows of a partition; the object of one may be reused for the next
+  /** @param rows the rows of a partition, which may share one object
     * @param ordinals the ordinals of the input columns in these rows
-    * @param passed a copy of the columns of a row that are passed through
-    * @return the passed columns of each row, joined with the values of the new columns
+    * @param passThrough copies the columns of a row that are passed through
+    * @return for each row, the columns that are passed through, joined with the values of the new columns
     */
   def apply(
       rows: Iterator[InternalRow],
       ordinals: Array[Int],
-      passed: InternalRow => InternalRow
+      passThrough: InternalRow => InternalRow
   ): Iterator[InternalRow]
 }
 
 /** Adds columns by a function on Spark's internal rows. The public interface of a `Dataset` decodes every row into boxed
-  * objects, and functions on its internal rows end the lazy plan; a plan node does neither. This file is the only one that
-  * needs Spark's package: the constructor of a `Dataset` from a plan is private to it.
+  * objects, and `queryExecution.toRdd` ends the lazy plan; a plan node does neither. This file is in Spark's package
+  * because the constructor of a `Dataset` from a plan is private to it.
   */
 object AppendColumns {
 
@@ -75,19 +75,20 @@ object AppendColumns {
   private case class AppendExec(
       function: PartitionFunction,
       inputs: Seq[Attribute],
-      passed: Seq[Attribute],
+      passedThrough: Seq[Attribute],
       produced: Seq[Attribute],
       child: SparkPlan
   ) extends UnaryExecNode {
     override def nodeName: String = "MXNetModel"
-    override def output: Seq[Attribute] = passed ++ produced
+    override def output: Seq[Attribute] = passedThrough ++ produced
     override def producedAttributes: AttributeSet = AttributeSet(produced)
     override def outputPartitioning = child.outputPartitioning
     override def outputOrdering = child.outputOrdering
     override protected def withNewChildInternal(newChild: SparkPlan): AppendExec = copy(child = newChild)
 
     override protected def doExecute(): RDD[InternalRow] = {
-      val (run, read, kept, attributes) = (function, child.output, passed, output)
+      // Copies, so that the closure does not reference this node.
+      val (run, read, kept, attributes) = (function, child.output, passedThrough, output)
       val ordinals = inputs.map(input => read.indexWhere(_.exprId == input.exprId)).toArray
       child.execute().mapPartitions { rows =>
         run(rows, ordinals, copier(kept, read)).map(UnsafeProjection.create(attributes, attributes))
@@ -95,7 +96,7 @@ object AppendColumns {
     }
   }
 
-  /** What copies some columns of rows, which may share one object. */
+  /** A function that copies some columns of a row, because rows may share one object. */
   private def copier(columns: Seq[Attribute], row: Seq[Attribute]): InternalRow => InternalRow =
     if (columns.isEmpty) _ => InternalRow.empty
     else if (columns == row) _.copy()
@@ -113,7 +114,7 @@ object AppendColumns {
       case _ => Nil
     }
 
-    private def execute(append: Append, passed: Seq[Attribute]) =
-      AppendExec(append.function, append.inputs, passed, append.produced, planLater(append.child))
+    private def execute(append: Append, passedThrough: Seq[Attribute]) =
+      AppendExec(append.function, append.inputs, passedThrough, append.produced, planLater(append.child))
   }
 }

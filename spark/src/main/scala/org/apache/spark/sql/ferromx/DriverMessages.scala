@@ -5,12 +5,12 @@ import org.apache.spark.scheduler.SparkListenerEvent
 import org.apache.spark.util.RpcUtils
 import org.apache.spark.{SparkContext, SparkEnv}
 
-/** Messages of tasks to the driver, while they run. */
+/** Messages from running tasks to the driver. */
 object DriverMessages {
 
-  /** Takes messages while `body` runs.
+  /** Receives messages while `body` runs.
     *
-    * @param name where [[send]] sends them
+    * @param name name of the endpoint, for [[send]]
     * @param handle called with each message, one at a time
     */
   def during[A](context: SparkContext, name: String)(handle: Any => Unit)(body: => A): A = {
@@ -26,12 +26,12 @@ object DriverMessages {
     finally env.stop(endpoint)
   }
 
-  /** Sends a message from a task; the driver may be gone. */
+  /** Sends a message from a task, without waiting until it is handled. */
   def send(name: String, message: Any): Unit = {
     val env = SparkEnv.get
     RpcUtils.makeDriverRef(name, env.conf, env.rpcEnv).send(message)
   }
 
-  /** Gives an event to the listeners of a Spark context. */
+  /** Posts an event to the listeners of a Spark context. */
   def post(context: SparkContext, event: SparkListenerEvent): Unit = context.listenerBus.post(event)
 }

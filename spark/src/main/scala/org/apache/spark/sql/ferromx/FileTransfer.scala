@@ -6,23 +6,23 @@ import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.util.Utils
 import org.apache.spark.{SparkContext, SparkEnv}
 
-/** Sends files from the driver to the executors that ask for them, of any size. `SparkContext.addFile` does not serve here:
-  * since Spark 4 the tasks of a `Dataset` fetch only the files of their session.
+/** Sends files of any size from the driver to the executors that request them. `SparkContext.addFile` is not an
+  * alternative: since Spark 4, the tasks of a `Dataset` fetch only the files of their session.
   */
 object FileTransfer {
 
   /** Lets executors fetch a file from the driver.
     *
-    * @param file a file whose name no other has
-    * @return where they find it
+    * @param file a file with a unique name
+    * @return its URL, for [[fetch]]
     */
   def serve(context: SparkContext, file: File): String =
     if (context.isLocal) file.toURI.toString else context.env.rpcEnv.fileServer.addFile(file)
 
   /** Fetches a file from the driver.
     *
-    * @param url what [[serve]] gave
-    * @param directory where the file goes, under its own name
+    * @param url the result of [[serve]]
+    * @param directory the target directory; the file keeps its name
     */
   def fetch(url: String, directory: File): File = {
     val env = SparkEnv.get

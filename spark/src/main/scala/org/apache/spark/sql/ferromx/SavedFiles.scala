@@ -5,11 +5,11 @@ import java.io.File
 import org.apache.hadoop.fs.Path
 import org.apache.spark.ml.util.ReadWriteUtils
 
-/** Where stages are saved. */
+/** The paths of saved stages. */
 object SavedFiles {
 
-  /** A file or directory in the directory of a saved stage. The cache of Spark Connect saves models on the local disk of the server
-    * (`MLWriter.saveToLocal`), other callers on any file system that Hadoop knows.
+  /** A file or directory in the directory of a saved stage. The cache of Spark Connect saves models on the server's
+    * local disk (`MLWriter.saveToLocal`), other callers on any file system that Hadoop supports.
     */
   def path(directory: String, name: String): Path = {
     val isLocal = ReadWriteUtils.localSavingModeState.get()

@@ -5,10 +5,10 @@ import scala.collection.mutable
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer._
 
-/** Optimizers, metrics and initializers by their names in MXNet, so that they can be saved, and set from Python. */
-private[mxnet] object NamedParts {
+/** Creates optimizers, metrics and initializers by their names in MXNet. Names can be saved, and set from Python. */
+private[mxnet] object Registry {
 
-  /** Settings by name. Every one must be read: an unknown name is an error, not ignored. */
+  /** Settings by name. A setting that is not read is an error, because its name is unknown. */
   private final class Settings(owner: String, values: Map[String, String]) {
     private val known = mutable.LinkedHashSet.empty[String]
 
@@ -27,12 +27,13 @@ private[mxnet] object NamedParts {
       if (step == 0f && factor == 1f) null else new FactorScheduler(step.toInt, factor)
     }
 
+    /** The result of `make`, which reads all settings. */
     def checked[A](make: Settings => A): A = {
-      val made = make(this)
+      val result = make(this)
       values.keys.toSeq.sorted.find(!known.contains(_)).foreach { unknown =>
         throw new IllegalArgumentException(s"$owner has no setting '$unknown'; it has ${known.mkString(", ")}")
       }
-      made
+      result
     }
 
     def clip: Float = number("clip_gradient", 0f)
@@ -103,19 +104,19 @@ private[mxnet] object NamedParts {
   val initializers: Seq[String] = initializerMakers.map(_._1)
 
   def optimizer(name: String, learningRate: Float, settings: Map[String, String]): Optimizer =
-    new Settings(s"the optimizer $name", settings).checked(s => made(optimizerMakers, name)(s, learningRate))
+    new Settings(s"the optimizer $name", settings).checked(s => find(optimizerMakers, name)(s, learningRate))
 
   def initializer(name: String, settings: Map[String, String]): Initializer =
-    new Settings(s"the initializer $name", settings).checked(s => made(initializerMakers, name)(s))
+    new Settings(s"the initializer $name", settings).checked(s => find(initializerMakers, name)(s))
 
   def isMetric(name: String): Boolean = metricMakers.exists(_._1 == name) || TopK.matches(name)
 
   def metric(name: String): EvalMetric = name match {
     case TopK(k) => new TopKAccuracy(k.toInt)
-    case other   => made(metricMakers, other)()
+    case other   => find(metricMakers, other)()
   }
 
-  private def made[A](makers: Seq[(String, A)], name: String): A = makers
+  private def find[A](makers: Seq[(String, A)], name: String): A = makers
     .collectFirst { case (`name`, make) => make }
     .getOrElse(throw new IllegalArgumentException(s"'$name' is none of ${makers.map(_._1).mkString(", ")}"))
 }

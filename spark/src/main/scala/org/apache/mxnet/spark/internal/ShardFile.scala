@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.XXH64
 import org.apache.spark.unsafe.Platform
 
-/** Which logical shard a row belongs to, and its position there. Neither depends on the number of workers.
+/** The logical shard of a row, and its position there. Neither depends on the number of workers.
   *
   * @param validation whether the row is for validation
   * @param order rows of a shard are read in ascending order
@@ -23,20 +23,20 @@ private[mxnet] final case class RowKey(validation: Boolean, shard: Int, order: L
 private[mxnet] object RowKey {
   implicit val ordering: Ordering[RowKey] = Ordering.by(key => (key.validation, key.shard, key.order))
 
-  /** A number that the content of a row and a seed decide: rows that are sorted by it are shuffled. */
+  /** A hash of a row's content and a seed. Sorting rows by it shuffles them reproducibly. */
   def hash(record: Array[Byte], seed: Long): Long =
     XXH64.hashUnsafeBytes(record, Platform.BYTE_ARRAY_OFFSET, record.length, seed)
 
-  /** A number that decides the order of a shard's rows in an epoch. */
+  /** The seed of the order of a shard's rows in an epoch. */
   def orderSeed(seed: Long, epoch: Int, shard: Int): Long =
     XXH64.hashLong(epoch.toLong, XXH64.hashLong(shard.toLong, seed))
 
-  /** Rows go to the shards in turn. */
+  /** The key of the row at an index: rows are distributed to the shards round-robin. */
   def of(validation: Boolean, index: Long, numShards: Int): RowKey =
     RowKey(validation, (index % numShards).toInt, index / numShards)
 }
 
-/** Sends consecutive shards to a worker. */
+/** Assigns consecutive shards to each worker. */
 private[mxnet] final class ShardPartitioner(override val numPartitions: Int, numShards: Int) extends Partitioner {
   override def getPartition(key: Any): Int = key match {
     case row: RowKey => row.shard / (numShards / numPartitions)
@@ -44,7 +44,7 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
   }
 }
 
-/** Makes the record of a row: the elements of all inputs and of the label as 32-bit floating point numbers. */
+/** Encodes a row as a record: the elements of all inputs and of the label as 32-bit floats, little-endian. */
 private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes: IndexedSeq[Int]) {
   private val values = new Array[Float](sizes.sum)
   private val offsets = sizes.scanLeft(0)(_ + _)
@@ -63,7 +63,7 @@ private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes
 
 /** Consecutive rows of a file, which are read together.
   *
-  * @param offset where they begin in the file
+  * @param offset byte offset of the first row
   */
 private[mxnet] final case class Chunk(offset: Long, numRows: Int)
 
@@ -80,21 +80,21 @@ private[mxnet] final class ShardFile(file: Option[File], chunks: IndexedSeq[Chun
   private var order: () => Iterator[Array[Byte]] = () => inOrder
   private var records: Iterator[Array[Byte]] = Iterator.empty
 
-  /** Goes back to the first row, in the order of the file. */
+  /** Goes to the first row in the order of the file. */
   def rewind(): Unit = {
     order = () => inOrder
     records = order()
   }
 
-  /** Goes to the first row of an order that the seed decides. Chunks are shuffled, and then the rows of a few chunks, which
-    * are in memory at a time.
+  /** Goes to the first row of a random order. Chunks are shuffled, then the rows of a few chunks at a time, which are
+    * held in memory together.
     */
   def shuffle(seed: Long): Unit = {
     order = () => inRandomOrder(new java.util.Random(seed))
     records = order()
   }
 
-  /** Reads the next row, after the last one the first again. */
+  /** Reads the next row; the first one follows the last. */
   def read(target: Array[Float]): Unit = {
     if (!records.hasNext) records = order()
     ByteBuffer.wrap(records.next()).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(target)
