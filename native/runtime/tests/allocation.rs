@@ -54,8 +54,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The number of allocations in five runs after a warm-up. Each thread allocates scratch memory on first use, and the assignment of chunks to
-/// threads is random, so the result is the smallest of up to ten measurements.
+/// The number of allocations in five runs after a warm-up. Each thread allocates scratch memory on first use, and the assignment of chunks
+/// to threads is random, so the result is the smallest of up to ten measurements.
 fn allocations(mut run: impl FnMut()) -> usize {
     let mut least = usize::MAX;
     for _ in 0..10 {

@@ -186,7 +186,7 @@ class MXNetEstimator(
     symbol = Param(Params._dummy(), "symbol", "the network as JSON", TypeConverters.toString)
     labelName = Param(Params._dummy(), "labelName", "name of the network's argument for the label", TypeConverters.toString)
     numWorkers = Param(Params._dummy(), "numWorkers", "number of tasks that train at the same time", TypeConverters.toInt)
-    numShards = Param(Params._dummy(), "numShards", "number of parts of a batch, a multiple of numWorkers", TypeConverters.toInt)
+    numShards = Param(Params._dummy(), "numShards", "number of shards of a batch, a multiple of numWorkers", TypeConverters.toInt)
     batchSize = Param(Params._dummy(), "batchSize", "number of rows of a batch over all workers", TypeConverters.toInt)
     numEpoch = Param(Params._dummy(), "numEpoch", "number of passes over the data", TypeConverters.toInt)
     optimizer = Param(Params._dummy(), "optimizer", "name of the optimizer, such as sgd or adam", TypeConverters.toString)

@@ -447,7 +447,7 @@ MXNET_DLL int MXDataIterGetLabel(DataIterHandle handle, NDArrayHandle *out);
 // Returns the indices of the batch's examples in the file, valid until the next call on this thread.
 MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, uint64_t *out_size);
 
-// Returns the number of examples at the end of the batch that only fill it up.
+// Returns the number of examples at the end of the batch that are padding.
 MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
 
 // Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From
@@ -746,14 +746,13 @@ int NNGraphSetJSONAttr(GraphHandle graph_handle,
                        const char *key,
                        const char *json_value);
 
-// Returns an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
+// Returns an attribute of a graph as JSON, valid until the next call on this thread; `success` is 0 if there is none.
 MXNET_DLL int NNGraphGetJSONAttr(GraphHandle graph_handle, const char *key, const char **json_out, int *success);
 
 // Sets an attribute of a graph to the outputs of a symbol.
 MXNET_DLL int NNGraphSetNodeEntryListAttr_(GraphHandle graph_handle, const char *key, SymbolHandle list);
 
-// Creates a graph by applying passes one after the other: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from
-// there.
+// Creates a graph by applying passes in order: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from there.
 MXNET_DLL
 int NNGraphApplyPasses(GraphHandle src,
                        uint32_t num_pass,
@@ -1309,7 +1308,8 @@ MXNET_DLL int MXNDArrayGetGradState(NDArrayHandle handle, int *out);
 // Sets the flag of `MXNDArrayGetGradState`.
 MXNET_DLL int MXNDArraySetGradState(NDArrayHandle handle, int state);
 
-// Lists the names and aliases of all operators, and the names of gradients. The array is valid until the next call on this thread.
+// Lists the names and aliases of all operators, and the names of gradient operators. The array is valid until the next call on this
+// thread.
 MXNET_DLL
 int MXListAllOpNames(uint32_t *out_size,
                      const char ***out_array);
@@ -1317,7 +1317,8 @@ int MXListAllOpNames(uint32_t *out_size,
 // Like `MXListAllOpNames`.
 MXNET_DLL int NNListAllOpNames(uint32_t *out_size, const char ***out_array);
 
-// Lists the handles of all operators, without aliases, and of all gradients. The array is valid until the next call on this thread.
+// Lists the handles of all operators, without aliases, and of all gradient operators. The array is valid until the next call on this
+// thread.
 MXNET_DLL
 int MXSymbolListAtomicSymbolCreators(uint32_t *out_size,
                                      AtomicSymbolCreator **out_array);
@@ -1332,7 +1333,8 @@ MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
 MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
 
 // Describes an operator: name, description, arguments with type strings and descriptions, the argument that counts its inputs (empty if
-// their number is fixed), and return type. A gradient has no arguments. All pointers are valid until the next call on this thread.
+// their number is fixed), and return type. A gradient operator has no arguments. All pointers are valid until the next call on this
+// thread.
 MXNET_DLL
 int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
                                 const char **name,
@@ -1397,7 +1399,7 @@ int MXQuantizeSymbol(SymbolHandle sym_handle,
                      uint32_t *out_num_calib_names,
                      const char ***out_calib_names);
 
-// Sets calibrated ranges in a quantized symbol: minimum and maximum of each output that `MXQuantizeSymbol` lists.
+// Sets calibrated ranges in a quantized symbol: the minimum and maximum of each output that `MXQuantizeSymbol` lists.
 MXNET_DLL
 int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
                                      uint32_t num_layers,
@@ -1408,8 +1410,8 @@ int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
 
 // Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs,
 // with casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are
-// read in the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has
-// one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+// read in the 16-bit type get that type as their attribute `__dtype__` instead of a cast. Conditional operator `i` runs in float32 if its
+// parameter has one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 MXNET_DLL
 int MXReducePrecisionSymbol(SymbolHandle sym_handle,
                             SymbolHandle *ret_sym_handle,
@@ -1551,14 +1553,14 @@ int MXNDListGet(NDListHandle handle,
 // Frees a list; null is ignored.
 MXNET_DLL int MXNDListFree(NDListHandle handle);
 
-// Sets parameters of the profiler: `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
-// `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`.
+// Configures the profiler. The parameters are `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
+// `profile_api`, `continuous_dump`, `dump_period` and `aggregate_stats`.
 MXNET_DLL
 int MXSetProfilerConfig(int num_params,
                         const char *const *keys,
                         const char *const *vals);
 
-// Like `MXSetProfilerConfig`. The store is ignored, since it has no servers.
+// Like `MXSetProfilerConfig`. The store is ignored: stores have no servers here.
 MXNET_DLL
 int MXSetProcessProfilerConfig(int num_params,
                                const char *const *keys,
@@ -1577,16 +1579,18 @@ MXNET_DLL int MXProfilePause(int paused);
 // Like `MXProfilePause`, for the worker (`profile_process` 0).
 MXNET_DLL int MXProcessProfilePause(int paused, int profile_process, KVStoreHandle kv_store_handle);
 
-// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the
-// next trace contains them, too.
+// Writes the trace to the configured file, in the format of `chrome://tracing`. With `finished`, its events are then discarded; otherwise
+// the next trace contains them, too.
 MXNET_DLL
 int MXDumpProfile(int finished);
 
 // Like `MXDumpProfile`, for the worker (`profile_process` 0).
 MXNET_DLL int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kv_store_handle);
 
-// Returns the table of statistics, valid until the next call on this thread; `reset` clears it.
-MXNET_DLL int MXAggregateProfileStatsPrint(const char **out_str, int reset);
+// Returns the statistics as a table, valid until the next call on this thread. With `reset`, they then start again at zero.
+MXNET_DLL
+int MXAggregateProfileStatsPrint(const char **out_str,
+                                 int reset);
 
 // Like `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
 MXNET_DLL
@@ -1626,7 +1630,7 @@ MXNET_DLL int MXProfileSetCounter(ProfileHandle counter_handle, uint64_t value);
 // Adds to a counter.
 MXNET_DLL int MXProfileAdjustCounter(ProfileHandle counter_handle, int64_t value);
 
-// Records an instant; the scope is `global`, `process`, `thread`, `task` or `marker`.
+// Records an instant marker; the scope is `global`, `process`, `thread`, `task` or `marker`.
 MXNET_DLL int MXProfileSetMarker(ProfileHandle domain, const char *instant_marker_name, const char *scope);
 
 // Creates a RecordIO file, or truncates an existing one.
@@ -1831,7 +1835,7 @@ int MXNDArrayCreateSparseEx64(int storage_type,
                               const int64_t *aux_shape,
                               NDArrayHandle *out);
 
-// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, -1 for an array that was not written yet.
+// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, or -1 for an array that has not been written yet.
 MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
 
 // Returns the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
@@ -1852,8 +1856,8 @@ MXNET_DLL int MXNDArrayGetDataNDArray(NDArrayHandle handle, NDArrayHandle *out);
 // Copies an array to another. For a sparse destination, `i` is the index array to set, or -1 for the values.
 MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
 
-// Checks the consistency of a sparse array: the lengths of its parts and, with `full_check`, ranges and order of the indices. Dense arrays
-// are always consistent.
+// Checks the consistency of a sparse array: the lengths of its values and index arrays and, with `full_check`, the range and order of the
+// indices. Dense arrays are always consistent.
 MXNET_DLL
 int MXNDArraySyncCheckFormat(NDArrayHandle handle,
                              bool full_check);

@@ -35,7 +35,8 @@ fn name_of(handle: *mut c_void) -> Result<&'static str> {
     gradient.unwrap_or_else(|| Ok(handle::operator_of(id(handle))?.1.name))
 }
 
-/// Lists the names and aliases of all operators, and the names of gradient operators. The array is valid until the next call on this thread.
+/// Lists the names and aliases of all operators, and the names of gradient operators. The array is valid until the next call on this
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
     guard(|| put_texts("MXListAllOpNames", &names(), out_size, out_array))
@@ -101,7 +102,8 @@ pub(super) fn describe(
 }
 
 /// Describes an operator: name, description, arguments with type strings and descriptions, the argument that counts its inputs (empty if
-/// their number is fixed), and return type. A gradient operator has no arguments. All pointers are valid until the next call on this thread.
+/// their number is fixed), and return type. A gradient operator has no arguments. All pointers are valid until the next call on this
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     creator: AtomicSymbolCreator,
