@@ -275,7 +275,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
       val conf = spark.sparkContext.getConf.set(key, "true")
       assert(intercept[IllegalArgumentException](MXNetEstimator.requireSupported(conf)).getMessage.contains(key))
     }
-    assert(estimator.explainParams().contains("numShards: number of parts of a batch"))
+    assert(estimator.explainParams().contains("numShards: number of shards of a batch"))
   }
 }
 
