@@ -134,8 +134,9 @@ fn import(tensor: *mut DLManagedTensor, is_transient: bool) -> Result<NDArray> {
         let (code, bits, lanes) = (t.dtype_code, t.dtype_bits, t.dtype_lanes);
         Error::Unsupported(format!("DLPack type (code {code}, {bits} bits, {lanes} lanes) is not supported"))
     })?;
-    let rank = usize::try_from(t.ndim)
-        .map_err(|_| Error::value(format!("a DLPack tensor of {} dimensions: there cannot be less than 0", t.ndim)))?;
+    let rank = usize::try_from(t.ndim).map_err(|_| {
+        Error::value(format!("the DLPack tensor has {} dimensions: their number cannot be negative", t.ndim))
+    })?;
     let dims = slice(t.shape.cast_const(), rank, "shape")?;
     ensure!(dims.iter().all(|d| *d >= 0), "the DLPack shape {} has negative dimensions", Shape::new(dims));
     check_strides(dims, t.strides)?;

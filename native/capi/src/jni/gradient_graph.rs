@@ -71,9 +71,8 @@ impl Template {
             }
             let Some(op) = &node.op else {
                 return Err(Error::Value(format!(
-                    "the gradient uses the variable '{}', which does not belong to the operator: compose it from the \
-                     operator's inputs, outputs \
-                     and the gradients of the outputs",
+                    "the gradient uses the variable '{}', which does not belong to the operator: compose it of the \
+                     operator's inputs and outputs and the gradients of the outputs",
                     node.name
                 )));
             };

@@ -131,8 +131,8 @@ native! {
             return Err(Error::value("no variables were given: pass the arrays to differentiate with respect to").into());
         }
         let keep = if create_graph { Keep::Gradients } else { Keep::Graph };
-        let made = imperative::backward(&heads, &gradients, &variables, keep, is_train)?;
-        let handles: Vec<jlong> = made.into_iter().map(|t| insert_tensor(t) as jlong).collect();
+        let computed = imperative::backward(&heads, &gradients, &variables, keep, is_train)?;
+        let handles: Vec<jlong> = computed.into_iter().map(|t| insert_tensor(t) as jlong).collect();
         new_longs(env, &handles)
     }
 

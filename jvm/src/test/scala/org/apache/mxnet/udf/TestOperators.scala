@@ -253,7 +253,7 @@ class NamedLikeBuiltIn extends UserDefinedCustomOp {
   def opName: String = "Convolution"
 }
 
-/** No empty constructor. */
+/** No constructor without parameters. */
 class WithoutEmptyConstructor(factor: Float) extends UserDefinedCustomOp {
   def opName: String = "test_without_empty_constructor"
   override def exec(context: OpContext): Unit = context.map(0, 0)(_ * factor)

@@ -92,7 +92,9 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(symbol.listOutputs(), IndexedSeq("test_add_udf0_output"))
   }
 
-  test("C52: annotated classes are found on the class path, once, and made by their empty constructor") {
+  test(
+    "C52: annotated classes are found on the class path, once, and created by their constructor without parameters"
+  ) {
     val cube = Symbol.loadJson("""{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "Custom", "name": "c",
       "attrs": {"op_type": "java_cube", "num_inputs": "1", "properties": "{\"factor\": {\"float\": \"2.0\"}}"},
       "inputs": [[0, 0, 0]]}], "arg_nodes": [0], "heads": [[1, 0, 0]]}""")
