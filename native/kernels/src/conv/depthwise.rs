@@ -1,6 +1,6 @@
-//! Depthwise convolution: each channel has its kernel kernel, so there is no matrix product.
+//! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
 //!
-//! With AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
+//! With AVX2 or AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
 
 use super::backward_data::{PerPhase, phases};
 use super::geometry::Geometry;

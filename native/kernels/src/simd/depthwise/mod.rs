@@ -1,0 +1,188 @@
+//! Convolution of a plane with a 3 x 3 or 5 x 5 kernel, read in place: the core of depthwise convolution.
+//!
+//! The output is computed in columns one vector wide, from top to bottom. Each source row is read once and added to all outputs
+//! whose windows contain it; masks exclude elements outside the plane.
+//!
+//! - `columns`: the algorithms.
+//! - `vector`: the vectors that they are compiled for.
+
+#[cfg(target_arch = "x86_64")]
+mod columns;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
+#[cfg(target_arch = "x86_64")]
+use super::Isa;
+
+/// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at
+/// `(y * stride + i + origin[0], x * stride + j + origin[1])`, which counts as zero outside the plane.
+#[derive(Clone, Copy, Debug)]
+pub struct PlaneConv {
+    /// Height and width of the source.
+    pub source: [usize; 2],
+    /// Height and width of the output.
+    pub grid: [usize; 2],
+    /// Source row and column of the first tap of the first output.
+    pub origin: [isize; 2],
+    /// Height and width of the kernel, 3 or 5.
+    pub kernel: usize,
+    /// Stride in both axes, 1 or 2.
+    pub stride: usize,
+}
+
+impl PlaneConv {
+    /// True if there is an implementation for this kernel size and stride.
+    pub fn is_supported(&self) -> bool {
+        matches!((self.kernel, self.stride), (3 | 5, 1 | 2))
+    }
+
+    /// # Panics
+    /// When a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
+    fn check(&self, taps: usize, source: usize, grid: usize) {
+        let planes = [self.source, self.grid].map(|[height, width]| height * width);
+        assert_eq!([source, grid], planes, "elements of the planes of {self:?}");
+        assert_eq!(taps, self.kernel * self.kernel, "taps of {self:?}");
+        assert!(self.is_supported(), "no kernel supports {self:?}");
+    }
+}
+
+/// An epilogue of the outputs: clamp(value * scale + bias, low, high), keeping NaN.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleClamp<T> {
+    /// Multiplier.
+    pub scale: T,
+    /// Added after scaling.
+    pub bias: T,
+    /// Lower bound.
+    pub low: T,
+    /// Upper bound.
+    pub high: T,
+}
+
+/// The implementations for an element type.
+pub struct PlaneConvKernels<T> {
+    /// `convolve(conv, weights, source, epilogue, out)` computes the outputs of a plane.
+    pub convolve: fn(&PlaneConv, &[T], &[T], Option<ScaleClamp<T>>, &mut [T]),
+    /// `correlate(conv, source, grad, sums)` adds the gradient of the weights: for each tap, the sum over the outputs of the
+    /// element that it reads times the gradient of the output.
+    pub correlate: fn(&PlaneConv, &[T], &[T], &mut [T]),
+}
+
+/// An element type that may have these kernels.
+pub trait PlaneConvElement: Sized + 'static {
+    /// The kernels, or `None` if the processor lacks the instructions.
+    fn plane_conv_kernels() -> Option<&'static PlaneConvKernels<Self>>;
+}
+
+impl PlaneConvElement for f64 {
+    fn plane_conv_kernels() -> Option<&'static PlaneConvKernels<f64>> {
+        None
+    }
+}
+
+impl PlaneConvElement for f32 {
+    fn plane_conv_kernels() -> Option<&'static PlaneConvKernels<f32>> {
+        #[cfg(target_arch = "x86_64")]
+        return match Isa::current() {
+            Isa::Avx512 => Some(&PlaneConvKernels { convolve: avx512::convolve, correlate: avx512::correlate }),
+            Isa::Avx2 => Some(&PlaneConvKernels { convolve: avx2::convolve, correlate: avx2::correlate }),
+            Isa::Portable => None,
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+}
+
+/// Defines the kernels of an instruction set for its vector.
+#[cfg(target_arch = "x86_64")]
+macro_rules! plane_conv_kernels {
+    ($vector:ty, $features:literal) => {
+        use super::columns::{convolve_plane, correlate_plane};
+        use super::vector::Vector;
+        use super::{PlaneConv, ScaleClamp};
+
+        pub(super) fn convolve(
+            conv: &PlaneConv,
+            weights: &[f32],
+            source: &[f32],
+            epilogue: Option<ScaleClamp<f32>>,
+            out: &mut [f32],
+        ) {
+            conv.check(weights.len(), source.len(), out.len());
+            // SAFETY: these kernels are returned only where the processor has the features; the lengths were checked.
+            unsafe {
+                match epilogue {
+                    None => convolve_sized(conv, weights, source, out, |sum| sum),
+                    Some(epilogue) => convolve_scaled(conv, weights, source, out, epilogue),
+                }
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn convolve_scaled(
+            conv: &PlaneConv,
+            weights: &[f32],
+            source: &[f32],
+            out: &mut [f32],
+            epilogue: ScaleClamp<f32>,
+        ) {
+            // SAFETY: the caller checked the processor and the lengths.
+            unsafe {
+                let ScaleClamp { scale, bias, low, high } = epilogue;
+                let [scale, bias, low, high] = [scale, bias, low, high].map(|value| <$vector>::splat(value));
+                convolve_sized(conv, weights, source, out, |sum| {
+                    sum.scale_clamp(ScaleClamp { scale, bias, low, high })
+                });
+            }
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn convolve_sized(
+            conv: &PlaneConv,
+            weights: &[f32],
+            source: &[f32],
+            out: &mut [f32],
+            epilogue: impl Fn($vector) -> $vector,
+        ) {
+            // SAFETY: the caller checked the processor and the lengths.
+            unsafe {
+                match (conv.kernel, conv.stride) {
+                    (3, 1) => convolve_plane::<$vector, 3, 1, 3>(conv, weights, source, out, epilogue),
+                    (3, _) => convolve_plane::<$vector, 3, 2, 2>(conv, weights, source, out, epilogue),
+                    (_, 1) => convolve_plane::<$vector, 5, 1, 5>(conv, weights, source, out, epilogue),
+                    (..) => convolve_plane::<$vector, 5, 2, 3>(conv, weights, source, out, epilogue),
+                }
+            }
+        }
+
+        pub(super) fn correlate(conv: &PlaneConv, source: &[f32], grad: &[f32], sums: &mut [f32]) {
+            conv.check(sums.len(), source.len(), grad.len());
+            // SAFETY: these kernels are returned only where the processor has the features; the lengths were checked.
+            unsafe { correlate_sized(conv, source, grad, sums) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn correlate_sized(conv: &PlaneConv, source: &[f32], grad: &[f32], sums: &mut [f32]) {
+            // SAFETY: the caller checked the processor and the lengths.
+            unsafe {
+                match (conv.kernel, conv.stride) {
+                    (3, 1) => correlate_plane::<$vector, 3, 1, 3>(conv, source, grad, sums),
+                    (3, _) => correlate_plane::<$vector, 3, 2, 2>(conv, source, grad, sums),
+                    (_, 1) => correlate_plane::<$vector, 5, 1, 5>(conv, source, grad, sums),
+                    (..) => correlate_plane::<$vector, 5, 2, 3>(conv, source, grad, sums),
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    plane_conv_kernels!(std::arch::x86_64::__m256, "avx2,fma");
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    plane_conv_kernels!(std::arch::x86_64::__m512, "avx512f");
+}
