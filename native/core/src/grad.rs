@@ -91,6 +91,8 @@ pub struct Backward {
     pub accumulates: bool,
     /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
     pub pointwise: bool,
+    /// Whether the kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    pub consists_of_loops: bool,
     /// The sparse implementation; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
     /// The gradients to which the storage type rule of the sparse implementation applies; the others are dense.
@@ -112,6 +114,7 @@ impl Backward {
             inplace: &[],
             accumulates: false,
             pointwise: false,
+            consists_of_loops: false,
             sparse: None,
             sparse_gradients: Deps::All,
             updates: &[],
@@ -188,6 +191,12 @@ impl Backward {
     /// The kernel is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> Backward {
         self.pointwise = true;
+        self
+    }
+
+    /// The kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    pub const fn consists_of_loops(mut self) -> Backward {
+        self.consists_of_loops = true;
         self
     }
 }

@@ -16,7 +16,7 @@ use crate::ndarray::NDArray;
 use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
 use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
-use crate::storage::{In, Out, Req};
+use crate::storage::{In, LoopRecorder, Out, Req};
 use crate::subgraph::Subgraph;
 
 /// Maximum number of inputs, or outputs, of an operator.
@@ -131,6 +131,8 @@ pub struct OpCtx<'a> {
     pub cache: Option<&'a Cache>,
     /// The device of the operands.
     pub context: Context,
+    /// Records the loops of a kernel that consists of loops, instead of running them.
+    pub recorder: Option<&'a LoopRecorder>,
 }
 
 impl OpCtx<'_> {
@@ -290,6 +292,8 @@ pub struct OpDef {
     pub pointwise: bool,
     /// Whether it broadcasts, and so is elementwise on operands of equal shapes.
     pub broadcasts: bool,
+    /// Whether its kernel consists of loops, which can be recorded.
+    pub consists_of_loops: bool,
     /// Index of the first scalar input: the operator is elementwise if this input and those after it have one element each.
     pub first_scalar: usize,
     /// Its role in epilogue fusion.
@@ -364,6 +368,7 @@ impl OpDef {
             inplace: &[],
             accumulates: false,
             pointwise: false,
+            consists_of_loops: false,
             broadcasts: false,
             first_scalar: usize::MAX,
             role: Role::None,
@@ -596,6 +601,14 @@ impl OpDef {
     /// The operator is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> OpDef {
         self.pointwise = true;
+        self
+    }
+
+    /// The kernel consists of loops: on operands of equal shapes it does nothing but pass loops to
+    /// [`LoopRecorder::record`] if there is a recorder, and else run them. Which ones depends on
+    /// the parameters only.
+    pub const fn consists_of_loops(mut self) -> OpDef {
+        self.consists_of_loops = true;
         self
     }
 

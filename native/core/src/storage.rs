@@ -26,6 +26,7 @@ use crate::shape::Shape;
 
 mod chain;
 mod foreign;
+mod loops;
 mod operands;
 pub mod pages;
 mod pool;
@@ -33,6 +34,7 @@ mod reserve;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 use foreign::Origin;
+pub use loops::{FloatLoop, LOOP_MULTIPLE, LoopOperand, LoopRecorder};
 use pool::{Allocated, POOL};
 pub use pool::{memory_in_use, release_cached_memory};
 pub use reserve::{ReservingAllocator, reserve_in_use};
@@ -515,6 +517,11 @@ impl<'a> In<'a> {
         array.chunk().version().map(|(id, v)| (id, v, array.byte_range().start))
     }
 
+    /// The address of the first element.
+    fn address(&self) -> usize {
+        self.view.ptr.as_ptr() as usize
+    }
+
     /// The elements.
     ///
     /// # Errors
@@ -568,6 +575,11 @@ impl Out<'_> {
     /// True if the result is wanted.
     pub fn wanted(&self) -> bool {
         self.req != Req::Null
+    }
+
+    /// The address of the first element.
+    fn address(&self) -> usize {
+        self.view.ptr.as_ptr() as usize
     }
 
     /// The elements for writing (and reading, for `Add` and mutable inputs).

@@ -1,7 +1,7 @@
 //! Runs operator definitions on arrays for the unit tests: inference, forward, gradient.
 //!
-//! Runs of operators with in-place pairs are repeated in place, and runs of elementwise operators in two chunks. The results must have
-//! the same bits.
+//! Runs of operators with in-place pairs are repeated in place, runs of elementwise operators in two chunks, and those of operators that
+//! consist of loops in a chain that records them. The results must have the same bits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,8 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, Forward, KernelFn, OpCtx, OpDef, RandomKey, RandomSource};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Req, call_once};
+use ferromx_core::storage::{Chain, ChainCall, LOOP_MULTIPLE, Operand, Region, Req, call_once};
+use ferromx_kernels::par::with_scratch;
 
 use crate::registry;
 
@@ -134,6 +135,9 @@ impl Case {
             if self.def.pointwise || (self.def.broadcasts && originals.iter().all(has_output_shape)) {
                 self.repeat_in_chunks(kernel, &originals, &outs)?;
             }
+            if self.def.consists_of_loops {
+                self.repeat_recorded(kernel, &originals, &outs)?;
+            }
         }
         Ok(outs)
     }
@@ -227,6 +231,9 @@ impl Case {
         let states: Vec<_> = b.updates.iter().map(|i| inputs[*i].clone()).collect();
         self.call(b.kernel, &inputs, &[&*grads, &*states].concat(), Req::Write)?;
         self.repeat_in_place(b.kernel, b.inplace, &inputs, &grads)?;
+        if b.consists_of_loops {
+            self.repeat_recorded(b.kernel, &inputs, &grads)?;
+        }
         if b.accumulates {
             let sums: Vec<_> = grads.iter().map(copy_of).collect();
             self.call(b.kernel, &inputs, &sums, Req::Add)?;
@@ -246,6 +253,7 @@ impl Case {
             random,
             cache: None,
             context: Context::default(),
+            recorder: None,
         }
     }
 
@@ -289,6 +297,49 @@ impl Case {
             self.call(kernel, &ins, &outs, Req::Write)?;
         }
         self.assert_same_bits(outs, &again, "in chunks");
+        Ok(())
+    }
+
+    /// Repeats a call on more elements as a chain of one kernel, whose loops are recorded. Only for operands of 32-bit floats and of one
+    /// length.
+    fn repeat_recorded(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray]) -> Result<()> {
+        const BLOCK: usize = LOOP_MULTIPLE;
+        let n = outs[0].len();
+        if n == 0 || !ins.iter().chain(outs).all(|a| a.dtype() == DType::F32 && a.len() == n) {
+            return Ok(());
+        }
+        let longer = |a: &NDArray| {
+            let elements: Vec<f32> = a.to_vec()?.into_iter().cycle().take(3 * BLOCK).collect();
+            NDArray::from_slice(&elements, &[3 * BLOCK as i64])
+        };
+        let ins = ins.iter().map(longer).collect::<Result<Vec<_>>>()?;
+        let called = outs.iter().map(longer).collect::<Result<Vec<_>>>()?;
+        let repeated = outs.iter().map(longer).collect::<Result<Vec<_>>>()?;
+        self.call(kernel, &ins, &called, Req::Write)?;
+        let mut region = Region::new(&ins, &repeated);
+        let arrays: Vec<_> = ins.iter().chain(&repeated).cloned().collect();
+        let operands: Vec<_> = (0..arrays.len()).map(Operand::Array).collect();
+        let (inputs, outputs) = operands.split_at(ins.len());
+        let outputs = outputs.iter().map(|operand| (*operand, Req::Write)).collect();
+        let call = ChainCall { ins: inputs.to_vec(), outs: outputs, consists_of_loops: true };
+        let chain = Chain::new(&region, arrays, &[call], BLOCK)?;
+        let mut guard = region.lock();
+        let blocks = chain.blocks(&mut guard)?;
+        let random = Counter(AtomicU64::new(0));
+        with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
+            blocks.record(scratch, |_, recorder, ins, outs| {
+                kernel(&OpCtx { recorder: Some(recorder), ..self.context(&random) }, ins, outs)
+            })
+        })?;
+        with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
+            chain.fill_constants(scratch)?;
+            for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
+                assert!(block.repeat(0, scratch)?, "{} does not consist of loops", self.def.name);
+            }
+            Ok::<_, Error>(())
+        })?;
+        drop(guard);
+        self.assert_same_bits(&called, &repeated, "in recorded loops");
         Ok(())
     }
 

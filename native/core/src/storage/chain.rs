@@ -4,10 +4,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use super::loops::{FloatLoop, LOOP_MULTIPLE, LoopRecorder, RecordedLoop, RecordedOperand};
 use super::operands::with_operands;
 use super::{In, Out, Region, RegionGuard, Req, View, overlap, start};
 use crate::dtype::DType;
@@ -34,6 +36,8 @@ pub struct ChainCall {
     pub ins: Vec<Operand>,
     /// Outputs, each with its request.
     pub outs: Vec<(Operand, Req)>,
+    /// Whether the kernel [consists of loops](crate::op::OpDef::consists_of_loops()).
+    pub consists_of_loops: bool,
 }
 
 /// The memory of an operand, from which the view of each block is derived.
@@ -66,7 +70,27 @@ struct Stream {
 struct CheckedCall {
     ins: SmallVec<[(Source, Option<usize>); 4]>,
     outs: SmallVec<[(Source, Req); 2]>,
+    /// Whether the loops of the kernel may be recorded.
+    is_recordable: bool,
 }
+
+/// The recorded loops of a chain.
+struct Recording {
+    /// The loops of each call; `None` if the kernel must be called.
+    calls: Vec<Option<Vec<ChainLoop>>>,
+    /// Constant operands, each of which fills a block of the scratch memory behind the scratch buffers.
+    constants: Vec<f32>,
+}
+
+/// A recorded loop and its operands: sources of 32-bit floats, none of which overlaps the output.
+struct ChainLoop {
+    body: &'static dyn FloatLoop,
+    operands: SmallVec<[Base; MAX_LOOP_OPERANDS]>,
+    out: Base,
+}
+
+/// The largest number of operands of a recorded loop.
+const MAX_LOOP_OPERANDS: usize = 3;
 
 /// The operands of a chain, checked once: arrays of equal lengths and scalars that a region locks; an array overlaps a written one only if
 /// both are exactly the same elements.
@@ -79,8 +103,10 @@ pub struct Chain {
     block: usize,
     /// The shape of a block, that of the last one, which may be shorter, and that of a scalar.
     shapes: [Shape; 3],
-    scratch_bytes: usize,
+    /// Bytes of the scratch buffers.
+    buffer_bytes: usize,
     calls: Vec<CheckedCall>,
+    recording: OnceLock<Recording>,
 }
 
 // SAFETY: the pointers are into chunks that `arrays` keeps alive, used only under their locks.
@@ -120,7 +146,7 @@ impl Chain {
             }
         }
         let block = block.clamp(1, len.max(1)).next_multiple_of(super::ALIGN);
-        let (offsets, scratch_bytes) = scratch(calls, block);
+        let (offsets, buffer_bytes) = scratch(calls, block);
         let source = |operand: &Operand| -> Result<Source> {
             Ok(match *operand {
                 Operand::Array(i) => {
@@ -146,7 +172,8 @@ impl Chain {
         };
         let block_arrays = arrays.iter().zip(&scalars).filter(|(_, is_scalar)| !**is_scalar);
         let streams = block_arrays.map(|(array, _)| stream(array)).collect();
-        Ok(Chain { region: region.id, arrays, streams, len, block, shapes, scratch_bytes, calls })
+        let recording = OnceLock::new();
+        Ok(Chain { region: region.id, arrays, streams, len, block, shapes, buffer_bytes, calls, recording })
     }
 
     /// Number of elements of each array.
@@ -161,7 +188,36 @@ impl Chain {
 
     /// Bytes of scratch memory that each thread needs, aligned to 64.
     pub fn scratch_bytes(&self) -> usize {
-        self.scratch_bytes
+        let constants = self.recording.get().map_or(0, |recording| recording.constants.len());
+        self.buffer_bytes + constants * self.constant_bytes()
+    }
+
+    /// Bytes of a block of a constant operand.
+    fn constant_bytes(&self) -> usize {
+        self.block * size_of::<f32>()
+    }
+
+    /// Fills the blocks of constant operands in the scratch memory of a thread. Must precede [`Block::repeat`].
+    ///
+    /// # Errors
+    /// Scratch memory that is too small or not aligned.
+    pub fn fill_constants(&self, scratch: &mut [u8]) -> Result<()> {
+        self.check_scratch(scratch)?;
+        let Some(Recording { constants, .. }) = self.recording.get() else { return Ok(()) };
+        let blocks = scratch[self.buffer_bytes..].chunks_exact_mut(self.constant_bytes());
+        for (block, constant) in blocks.zip(constants) {
+            let bytes = constant.to_ne_bytes();
+            let len = self.block.min(self.len);
+            block.as_chunks_mut().0[..len].fill(bytes);
+        }
+        Ok(())
+    }
+
+    fn check_scratch(&self, scratch: &[u8]) -> Result<()> {
+        if scratch.len() < self.scratch_bytes() || !(scratch.as_ptr() as usize).is_multiple_of(super::ALIGN) {
+            return Err(Error::Internal("the scratch memory of a chain is too small or not aligned".into()));
+        }
+        Ok(())
     }
 
     /// Starts a run of the chain.
@@ -225,7 +281,41 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
         }
         ins.push((input, shared_with));
     }
-    Ok(CheckedCall { ins, outs })
+    let are_floats =
+        ins.iter().map(|(input, _)| input).chain(outs.iter().map(|(out, _)| out)).all(|x| x.dtype == DType::F32);
+    let are_blocks = !ins.iter().any(|(input, shared)| shared.is_some() || matches!(input.base, Base::Scalar(_)));
+    let are_written = !outs.iter().any(|(_, req)| *req == Req::Add);
+    let is_recordable = call.consists_of_loops && are_floats && are_blocks && are_written;
+    Ok(CheckedCall { ins, outs, is_recordable })
+}
+
+impl CheckedCall {
+    /// The operands of recorded loops, whose views started at the addresses of `block`. `None` if the loops do not compute all outputs.
+    fn chain_loops(
+        &self,
+        loops: Vec<RecordedLoop>,
+        block: impl Fn(&Source) -> usize,
+        mut constant: impl FnMut(f32) -> Base,
+    ) -> Option<Vec<ChainLoop>> {
+        let wanted = self.outs.iter().filter(|(_, req)| *req != Req::Null).count();
+        let at = |address: usize, mut sources: &mut dyn Iterator<Item = &Source>| {
+            (&mut sources).find(|source| block(source) == address).map(|source| source.base)
+        };
+        let mut chain_loops: Vec<ChainLoop> = Vec::new();
+        for RecordedLoop { body, operands, out } in loops {
+            let mut bases = SmallVec::new();
+            for operand in operands {
+                bases.push(match operand {
+                    RecordedOperand::Input(address) => at(address, &mut self.ins.iter().map(|(source, _)| source))?,
+                    RecordedOperand::Constant(value) => constant(value),
+                });
+            }
+            let mut outs = self.outs.iter().filter(|(_, req)| *req != Req::Null).map(|(source, _)| source);
+            chain_loops.push(ChainLoop { body, operands: bases, out: at(out, &mut outs)? });
+        }
+        let fits = chain_loops.iter().all(|chain_loop| chain_loop.operands.len() <= MAX_LOOP_OPERANDS);
+        (fits && chain_loops.len() == wanted).then_some(chain_loops)
+    }
 }
 
 /// Consecutive blocks that one thread takes at a time, so that it can prefetch the next one.
@@ -241,6 +331,50 @@ impl<'c> Blocks<'c> {
     /// The number of times that [`Blocks::take`] returns blocks.
     pub fn num_runs(&self) -> usize {
         self.chain.len.div_ceil(self.chain.block * BLOCKS_PER_RUN)
+    }
+
+    /// Records the loops of kernels that consist of loops, if that was not done before: `kernel(i, recorder, ins, outs)` calls kernel
+    /// `i`.
+    ///
+    /// # Errors
+    /// Scratch memory that is too small or not aligned.
+    pub fn record(
+        &self,
+        scratch: &mut [u8],
+        kernel: impl Fn(usize, &LoopRecorder, &[In<'_>], &mut [Out<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let chain = self.chain;
+        chain.check_scratch(scratch)?;
+        let memory = NonNull::from(scratch).cast::<u8>();
+        let first = Block { chain, range: 0..chain.block.min(chain.len), lifetime: PhantomData };
+        chain.recording.get_or_init(|| {
+            let mut constants: Vec<f32> = Vec::new();
+            let calls = chain.calls.iter().enumerate().map(|(i, call)| {
+                let recorder = LoopRecorder::default();
+                // A kernel that fails is called again, and reports its error.
+                if !call.is_recordable
+                    || first.with_views(i, memory, |ins, outs| kernel(i, &recorder, ins, outs)).is_err()
+                {
+                    return None;
+                }
+                let constant = |value: f32| {
+                    let index = constants.iter().position(|c| c.to_bits() == value.to_bits()).unwrap_or_else(|| {
+                        constants.push(value);
+                        constants.len() - 1
+                    });
+                    Base::Scratch(chain.buffer_bytes + index * chain.constant_bytes())
+                };
+                let block = |source: &Source| first.start(source.base, source.dtype, memory).as_ptr() as usize;
+                call.chain_loops(recorder.into_loops()?, block, constant)
+            });
+            Recording { calls: calls.collect(), constants }
+        });
+        Ok(())
+    }
+
+    /// True if [`Blocks::record`] would record.
+    pub fn is_unrecorded(&self) -> bool {
+        self.chain.recording.get().is_none()
     }
 
     /// The next run of consecutive blocks.
@@ -272,30 +406,62 @@ impl Block<'_> {
         scratch: &mut [u8],
         kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
     ) -> Result<R> {
-        let chain = self.chain;
-        if scratch.len() < chain.scratch_bytes || !(scratch.as_ptr() as usize).is_multiple_of(super::ALIGN) {
-            return Err(Error::Internal("the scratch memory of a chain is too small or not aligned".into()));
-        }
+        self.chain.check_scratch(scratch)?;
+        self.prefetch_next(call);
+        self.with_views(call, NonNull::from(scratch).cast(), kernel)
+    }
+
+    /// Repeats the recorded loops of the kernel of index `call` on this block. Returns false if the kernel must be called instead.
+    ///
+    /// # Errors
+    /// Scratch memory that is too small or not aligned.
+    pub fn repeat(&mut self, call: usize, scratch: &mut [u8]) -> Result<bool> {
+        let len = self.range.len();
+        let recording = self.chain.recording.get().and_then(|recording| recording.calls[call].as_ref());
+        let Some(loops) = recording.filter(|_| len.is_multiple_of(LOOP_MULTIPLE)) else { return Ok(false) };
+        self.chain.check_scratch(scratch)?;
         self.prefetch_next(call);
         let memory = NonNull::from(scratch).cast::<u8>();
+        let start = |base: Base| self.start(base, DType::F32, memory).cast::<f32>().as_ptr();
+        for ChainLoop { body, operands, out } in loops {
+            let mut slices: [&[f32]; MAX_LOOP_OPERANDS] = [&[]; MAX_LOOP_OPERANDS];
+            for (slice, operand) in slices.iter_mut().zip(operands) {
+                // SAFETY: locked, in bounds, aligned, initialised 32-bit floats (`is_recordable`), or a block of a constant in `scratch`.
+                *slice = unsafe { std::slice::from_raw_parts(start(*operand), len) };
+            }
+            // SAFETY: as above, and locked for writing; no operand shares memory with an output (`is_recordable`).
+            let out = unsafe { std::slice::from_raw_parts_mut(start(*out), len) };
+            body.run(&slices[..operands.len()], out);
+        }
+        Ok(true)
+    }
+
+    /// The first element of this block of an operand. `memory` is the scratch memory.
+    fn start(&self, base: Base, dtype: DType, memory: NonNull<u8>) -> NonNull<u8> {
+        match base {
+            // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
+            Base::Array(first) => unsafe { first.add(self.range.start * dtype.size()) },
+            // SAFETY: `memory` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
+            Base::Scratch(offset) => unsafe { memory.add(offset) },
+            Base::Scalar(element) => element,
+            Base::Unwanted => NonNull::<u64>::dangling().cast(),
+        }
+    }
+
+    /// Calls `kernel` with views of this block.
+    fn with_views<R>(
+        &self,
+        call: usize,
+        memory: NonNull<u8>,
+        kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
+    ) -> Result<R> {
+        let chain = self.chain;
         let len = self.range.len();
         let shape = &chain.shapes[usize::from(self.range.end == chain.len)];
         let view = |source: &Source| {
             let is_scalar = matches!(source.base, Base::Scalar(_));
             let (shape, len) = if is_scalar { (&chain.shapes[2], 1) } else { (shape, len) };
-            View {
-                ptr: match source.base {
-                    // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
-                    Base::Array(first) => unsafe { first.add(self.range.start * source.dtype.size()) },
-                    // SAFETY: `scratch` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
-                    Base::Scratch(offset) => unsafe { memory.add(offset) },
-                    Base::Scalar(element) => element,
-                    Base::Unwanted => NonNull::<u64>::dangling().cast(),
-                },
-                shape,
-                len,
-                dtype: source.dtype,
-            }
+            View { ptr: self.start(source.base, source.dtype, memory), shape, len, dtype: source.dtype }
         };
         let checked = &chain.calls[call];
         let ins = checked.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
@@ -340,14 +506,14 @@ impl std::fmt::Debug for Chain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::in_out;
+    use super::super::{LoopOperand, in_out};
     use super::*;
 
     #[repr(align(64))]
-    struct Memory([u8; 256]);
+    struct Memory([u8; 512]);
 
     fn call(ins: &[Operand], out: Operand) -> ChainCall {
-        ChainCall { ins: ins.to_vec(), outs: vec![(out, Req::Write)] }
+        ChainCall { ins: ins.to_vec(), outs: vec![(out, Req::Write)], consists_of_loops: false }
     }
 
     #[test]
@@ -366,7 +532,7 @@ mod tests {
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
         assert_eq!((blocks.num_runs(), chain.scratch_bytes()), (2, 256));
-        let mut memory = Memory([0; 256]);
+        let mut memory = Memory([0; 512]);
         let mut lens = Vec::new();
         for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
             let twice = |ins: &[In<'_>], outs: &mut [Out<'_>]| {
@@ -404,7 +570,7 @@ mod tests {
         let longer = Chain::new(&region, vec![a.clone(), a.clone(), out.clone()], std::slice::from_ref(&scaled), 64);
         assert!(longer.is_err(), "a scalar of 200 elements");
         let chain = Chain::new(&region, vec![b, a, out.clone()], &[scaled], 64).unwrap();
-        let mut memory = Memory([0; 256]);
+        let mut memory = Memory([0; 512]);
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
         for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
@@ -421,6 +587,46 @@ mod tests {
     }
 
     #[test]
+    fn recorded_loops_are_repeated_on_whole_blocks() {
+        struct Product;
+        impl FloatLoop for Product {
+            fn run(&self, operands: &[&[f32]], out: &mut [f32]) {
+                out.iter_mut().enumerate().for_each(|(i, y)| *y = operands.iter().map(|x| x[i]).product());
+            }
+        }
+        let x: Vec<f32> = (0..200).map(|i| i as f32).collect();
+        let (a, out) = (NDArray::from_slice(&x, &[200]).unwrap(), NDArray::from_slice(&x, &[200]).unwrap());
+        let (temporary, array) = (Operand::Scratch(0, DType::F32), Operand::Array(0));
+        let mut calls =
+            [call(&[array], temporary), call(&[temporary, array], Operand::Array(1)), call(&[array], temporary)];
+        calls[..2].iter_mut().for_each(|call| call.consists_of_loops = true);
+        let mut region = Region::new([&a], [&out]);
+        let chain = Chain::new(&region, vec![a, out.clone()], &calls, 64).unwrap();
+        let mut guard = region.lock();
+        let blocks = chain.blocks(&mut guard).unwrap();
+        let mut memory = Memory([0; 512]);
+        assert!(blocks.is_unrecorded());
+        let record = |call: usize, recorder: &LoopRecorder, ins: &[In<'_>], outs: &mut [Out<'_>]| {
+            let number = [LoopOperand::Constant(3.0)];
+            let operands: Vec<_> = ins.iter().map(LoopOperand::Input).chain(number).collect();
+            assert!(call < 2, "the third kernel does not consist of loops");
+            recorder.record(&Product, &operands[..2], &outs[0]);
+            Ok(())
+        };
+        blocks.record(&mut memory.0, record).unwrap();
+        assert!(!blocks.is_unrecorded());
+        assert_eq!(chain.scratch_bytes(), 2 * 256, "one buffer and one constant");
+        chain.fill_constants(&mut memory.0).unwrap();
+        let mut repeated = Vec::new();
+        for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
+            repeated.push([0, 1, 2].map(|i| block.repeat(i, &mut memory.0).unwrap()));
+        }
+        drop(guard);
+        assert_eq!(repeated, [[true, true, false], [true, true, false], [true, true, false], [false; 3]]);
+        assert_eq!(out.to_vec::<f32>().unwrap()[..192], x.iter().map(|x| 3.0 * x * x).collect::<Vec<_>>()[..192]);
+    }
+
+    #[test]
     fn invalid_operands_are_errors() {
         let a = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
         let (lo, hi, mid) = (a.slice(0, 2).unwrap(), a.slice(2, 4).unwrap(), a.slice(1, 3).unwrap());
@@ -429,7 +635,7 @@ mod tests {
         assert!(Chain::new(&region, vec![lo.clone(), hi.clone()], &copy, 64).is_ok());
         assert!(Chain::new(&region, vec![lo.clone(), mid], &copy, 64).is_err());
         assert!(Chain::new(&region, vec![lo.clone(), a.clone()], &copy, 64).is_err());
-        let twice = ChainCall { ins: vec![], outs: vec![(Operand::Array(0), Req::Write); 2] };
+        let twice = ChainCall { ins: vec![], outs: vec![(Operand::Array(0), Req::Write); 2], consists_of_loops: false };
         assert!(Chain::new(&region, vec![lo, hi], &[twice], 64).is_err());
         assert!(Chain::new(&Region::new([], []), vec![a], &[], 64).is_err());
     }

@@ -8,7 +8,7 @@ use super::lane::{Elements, ElementsMut, Lane, Load};
 use crate::par::with_scratch;
 
 /// The number of lanes that a loop gets is a multiple of this.
-pub(crate) const LANE_MULTIPLE: usize = 64;
+pub const LANE_MULTIPLE: usize = 64;
 /// Lanes in a block buffer: three operands and a result in `f64` fit into the L1 cache.
 const BLOCK: usize = 1024;
 /// Elements per chunk; fixed, so that results do not depend on the number of threads.

@@ -7,7 +7,7 @@ pub(crate) mod drive;
 mod lane;
 
 pub use crate::simd::multiversion::Loop;
-pub use drive::{Operand, Src};
+pub use drive::{LANE_MULTIPLE, Operand, Src};
 pub use lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 
 use crate::simd::multiversion::{self, Kernel, LoopBody};

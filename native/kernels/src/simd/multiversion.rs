@@ -149,8 +149,12 @@ impl<C: Lane, D: Lane> Loop<C, D> {
         }
     }
 
-    /// Runs the version for this processor.
-    pub(crate) fn run(&self, x: &[&[C]], y: &mut [D]) {
+    /// Runs the version for this processor on operands of the length of `y`, a multiple of
+    /// [`LANE_MULTIPLE`](crate::map::LANE_MULTIPLE).
+    ///
+    /// # Panics
+    /// If an operand is shorter.
+    pub fn run(&self, x: &[&[C]], y: &mut [D]) {
         #[allow(clippy::match_single_binding)] // debug builds have the last arm only
         let version = match level() {
             #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]

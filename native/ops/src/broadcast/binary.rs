@@ -51,6 +51,7 @@ macro_rules! broadcast_op {
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
             .broadcasts()
+            .consists_of_loops()
             .forward(forward::<$F>)
             .grad(broadcast_op!(@grad $($grad)+))
             $($sparse)*;
@@ -146,7 +147,12 @@ pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
 }
 
 fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    broadcast_two_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
+    let loops = const { &Loops::binary::<F>() };
+    if let Some(recorder) = ctx.recorder {
+        loops.record(recorder, &[Arg::Array(&ins[0]), Arg::Array(&ins[1])], &outs[0]);
+        return Ok(());
+    }
+    broadcast_two_into(ctx, loops, [&ins[0], &ins[1]], &mut outs[0])
 }
 
 /// `out = f(a, b)` with broadcasting.

@@ -40,6 +40,7 @@ macro_rules! mixed_op {
             .shape(broadcast_shapes)
             .dtype($dtype)
             .broadcasts()
+            .consists_of_loops()
             .forward(forward::<$F>)
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
@@ -149,7 +150,11 @@ pub(crate) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Ou
     promote_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
 }
 
-fn promote_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
+fn promote_into(ctx: &OpCtx<'_>, loops: &'static Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
+    if let Some(recorder) = ctx.recorder {
+        loops.record(recorder, &[Arg::Array(a), Arg::Array(b)], out);
+        return Ok(());
+    }
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
     let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
     broadcast_loops(ctx, loops, lane_dtype(out.dtype()), operands, (elements_mut(out)?, &shape))

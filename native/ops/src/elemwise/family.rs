@@ -399,6 +399,7 @@ macro_rules! unary {
                 .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
+                .consists_of_loops()
                 .role(ferromx_core::fusion::Role::Function(|_| Some(unary!(@epilogue F $($epilogue)?))))
                 $($sparse)*
         };
@@ -428,7 +429,7 @@ macro_rules! unary {
     (@deps Input $F:ident) => { unary!(@backward $F).inputs(Deps::Some(&[0])) };
     (@deps Output $F:ident) => { unary!(@backward $F).outputs(Deps::Some(&[0])) };
     (@backward $F:ident) => {
-        Backward::new(family::unary_backward::<$F>).inplace(&[(0, 0), (1, 0)]).pointwise()
+        Backward::new(family::unary_backward::<$F>).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops()
     };
     ($name:ident: $($operator:tt)+) => { unary!(@def [] $name: $($operator)+); };
 }
@@ -469,13 +470,14 @@ macro_rules! binary {
             .grad(binary!(@grad $($grad)+))
             .inplace(&[(0, 0), (1, 0)])
             .pointwise()
+            .consists_of_loops()
             $($property)*;
     };
     (@grad df = 0) => { Grad::Zero };
     (@grad graph = |$g:ident, $n:ident| $graph:expr) => { Grad::Compose(binary!(@compose $g $n $graph)) };
     (@grad df = ($A:ident, $B:ident), graph = |$g:ident, $n:ident| $graph:expr) => {
         Grad::Kernel(
-            Backward::new(family::binary_backward::<$A, $B>).inputs(Deps::All).pointwise(),
+            Backward::new(family::binary_backward::<$A, $B>).inputs(Deps::All).pointwise().consists_of_loops(),
             Some(binary!(@compose $g $n $graph)),
         )
     };
@@ -518,6 +520,7 @@ macro_rules! scalar {
             .grad(scalar!(@grad $a $($grad)+))
             .inplace(&[(0, 0)])
             .pointwise()
+            .consists_of_loops()
             $($sparse)*;
     };
     (@forward x $F:ident) => { forward::<$F> };
@@ -531,7 +534,7 @@ macro_rules! scalar {
     };
     (@grad $a:ident df = $D:ident, graph = |$g:ident, $n:ident, $s:ident| $graph:expr) => {
         Grad::Kernel(
-            scalar!(@backward $a $D).inputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise(),
+            scalar!(@backward $a $D).inputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops(),
             Some(scalar!(@compose $g $n $s $graph)),
         )
     };

@@ -5,9 +5,9 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpCtx;
-use ferromx_core::storage::{In, Out};
+use ferromx_core::storage::{FloatLoop, In, LOOP_MULTIPLE, LoopOperand, LoopRecorder, Out};
 use ferromx_kernels::broadcast::apply_broadcast;
-use ferromx_kernels::map::{Elements, ElementsMut, Lane, Loop, Operand, apply};
+use ferromx_kernels::map::{Elements, ElementsMut, LANE_MULTIPLE, Lane, Loop, Operand, apply};
 use ferromx_kernels::reduce::NumericLane;
 use smallvec::SmallVec;
 
@@ -64,6 +64,29 @@ impl Loops {
     }
 }
 
+const _: () = assert!(LOOP_MULTIPLE == LANE_MULTIPLE);
+
+impl FloatLoop for Loops {
+    fn run(&self, operands: &[&[f32]], out: &mut [f32]) {
+        self.f32.run(operands, out);
+    }
+}
+
+impl Loops {
+    /// Records the loop of single precision, or refuses. The operands have the shape of the output.
+    pub(crate) fn record<'o, 'a>(&'static self, recorder: &LoopRecorder, args: &[Arg<'o, 'a>], out: &Out<'_>) {
+        let operand = |arg: &Arg<'o, 'a>| match *arg {
+            Arg::Array(input) => Some(LoopOperand::Input(input)),
+            Arg::Number(value) => Some(LoopOperand::Constant(f32::rounded(value, DType::F32))),
+            Arg::Output | Arg::Elements(_) => None,
+        };
+        match args.iter().map(operand).collect::<Option<SmallVec<[_; 3]>>>() {
+            Some(operands) if out.dtype() == DType::F32 => recorder.record(self, &operands, out),
+            _ => recorder.refuse(),
+        }
+    }
+}
+
 /// A closure that is generic in the lane type, which [`Loops::select`] chooses.
 pub(crate) trait WithLoop {
     /// Runs the loop of the chosen lane type.
@@ -112,7 +135,16 @@ pub(crate) fn elements_mut<'a>(out: &'a mut Out<'_>) -> Result<ElementsMut<'a>> 
 }
 
 /// `out = f(args...)`, element by element.
-pub(crate) fn apply_loops(ctx: &OpCtx<'_>, loops: &Loops, args: &[Arg<'_, '_>], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn apply_loops(
+    ctx: &OpCtx<'_>,
+    loops: &'static Loops,
+    args: &[Arg<'_, '_>],
+    out: &mut Out<'_>,
+) -> Result<()> {
+    if let Some(recorder) = ctx.recorder {
+        loops.record(recorder, args, out);
+        return Ok(());
+    }
     struct Apply<'e, 'x, 'o, 'a>(&'e [Arg<'o, 'a>], &'e mut Out<'x>);
 
     impl WithLoop for Apply<'_, '_, '_, '_> {

@@ -34,11 +34,12 @@ pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
     .params::<ActivationParam>()
     .forward(forward)
     .grad(Grad::Kernel(
-        Backward::new(backward).outputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise(),
+        Backward::new(backward).outputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops(),
         Some(COMPOSE),
     ))
     .inplace(&[(0, 0)])
     .pointwise()
+    .consists_of_loops()
     .role(Role::Function(|p| match p.get::<ActivationParam>().act_type {
         ActType::Relu => Some(Elementwise::Relu),
         ActType::Sigmoid => Some(elementwise_epilogue::<Sigmoid>()),

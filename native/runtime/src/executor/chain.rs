@@ -15,6 +15,14 @@ use crate::passes::infer::Entries;
 /// Elements of a block. The scratch slots and one block of each array fit in the L1 cache; smaller blocks would only need more calls.
 const BLOCK_LEN: usize = 1 << 10;
 
+fn consists_of_loops(action: &Action) -> bool {
+    match action {
+        Action::Forward(op) => op.def.consists_of_loops,
+        Action::Backward { backward, .. } => backward.consists_of_loops,
+        Action::Variable | Action::Fused { .. } => false,
+    }
+}
+
 /// A chain before its operands are checked.
 pub(super) struct ChainDraft {
     nodes: Vec<usize>,
@@ -99,7 +107,7 @@ impl ChainDraft {
                 (None, None) => (Operand::Unwanted(dtype(e)), Req::Null),
             });
             let outs = outs.collect();
-            calls.push(ChainCall { ins, outs });
+            calls.push(ChainCall { ins, outs, consists_of_loops: consists_of_loops(&node.action) });
             slots.release(member);
         }
         Ok(ChainDraft { nodes: nodes.to_vec(), arrays, calls })

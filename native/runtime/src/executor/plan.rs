@@ -9,7 +9,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, KernelFn, OpCtx};
 use ferromx_core::params::Params;
-use ferromx_core::storage::{Call, Chain, In, Out, Region, RegionGuard, Req};
+use ferromx_core::storage::{Blocks, Call, Chain, In, LoopRecorder, Out, Region, RegionGuard, Req};
 use ferromx_kernels::par;
 use parking_lot::Mutex;
 
@@ -36,9 +36,21 @@ pub(super) struct Kernel {
 
 impl Kernel {
     fn run(&self, is_train: bool, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+        self.call(None, is_train, ins, outs)
+    }
+
+    /// Runs the kernel, or lets it record its loops.
+    fn call(
+        &self,
+        recorder: Option<&LoopRecorder>,
+        is_train: bool,
+        ins: &[In<'_>],
+        outs: &mut [Out<'_>],
+    ) -> Result<()> {
         let context = self.context;
         let random = random::device(context);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
+        let cache = Some(&*self.cache);
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
         (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
     }
 }
@@ -71,7 +83,8 @@ impl ForeignCall {
     fn run(&self, is_train: bool) -> Result<()> {
         let context = self.context;
         let random = random::device(context);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
+        let cache = Some(&*self.cache);
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
         unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
             .map_err(|e| e.in_operator(&self.title, &self.node))
     }
@@ -144,23 +157,41 @@ const ELEMENTS_PER_THREAD: usize = 1 << 15;
 
 fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
     let blocks = chain.blocks(guard)?;
+    if blocks.is_unrecorded() {
+        par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
+            blocks.record(scratch, |i, recorder, ins, outs| kernels[i].call(Some(recorder), is_train, ins, outs))
+        })?;
+    }
     let failure = Mutex::new(None);
     let threads =
         (kernels.len() * chain.len()).div_ceil(ELEMENTS_PER_THREAD).min(blocks.num_runs()).min(par::num_threads());
     par::parallel_for(threads, |_| {
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
-            for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
-                for (i, kernel) in kernels.iter().enumerate() {
-                    let run = |ins: &[In<'_>], outs: &mut [Out<'_>]| kernel.run(is_train, ins, outs);
-                    if let Err(error) = block.call(i, scratch, run) {
-                        failure.lock().get_or_insert(error);
-                        return;
-                    }
-                }
+            if let Err(error) = run_blocks(kernels, chain, &blocks, scratch, is_train) {
+                failure.lock().get_or_insert(error);
             }
         });
     });
     failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// Runs the chain on the blocks that this thread takes.
+fn run_blocks(
+    kernels: &[Kernel],
+    chain: &Chain,
+    blocks: &Blocks<'_>,
+    scratch: &mut [u8],
+    is_train: bool,
+) -> Result<()> {
+    chain.fill_constants(scratch)?;
+    for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
+        for (i, kernel) in kernels.iter().enumerate() {
+            if !block.repeat(i, scratch)? {
+                block.call(i, scratch, |ins, outs| kernel.run(is_train, ins, outs))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The direction of a run.

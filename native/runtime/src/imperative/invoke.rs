@@ -49,7 +49,7 @@ pub(super) fn invoke_with(
     let locate = |e| op.locate(e, op.title(), inputs.len());
     let context = prepare(op, context, inputs, outputs).map_err(locate)?;
     let random = random::device(context);
-    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context };
+    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context, recorder: None };
     if let Forward::Dynamic(f) = op.def.forward {
         // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;

@@ -78,6 +78,7 @@ fn dispatch_by_storage(
             random: random::device(context),
             cache: None,
             context,
+            recorder: None,
         },
         ins: inputs,
         outs: outputs,
@@ -179,8 +180,15 @@ pub(super) fn backward_stored(
     is_train: bool,
 ) -> Result<Stored> {
     let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-    let ctx =
-        OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
+    let ctx = OpCtx {
+        op: op.name,
+        params: &op.params,
+        is_train,
+        random: random::device(context),
+        cache: None,
+        context,
+        recorder: None,
+    };
     let dense = |arrays: &[NDArray]| {
         let gradients =
             outputs.iter().map(|o| NDArray::empty(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;

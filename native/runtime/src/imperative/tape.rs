@@ -784,7 +784,15 @@ impl<'g> Evaluator<'g> {
         let outs = gradients.iter().map(empty).collect::<Result<Arrays>>()?;
         let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
         let cache = Some(&*self.graph.nodes[of as usize].cache);
-        let ctx = OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache, context };
+        let ctx = OpCtx {
+            op: op.name,
+            params: &op.params,
+            is_train,
+            random: random::device(context),
+            cache,
+            context,
+            recorder: None,
+        };
         unrecorded(is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
         Ok(outs.into_iter().map(Array::Dense).collect())
     }
