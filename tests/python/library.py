@@ -18,6 +18,8 @@ record("features", mx.runtime.Features().is_enabled("CUDA"))
 # Other libraries may have more.
 names = ("CUDA", "CPU_SSE2", "CPU_AVX2", "OPENCV", "LAPACK", "MKLDNN", "PROFILER", "DIST_KVSTORE", "SIGNAL_HANDLER", "INT64_TENSOR_SIZE")
 record("feature_names", [name in mx.runtime.Features() for name in names])
+mx.runtime.feature_list()
+record("feature_name", mx.runtime.Features()["CUDA"].name)
 record("version", mx.__version__)
 record("gpus", mx.context.num_gpus())
 with mx.engine.bulk(10):

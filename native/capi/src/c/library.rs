@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
+use std::sync::LazyLock;
 
 use ferromx_runtime::context::{Context, DeviceType};
 use ferromx_runtime::ensure;
@@ -12,7 +13,7 @@ use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 
 use super::args::{count, optional_text, put, text};
 use super::guard;
-use super::ret::{Ret, put_text};
+use super::ret::put_text;
 use super::types::LibFeature;
 
 thread_local! {
@@ -25,17 +26,21 @@ pub extern "C" fn MXGetVersion(out: *mut c_int) -> c_int {
     guard(|| put(out, MXNET_VERSION, "out"))
 }
 
-/// Lists the features that a build may have. The array is valid until the next call on this thread.
+/// The features as C strings, valid as long as the process: clients keep the structures.
+static FEATURES: LazyLock<Vec<LibFeature>> = LazyLock::new(|| {
+    let feature = |(name, enabled)| LibFeature {
+        name: Box::leak(CString::new(name).unwrap_or_default().into_boxed_c_str()).as_ptr(),
+        enabled,
+    };
+    features::all().into_iter().map(feature).collect()
+});
+
+/// Lists the features that a build may have. The array stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXLibInfoFeatures(lib_feature: *mut *const LibFeature, size: *mut usize) -> c_int {
     guard(|| {
-        let mut ret = Ret::new();
-        let all: Vec<_> =
-            features::all().into_iter().map(|(name, enabled)| LibFeature { name: ret.text(name), enabled }).collect();
-        put(size, all.len(), "size")?;
-        put(lib_feature, ret.list(all).cast_const(), "lib_feature")?;
-        ret.keep("MXLibInfoFeatures");
-        Ok(())
+        put(size, FEATURES.len(), "size")?;
+        put(lib_feature, FEATURES.as_ptr(), "lib_feature")
     })
 }
 

@@ -111,6 +111,11 @@ pub struct LibFeature {
     pub enabled: bool,
 }
 
+// SAFETY: the name points to a string that is never freed or changed.
+unsafe impl Send for LibFeature {}
+// SAFETY: as above.
+unsafe impl Sync for LibFeature {}
+
 /// A graph that is called like an operator.
 pub type CachedOpHandle = *mut c_void;
 /// Called for each array of a cached operator. Arguments: name of the array, name of its operator, array. The callee owns the array handle.
