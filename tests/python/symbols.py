@@ -41,6 +41,7 @@ looped, _ = mx.sym.contrib.foreach(lambda x, s: (x + s, x * s), mx.sym.Variable(
 for name, symbol in (("net", net), ("states", normalized), ("many", many), ("loop", looped)):
     record(f"json/text of {name}", symbol.tojson())
 record("debug/states", normalized.debug_str())
+record("debug/attributes", mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=3, no_bias=True, name="fc").debug_str())
 with tempfile.TemporaryDirectory() as folder:
     net.save(os.path.join(folder, "net.json"))
     record("loaded", mx.sym.load(os.path.join(folder, "net.json")).list_outputs())

@@ -276,7 +276,9 @@ impl Symbol {
             let attrs = node.attrs.read();
             if !attrs.is_empty() {
                 s.push_str("Attrs:\n");
-                for (k, v) in attrs.iter() {
+                let mut sorted: Vec<_> = attrs.iter().collect();
+                sorted.sort();
+                for (k, v) in sorted {
                     let _ = writeln!(s, "\t{k}={v}");
                 }
             }
