@@ -133,6 +133,51 @@ def failing(where):
     return x.grad if where == "backward" else y
 
 
+class Same(autograd.Function):
+    def forward(self, x):
+        return x
+
+    def backward(self, gradient):
+        return gradient * 3
+
+
+def function_of(argument):
+    x = variable()
+    with autograd.record():
+        y = Same()(argument(x)) * 2
+    y.backward()
+    return x.grad
+
+
+class TwoOutputs(gluon.HybridBlock):
+    """The first output depends on no variable."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = gluon.nn.Dense(2, in_units=3)
+
+    def hybrid_forward(self, F, x):
+        return F.sin(x * 2), self.dense(x)
+
+
+def backward_of_both(**flags):
+    block = TwoOutputs()
+    block.initialize(mx.init.One())
+    if flags:
+        block.hybridize(**flags)
+    with autograd.record():
+        outputs = block(nd.ones((2, 3)))
+    autograd.backward(outputs)
+    return block.dense.weight.grad()
+
+
+record("function/of a variable", outcome(lambda: function_of(lambda x: x)))
+record("function/of a result", outcome(lambda: function_of(lambda x: x * 2)))
+record("two outputs", outcome(backward_of_both))
+record("two outputs/hybridized", outcome(lambda: backward_of_both(active=True)))
+record("two outputs/static", outcome(lambda: backward_of_both(static_alloc=True, static_shape=True)))
+
+
 def hybridized():
     block = gluon.nn.HybridLambda(lambda F, x: F.take(x, F.ones((1,)) * 9, mode="raise") * 2)
     block.hybridize()

@@ -17,7 +17,7 @@ use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
 use super::failures;
-use super::tape::{Tensor, Tensors, check_outputs, is_recording, is_training, record};
+use super::tape::{Tensor, Tensors, check_outputs, is_recording, is_training, record, recorded_constant};
 use crate::executor::{Bound, Executor, hooked_output_names, input_names, is_dynamic};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
@@ -158,7 +158,13 @@ impl CachedOp {
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
         let observer = self.observer.lock().clone();
         if recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
-            return self.run_stepwise(inputs, outputs, observer);
+            let results = self.run_stepwise(inputs, outputs, observer)?;
+            if !recorded || !outputs.is_empty() {
+                return Ok(results);
+            }
+            // The graph is recorded as a whole, so that programs may differentiate outputs that depend on no variable, too.
+            let on_tape = |t: Arc<Tensor>| if t.is_recorded() { Ok(t) } else { recorded_constant(&t) };
+            return results.into_iter().map(on_tape).collect();
         }
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use super::failures;
 use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
-use crate::graph::{Action, Graph, entry};
+use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{Request, gradient};
 use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::{profiler, random};
@@ -410,6 +410,7 @@ pub fn record_function(
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
 ) -> Result<()> {
+    check_outputs(outputs)?;
     let (name, def) = ferromx_ops::registry::find("_CustomFunction")?;
     let params = Params::new(FunctionParam::new(function, inputs.len(), outputs.len()));
     let arrays = outputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
@@ -424,6 +425,16 @@ pub fn record_function(
         *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
     }
     Ok(())
+}
+
+/// A tensor with the same memory that is on the tape, although no gradient flows into it.
+pub(super) fn recorded_constant(tensor: &Tensor) -> Result<Arc<Tensor>> {
+    let array = tensor.stored()?;
+    let saved = SavedArrays { inputs: vec![(None, array.clone())], outputs: Stored::from_iter([array.clone()]) };
+    let node = TapeNode::new(op_call("BlockGrad", &Attrs::new())?, Attrs::new(), saved, None);
+    let constant = Tensor::new(array);
+    *constant.tape.lock() = Some(TapeEntry::Output(node, 0));
+    Ok(Arc::new(constant))
 }
 
 /// The recorded operators as a graph, with the values of its entries.
