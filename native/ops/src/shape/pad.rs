@@ -161,7 +161,7 @@ fn source_index(mode: SpatialPadMode, i: usize, before: usize, n: usize) -> Opti
     source.map(|index| index as usize)
 }
 
-/// The number of elements before and after each axis: `((1, 2), (0, 3))`.
+/// The number of elements before and after each axis: `((1, 2), (0, 3))`. A single pair, `(1, 2)`, pads an array with one axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PadWidth(pub Vec<(usize, usize)>);
 
@@ -173,8 +173,10 @@ impl ParamValue for PadWidth {
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let wrong =
             || format!("'{text}' is not a pad width: give a pair of numbers for each axis, as in ((1, 1), (0, 2))");
-        let inner = text.trim();
-        let inner = inner.strip_prefix(['(', '[']).and_then(|t| t.strip_suffix([')', ']'])).ok_or_else(wrong)?;
+        let trimmed = text.trim();
+        let inner = trimmed.strip_prefix(['(', '[']).and_then(|t| t.strip_suffix([')', ']'])).ok_or_else(wrong)?;
+        let has_pairs = inner.contains(['(', '[']) || inner.trim().is_empty();
+        let inner = if has_pairs { inner } else { trimmed };
         let mut pairs = Vec::new();
         let mut rest = inner.trim();
         while !rest.is_empty() {
@@ -362,8 +364,9 @@ mod tests {
     fn invalid_widths_are_refused() {
         assert_eq!(PadWidth::parse("((1,2),(0,3))").unwrap(), PadWidth(vec![(1, 2), (0, 3)]));
         assert_eq!(PadWidth::parse("[[1, 2]]").unwrap().print(), "[[1,2]]");
+        assert_eq!(PadWidth::parse("(1, 2)").unwrap(), PadWidth(vec![(1, 2)]));
         assert_eq!(PadWidth::parse("()").unwrap(), PadWidth(vec![]));
-        for bad in ["1", "((1,),(2,))", "((-1, 0))", "((1, 2)"] {
+        for bad in ["1", "(1,)", "(1, 2, 3)", "((1,),(2,))", "((-1, 0))", "((1, 2)"] {
             assert!(PadWidth::parse(bad).is_err(), "{bad}");
         }
         let shapes = |attrs: &[(&str, &str)], dims: &[i64]| Case::new(&NP_PAD, attrs).shapes(&[Shape::new(dims)]);
