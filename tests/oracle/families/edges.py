@@ -19,6 +19,7 @@ def cases():
     yield from bounds_of_integers()
     yield from infinite_statistics()
     yield from lengths_of_zero()
+    yield from unequal_rows()
 
 
 def graded(op, inputs, attrs=None, **more):
@@ -225,3 +226,19 @@ def lengths_of_zero():
     yield graded("_contrib_BilinearResize2D", [data((1, 2, 3, 2))], {"height": "5", "width": "3", "scale_width": "0.5"})
     boxes = [data((1, 3, 4), lo=0), data((1, 2, 5), lo=0), data((1, 2, 3))]
     yield OpCase("_contrib_MultiBoxTarget", boxes, {"negative_mining_ratio": "1", "negative_mining_thresh": "0"})
+
+
+def unequal_rows():
+    """Rows of which some are not finite, and arrays without elements that come with others."""
+    x = data((2, 3, 2))
+    x[0, 0, 1] = np.nan
+    yield graded("LeakyReLU", [x, data(3, lo=0)], {"act_type": "prelu"})
+    rows = data((3, 4), lo=2, hi=5)
+    rows[1, 0], rows[2, 3] = -np.inf, np.nan
+    yield OpCase("_npi_norm", [rows], {"axis": "(1,)", "ord": "100"}, np_shape=True)
+    yield OpCase("_npi_norm", [np.zeros((2, 0, 4))], {"axis": "(0, 1)", "flag": "0"}, np_shape=True)
+    nothing = np.zeros((0, 3, 4), "float32")
+    yield OpCase("_npi_average", [nothing, data(3)], {"axis": "1"}, np_shape=True)
+    yield graded("_npi_tensorsolve", [data(1), data(1)], np_shape=True)
+    for mode in ("constant", "edge", "reflect"):
+        yield OpCase("_npi_pad", [data(3)], {"pad_width": "(1, 2)", "mode": mode}, np_shape=True)

@@ -35,6 +35,7 @@ def cases():
     yield from reductions()
     yield from embedding()
     yield from optimizers()
+    yield from steps()
 
 
 def call(op, inputs, stypes, attrs=None, **more):
@@ -201,3 +202,8 @@ def optimizers():
             yield call("_contrib_group_adagrad_update",
                        [data((5, 3), dtype, lo=0.5, hi=2), holes((5, 3), dtype, seed=3), data((5, 1), dtype, lo=0.5, hi=2)],
                        ["default", "row_sparse", "default"], dict(extra, lr=0.5), changed=("history",), in_place=True)
+
+
+def steps():
+    for begin, end, step in (((0, 1), (5, 3), (1, 1)), ((1,), (4,), (1,)), ((0, 1), (5, 3), (None, 1)), ((1,), (4,), (2,))):
+        yield call("slice", [holes((5, 3))], ["csr"], {"begin": begin, "end": end, "step": step})

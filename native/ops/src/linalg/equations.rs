@@ -176,7 +176,8 @@ fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             "a of shape {a} must be square for b of shape {b}: its first {num_b_axes} axes have {rows} elements, the others {columns}"
         );
     }
-    io.assign_out(0, &Shape::new(back))
+    // As NumPy, which takes the last `rank - num_b_axes` axes with a slice that begins at 0 if there are none.
+    io.assign_out(0, &if back.is_empty() { Shape::new(front) } else { Shape::new(back) })
 }
 
 /// Calls `f` with `a` as a square matrix, after the permutation of [`axis_permutation`].

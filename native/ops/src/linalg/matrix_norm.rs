@@ -169,23 +169,32 @@ pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
 
 /// Vector norms along axes. Norms that are not finite, because powers overflow or underflow, are computed again from the elements divided
-/// by the largest one.
-fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+/// by the largest finite one of the vector.
+fn vector_norms<T>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T])
+where
+    T: LinalgElement + NumericLane + Lane + Load<T> + Store<T>,
+{
     unscaled_norms(x, shape, axes, ord, norms);
-    if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {
+    if norms.iter().all(|n| n.is_finite()) || ord == 0.0 || x.is_empty() {
         return;
     }
-    let largest = x.iter().fold(T::zero(), |m, x| m.max(x.abs()));
-    if !largest.is_finite() || largest == T::zero() || x.iter().any(|x| x.is_nan()) {
-        return;
-    }
-    with_scratch(x.len(), |scaled: &mut [T]| {
-        scaled.iter_mut().zip(x).for_each(|(to, x)| *to = *x / largest);
-        with_scratch(norms.len(), |rescaled: &mut [T]| {
-            unscaled_norms(scaled, shape, axes, ord, rescaled);
-            let not_finite = norms.iter_mut().zip(&*rescaled).filter(|(norm, _)| !norm.is_finite());
-            not_finite.for_each(|(norm, rescaled)| *norm = *rescaled * largest);
-        });
+    let reduced_shape: Vec<usize> =
+        shape.iter().enumerate().map(|(i, n)| if axes.contains(&i) { 1 } else { *n }).collect();
+    with_scratch(x.len() + 2 * norms.len(), |scratch: &mut [T]| {
+        let (scaled, rest) = scratch.split_at_mut(x.len());
+        let (scales, rescaled) = rest.split_at_mut(norms.len());
+        scaled.iter_mut().zip(x).for_each(|(to, x)| *to = if x.is_finite() { x.abs() } else { T::zero() });
+        reduce::<Max, T, T, T>(scaled, shape, axes, scales);
+        scales.iter_mut().filter(|scale| **scale == T::zero()).for_each(|scale| *scale = T::one());
+        broadcast(
+            (Src::Slice(x), shape),
+            (Src::Slice(&*scales), &reduced_shape),
+            (&mut *scaled, shape),
+            |x: T, s: T| x / s,
+        );
+        unscaled_norms(scaled, shape, axes, ord, rescaled);
+        let not_finite = norms.iter_mut().zip(&*rescaled).zip(&*scales).filter(|((norm, _), _)| !norm.is_finite());
+        not_finite.for_each(|((norm, rescaled), scale)| *norm = *rescaled * *scale);
     });
 }
 
@@ -268,6 +277,10 @@ fn matrix_norms<T: LinalgElement + NumericLane>(
     kind: Kind,
     norms: &mut [T],
 ) -> Result<()> {
+    if x.is_empty() {
+        norms.fill(T::zero());
+        return Ok(());
+    }
     match kind {
         Kind::ColumnSum { largest } | Kind::RowSum { largest } => {
             for (norm, x) in norms.iter_mut().zip(x.chunks_exact((dims.0 * dims.1).max(1))) {
@@ -403,6 +416,23 @@ mod tests {
     use crate::testing::{Case, array, close, vector};
 
     const X: [f64; 12] = [1.0, -2.0, 0.5, 3.0, 0.25, -1.5, 2.0, 4.0, -0.75, 1.25, -3.5, 0.1];
+
+    #[test]
+    fn an_infinite_row_leaves_the_others() {
+        let x = array(&[30f32, 40.0, f32::NEG_INFINITY, 1.0, f32::NAN, 1.0, 1e20, 1e20], &[4, 2]);
+        let norms = Case::new(&NORM, &[("axis", "(1,)"), ("ord", "100")]).run1(&[x]).unwrap().to_vec::<f32>().unwrap();
+        assert!((norms[0] - 40.0).abs() < 1e-3 && norms[1] == f32::INFINITY && norms[2].is_nan(), "{norms:?}");
+        assert!((norms[3] / 1e20 - 1.0).abs() < 0.01, "{norms:?}");
+    }
+
+    #[test]
+    fn matrices_without_elements_have_norm_0() {
+        for (ord, flag) in [("2", "0"), ("1", "0"), ("inf", "0"), ("2", "2")] {
+            let case = Case::new(&NORM, &[("axis", "(0, 1)"), ("ord", ord), ("flag", flag)]);
+            let norms = case.run1(&[array(&[0f64; 0], &[2, 0, 4])]).unwrap();
+            assert_eq!(norms.to_vec::<f64>().unwrap(), [0.0; 4], "{ord}");
+        }
+    }
 
     #[test]
     fn gradients_agree_with_finite_differences() {

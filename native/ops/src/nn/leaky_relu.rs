@@ -225,7 +225,7 @@ fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
             let starts = (0..x.len() / example_len.max(1)).map(|i| i * example_len + channel * inner);
             let sum: f64 = starts
                 .flat_map(|start| x[start..start + inner].iter().zip(&g[start..start + inner]))
-                .filter(|(x, _)| x.to_f32() <= 0.0)
+                .filter(|(x, _)| x.to_f32().is_nan() || x.to_f32() <= 0.0)
                 .map(|(x, g)| x.to_f64() * g.to_f64())
                 .sum();
             *out = T::from_f64(sum);

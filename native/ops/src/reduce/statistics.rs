@@ -237,20 +237,20 @@ fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], ou
     let (values, weights) = (elements(a)?, w.map_or(Ok(one), elements)?);
     let count: usize = axes.iter().map(|i| dims[*i]).product();
     let (num_averages, num_sums) = (outs[0].len(), outs[1].len());
-    with_scratch(values.len(), |products: &mut [C]| {
-        broadcast_any((values, &dims), (weights, &w_dims), (&mut *products, &dims), C::times);
+    // An array without elements may have weights.
+    with_scratch(values.len().max(weights.len()), |lanes: &mut [C]| {
+        broadcast_any((values, &dims), (weights, &w_dims), (&mut lanes[..values.len()], &dims), C::times);
         with_scratch(num_averages, |average: &mut [C]| {
-            reduce::reduce::<Sum, C, C, C>(products, &dims, axes, average);
+            reduce::reduce::<Sum, C, C, C>(&lanes[..values.len()], &dims, axes, average);
             with_scratch(num_sums, |total: &mut [C]| {
                 match w {
                     None => total.fill(C::count(count)),
                     Some(_) => {
                         let n = weights.len();
-                        let lanes = &mut products[..n];
-                        C::load_any(weights, 0, lanes);
+                        C::load_any(weights, 0, &mut lanes[..n]);
                         match num_sums == num_averages && w_dims.len() == dims.len() {
-                            true => reduce::reduce::<Sum, C, C, C>(lanes, &dims, axes, total),
-                            false => reduce::reduce::<Sum, C, C, C>(lanes, &[n], &[0], total),
+                            true => reduce::reduce::<Sum, C, C, C>(&lanes[..n], &dims, axes, total),
+                            false => reduce::reduce::<Sum, C, C, C>(&lanes[..n], &[n], &[0], total),
                         }
                     }
                 }
@@ -483,6 +483,12 @@ mod tests {
             Case::new(&AVERAGE, &[("weighted", "0"), ("axis", "0"), ("returned", returned)])
                 .check_gradient(std::slice::from_ref(&a));
         }
+    }
+
+    #[test]
+    fn nothing_has_an_average_with_weights() {
+        let case = Case::new(&AVERAGE, &[("axis", "1")]);
+        assert_eq!(case.run1(&[numbers(&[0, 3, 2]), numbers(&[3])]).unwrap().shape(), &[0, 2].into());
     }
 
     #[test]

@@ -58,10 +58,11 @@ fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
-/// Storage rule: a csr matrix can be sliced with steps of 1.
+/// Storage rule: slices of a csr matrix are csr matrices without `step`, or with one step, which is 1. As in MXNet, two steps of 1 give a
+/// dense array.
 pub fn slice_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let steps = &p.get::<SliceParam>().step.0;
-    (ins[0] == Csr && steps.iter().all(|s| s.is_none_or(|s| s == 1))).then_some(Csr)
+    (ins[0] == Csr && steps.len() < 2 && steps.iter().all(|s| s.is_none_or(|s| s == 1))).then_some(Csr)
 }
 
 /// Slices rows and columns of a csr matrix.
