@@ -73,6 +73,7 @@ def text(op, call, difference):
     stypes = [str(stype) for stype in (is_call and call.stypes) or ()]
     facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
     requests = call.requests or () if is_call else [call.request, *call.requests.values()]
+    facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * ("pinv" in op and is_singular(arrays[0]))
     facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
@@ -80,6 +81,18 @@ def text(op, call, difference):
 def has_equal(arrays):
     """Whether the first array has equal elements that a sort need not keep in order: short ones it does."""
     return bool(arrays) and arrays[0].size > 16 and np.unique(arrays[0]).size < arrays[0].size
+
+
+def has_blank(call):
+    """Whether the labels of a CTCLoss contain the blank."""
+    data, labels = call.inputs[:2]
+    return bool((labels == (data.shape[-1] - 1 if call.attrs.get("blank_label") == "last" else 0)).any())
+
+
+def is_singular(x):
+    """Whether a matrix of a batch has not full rank."""
+    x = np.nan_to_num(x.astype("float64"))
+    return x.ndim >= 2 and x.size > 0 and bool((np.linalg.matrix_rank(x) < min(x.shape[-2:])).any())
 
 
 def normalised(difference):
