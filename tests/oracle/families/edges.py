@@ -240,5 +240,6 @@ def unequal_rows():
     nothing = np.zeros((0, 3, 4), "float32")
     yield OpCase("_npi_average", [nothing, data(3)], {"axis": "1"}, np_shape=True)
     yield graded("_npi_tensorsolve", [data(1), data(1)], np_shape=True)
+    yield graded("prod", [np.array([[1, 0, np.nan, 2], [1, np.nan, 3, 2], [0, 0, np.nan, 2]], "float32")], {"axis": "1"})
     for mode in ("constant", "edge", "reflect"):
         yield OpCase("_npi_pad", [data(3)], {"pad_width": "(1, 2)", "mode": mode}, np_shape=True)

@@ -118,7 +118,7 @@ fn other_factors<F: Factors, T, C: NumericLane>(
                     quotient::<F, C>,
                 );
             });
-            // With one zero, only the derivative with respect to it is not 0. With several, all derivatives are 0.
+            // With one zero, only the derivative with respect to it is not 0. With several, all derivatives are 0. A NaN makes all NaN.
             if has_zeros {
                 zip(Src::<C>::InPlace, Src::Slice(&*zeros), product, with_one_zero::<C>);
                 with_scratch(x.len(), |at_zeros: &mut [C]| {
@@ -137,12 +137,12 @@ fn other_factors<F: Factors, T, C: NumericLane>(
 
 #[inline(always)]
 fn without_zeros<C: NumericLane>(product: C, zeros: C) -> C {
-    if zeros == C::ZERO { product } else { C::ZERO }
+    if zeros == C::ZERO || product.not_a_number() { product } else { C::ZERO }
 }
 
 #[inline(always)]
 fn with_one_zero<C: NumericLane>(product: C, zeros: C) -> C {
-    if zeros == C::ONE { product } else { C::ZERO }
+    if zeros == C::ONE || product.not_a_number() { product } else { C::ZERO }
 }
 
 #[inline(always)]
