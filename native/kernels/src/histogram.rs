@@ -9,25 +9,32 @@ use crate::par::parallel_ranges;
 const GRAIN: usize = 1 << 16;
 
 /// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`; the last bin includes its upper edge. Elements
-/// outside all bins, and NaN, are not counted. `uniform` asserts that the bins are equally wide.
+/// outside all bins, and NaN, are not counted.
+///
+/// `range` is the range that equal bins divide; their edges may be rounded to the type of the elements. As in MXNet, an element then
+/// belongs to its bin of the range, or to the bin beside it if a rounded edge lies between.
 ///
 /// # Panics
 /// Unless there is one more edge than there are counts.
-pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &mut [i64]) {
+pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], range: Option<(f64, f64)>, counts: &mut [i64]) {
     assert_eq!(edges.len(), counts.len() + 1, "{} edges of {} ranges", edges.len(), counts.len());
     let [first, .., last] = *edges else { return };
     let increasing = edges.is_sorted();
-    let scale = counts.len() as f64 / (last - first);
-    let find = |x: f64| -> Option<usize> {
-        if !(first..=last).contains(&x) {
+    let num_bins = counts.len();
+    let find_equal = |x: f64, (low, high): (f64, f64)| -> Option<usize> {
+        if !(low..=high).contains(&x) {
             return None;
         }
-        if uniform {
-            // Rounding may give a neighbouring bin, so the edges are compared.
-            let i = (((x - first) * scale) as usize).min(edges.len() - 2);
-            if x >= edges[i] && (x < edges[i + 1] || i == edges.len() - 2) {
-                return Some(i);
-            }
+        let bin = (((x - low) * num_bins as f64 / (high - low)) as usize).min(num_bins - 1);
+        let bin = if x < edges[bin] { bin.checked_sub(1)? } else { bin };
+        Some(if x >= edges[bin + 1] { (bin + 1).min(num_bins - 1) } else { bin })
+    };
+    let find = |x: f64| -> Option<usize> {
+        if let Some(range) = range {
+            return find_equal(x, range);
+        }
+        if !(first..=last).contains(&x) {
+            return None;
         }
         // The first edge above x, even if the edges are not increasing.
         let above = if increasing {
@@ -59,8 +66,8 @@ mod tests {
         let x: Vec<f32> = (0..200_000).map(|i| (i % 1000) as f32 / 100.0 - 1.0).collect();
         let edges: Vec<f64> = (0..=7).map(|i| i as f64 * 8.0 / 7.0).collect();
         let (mut fast, mut slow) = (vec![0; 7], vec![0; 7]);
-        histogram(&x, &edges, true, &mut fast);
-        histogram(&x, &edges, false, &mut slow);
+        histogram(&x, &edges, Some((0.0, 8.0)), &mut fast);
+        histogram(&x, &edges, None, &mut slow);
         let mut want = vec![0; 7];
         for x in x.iter().map(|x| f64::from(*x)) {
             if let Some(i) = (0..7).find(|i| edges[*i] <= x && (x < edges[i + 1] || *i == 6 && x == edges[7])) {
@@ -73,7 +80,15 @@ mod tests {
     #[test]
     fn outliers_and_nan_are_not_counted() {
         let mut counts = [0; 2];
-        histogram(&[f64::NAN, -1.0, 0.0, 1.0, 2.0, 2.5], &[0.0, 1.0, 2.0], false, &mut counts);
+        histogram(&[f64::NAN, -1.0, 0.0, 1.0, 2.0, 2.5], &[0.0, 1.0, 2.0], None, &mut counts);
         assert_eq!(counts, [1, 2]);
+    }
+
+    #[test]
+    fn integers_belong_to_bins_with_integer_edges() {
+        let x: Vec<i32> = (0..26).collect();
+        let mut counts = [0; 4];
+        histogram(&x, &[3.0, 7.0, 11.0, 15.0, 20.0], Some((3.0, 20.0)), &mut counts);
+        assert_eq!(counts, [4, 4, 4, 6]);
     }
 }

@@ -241,5 +241,11 @@ def unequal_rows():
     yield OpCase("_npi_average", [nothing, data(3)], {"axis": "1"}, np_shape=True)
     yield graded("_npi_tensorsolve", [data(1), data(1)], np_shape=True)
     yield graded("prod", [np.array([[1, 0, np.nan, 2], [1, np.nan, 3, 2], [0, 0, np.nan, 2]], "float32")], {"axis": "1"})
+    boxes = np.array([[0, 0.9, 0.1, 0.1, np.inf, 0.4], [0, 0.8, 0.1, 0.1, np.inf, 0.4], [0, 0.7, 0, 0, 1, 1], [0, 0.6, 0, 0, 1, 0.9]], "float32")
+    yield graded("_contrib_box_nms", [boxes], {"overlap_thresh": "0.5"})
+    for dtype in ("int32", "int64", "uint8", "float16", "float32"):
+        for count, ends in (("10", "(0, 25)"), ("4", "(3, 20)"), ("10", "(-1.3, 2.9)")):
+            if dtype != "uint8" or "-" not in ends:
+                yield OpCase("_histogram", [np.arange(26).astype(dtype)], {"bin_cnt": count, "range": ends})
     for mode in ("constant", "edge", "reflect"):
         yield OpCase("_npi_pad", [data(3)], {"pad_width": "(1, 2)", "mode": mode}, np_shape=True)

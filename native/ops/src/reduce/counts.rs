@@ -112,17 +112,21 @@ fn histogram_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     let bins = ctx.params::<HistogramParam>().bins()?;
     let (counts, edges_out) = outs.split_at_mut(1);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
-        let edges: Vec<f64> = match bins {
-            Some((n, low, high)) => (0..=n).map(|i| if i == n { high } else { low + f64::from(i) * (high - low) / f64::from(n) }).collect(),
-            None => ins[1].slice::<T>()?.iter().map(|e| e.to_f64()).collect(),
+        let edges: Vec<T> = match bins {
+            Some((n, low, high)) => {
+                let edge = |i| (high * f64::from(i) + low * f64::from(n - i)) / f64::from(n);
+                (0..=n).map(|i| T::from_f64(if i == n { high } else { edge(i) })).collect()
+            }
+            None => ins[1].slice::<T>()?.to_vec(),
         };
         if edges_out[0].wanted() {
-            edges_out[0].slice_mut::<T>()?.iter_mut().zip(&edges).for_each(|(y, e)| *y = T::from_f64(*e));
+            edges_out[0].slice_mut::<T>()?.copy_from_slice(&edges);
         }
         if counts[0].wanted() {
             let counts = counts[0].slice_mut::<i64>()?;
             counts.fill(0);
-            histogram(ins[0].slice::<T>()?, &edges, bins.is_some(), counts);
+            let edges: Vec<f64> = edges.iter().map(|e| e.to_f64()).collect();
+            histogram(ins[0].slice::<T>()?, &edges, bins.map(|(_, low, high)| (low, high)), counts);
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, NUMERIC)))
