@@ -66,6 +66,9 @@ object CallStyles {
     check("several inputs", joined.shape, Shape(6))
     val clipped: NDArray = NDArray.api.clip(data = a, a_min = 0, a_max = 2)
     check("clip", values(clipped), Seq(1f, 2f, 2f))
+    check("an input that is left out", NDArray.api.softmax(a).shape, Shape(3))
+    check("one axis", values(NDArray.api.sum(NDArray.ones(2, 3), axis = 1)), Seq(3f, 3f))
+    check("an option of one axis", values(NDArray.api.max(a, axis = Some(0))), Seq(3f))
   }
 
   private def conversionsOfSymbols(): Unit = {

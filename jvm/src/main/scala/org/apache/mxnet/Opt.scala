@@ -51,7 +51,9 @@ private[mxnet] trait WideningConversions {
     if (option == null || option.isEmpty) Opt.absent else Opt.value(widening(option.get))
 }
 
-/** A conversion of an argument of type `A` to `T`: between types of numbers, or by an implicit view. */
+/** A conversion of an argument of type `A` to `T`: between types of numbers, of one axis to a shape, or by an implicit
+  * view.
+  */
 final class Widening[A, T] private (convert: A => T) {
   private[mxnet] def apply(value: A): T = convert(value)
 }
@@ -64,6 +66,9 @@ object Widening extends ViewWidening {
   implicit val longToDouble: Widening[Long, Double] = of(_.toDouble)
   implicit val floatToDouble: Widening[Float, Double] = of(_.toDouble)
   implicit val doubleToFloat: Widening[Double, Float] = of(_.toFloat)
+
+  /** `axis = 1` for `axis = Shape(1)`. */
+  implicit val intToShape: Widening[Int, Shape] = of(Shape(_))
 
   private[mxnet] def of[A, T](convert: A => T): Widening[A, T] = new Widening(convert)
 }

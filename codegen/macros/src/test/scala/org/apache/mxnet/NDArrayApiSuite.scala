@@ -25,10 +25,15 @@ class NDArrayApiSuite extends munit.FunSuite {
     assertEquals(NDArray.api.relu(a, out = Some(result)).call.named("out"), result.first: Any)
   }
 
-  test("C25: an input that the operator does without is null") {
-    val call = NDArray.api.FullyConnected(data = a, weight = b, bias = null, num_hidden = 4, no_bias = true).call
+  test("C25: an input that the operator does without is left out, or null") {
+    val call = NDArray.api.FullyConnected(data = a, weight = b, num_hidden = 4, no_bias = true).call
     assertEquals(call.positional, Seq[Any](a, b))
     assertEquals(call.named, Map[String, Any]("num_hidden" -> 4, "no_bias" -> true))
+    assertEquals(NDArray.api.FullyConnected(a, b, null, 4, no_bias = true).call, call)
+    assertEquals(NDArray.api.softmax(a).call.positional, Seq[Any](a))
+    assertEquals(NDArray.api.softmax(a, b, use_length = true).call.positional, Seq[Any](a, b))
+    assertEquals(NDArray.api.LeakyReLU(a, slope = 0.5f).call.positional, Seq[Any](a))
+    assert(compileErrors("NDArray.api.dot(a)").contains("rhs"))
   }
 
   test("C25: a variadic operator counts its inputs") {

@@ -98,7 +98,7 @@ object BaseClasses {
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {
     val parameters = signature.parameters.map { parameter =>
-      val default = if (parameter.optional) s" = ${defaultValue(parameter)}" else ""
+      val default = if (parameter.optional || parameter.default.nonEmpty) s" = ${defaultValue(parameter)}" else ""
       s"${parameter.name}: ${parameter.scala.text}$default"
     }
     val typeParameter =

@@ -29,7 +29,7 @@ object Role {
   * @param optional
   *   true if it defaults to `Opt.absent`; its type is then an `Opt`
   * @param default
-  *   the engine's value if the argument is omitted, as Scala source
+  *   the value if the argument is omitted, as Scala source: the engine's for a setting, `null` for an input
   */
 final case class Parameter(
     name: String,
@@ -94,11 +94,24 @@ object Signature {
       ScalaType.Symbol
     )
 
-  /** The typesafe function `name` over arrays: inputs are required, `out` receives the result. */
+  /** The typesafe function `name` over arrays: inputs are required unless a setting decides whether the operator has
+    * them, `out` receives the result.
+    */
   def ndarray(name: String, operator: Operator): Signature = {
-    val parameters = operator.arguments.map(parameter(operator, _, ScalaType.NDArray))
+    val parameters = operator.arguments.map { argument =>
+      val typed = parameter(operator, argument, ScalaType.NDArray)
+      if (isConditional(operator, argument.name)) typed.copy(default = Some("null")) else typed
+    }
     Signature(name, operator, parameters :+ out, ScalaType.NDArrayFuncReturn)
   }
+
+  /** Whether a setting decides if the operator has an input: `bias` is one, by `no_bias`, and `length`, by `use_length`. */
+  private def isConditional(operator: Operator, input: String): Boolean =
+    operator.arguments.exists(setting => setting.name == s"no_$input" || setting.name == s"use_$input") ||
+      chosenInputs(operator.name.stripPrefix("_contrib_") -> input)
+
+  /** Inputs that an operator has only with some values of `act_type` or `mode`. */
+  private val chosenInputs = Set("LeakyReLU" -> "gamma", "RNN" -> "state_cell", "BilinearResize2D" -> "like")
 
   /** The last parameters of every symbol function. */
   val named: Seq[Parameter] = Seq(
