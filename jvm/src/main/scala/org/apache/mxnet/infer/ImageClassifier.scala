@@ -5,6 +5,7 @@ import java.io.File
 import javax.imageio.ImageIO
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Classifies images by a trained network whose only input is a batch of RGB images with values from 0 to 255, by
   * default in the layout NCHW. Images are resized to the network's size. See [[Classifier]] for the files and
@@ -74,8 +75,11 @@ class ImageClassifier(
 
   /** Images as a batch, resized to the network's size. */
   private[infer] def pixels(images: Iterable[BufferedImage], dType: DType.DType): NDArray = {
-    require(images.nonEmpty, "there are no images; give at least one")
-    val samples = images.toArray.map { image =>
+    if (images == null) requireNonNull("ImageClassifier", "inputBatch" -> images)
+    val all = images.toIndexedSeq
+    require(all.nonEmpty, "there are no images; give at least one")
+    requireNonNull("ImageClassifier", "inputBatch" -> all)
+    val samples = all.toArray.map { image =>
       ImageClassifier.samples(ImageClassifier.reshapeImage(image, width, height), inputShape.drop(1))
     }
     NDArray.empty(Shape(samples.length) ++ inputShape.drop(1), Context.cpu(), dType).set(samples.flatten)
@@ -87,6 +91,7 @@ object ImageClassifier {
 
   /** Resizes an image. Each pixel has the colour of the nearest one of the original, as in MXNet's Scala package. */
   def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage = {
+    requireNonNull("ImageClassifier.reshapeImage", "img" -> img)
     require(newWidth > 0 && newHeight > 0, s"the new size is $newWidth x $newHeight; both must be 1 or more")
     val scaled = new BufferedImage(newWidth, newHeight, BufferedImage.TYPE_INT_RGB)
     val graphics = scaled.createGraphics()
@@ -108,6 +113,7 @@ object ImageClassifier {
   ): NDArray = NDArray.empty(inputImageShape, Context.cpu(), dType).set(samples(resizedImage, inputImageShape))
 
   private[infer] def samples(image: BufferedImage, shape: Shape): Array[Float] = {
+    requireNonNull("ImageClassifier.bufferedImageToPixels", "resizedImage" -> image, "inputImageShape" -> shape)
     val (width, height) = (image.getWidth, image.getHeight)
     val expected = Seq(3, height, width)
     require(
@@ -129,6 +135,7 @@ object ImageClassifier {
 
   /** Reads an image file in a format that the JDK supports. */
   def loadImageFromFile(inputImagePath: String): BufferedImage = {
+    requireNonNull("ImageClassifier.loadImageFromFile", "inputImagePath" -> inputImagePath)
     val file = new File(inputImagePath)
     require(file.isFile, s"there is no image file $inputImagePath")
     val image = ImageIO.read(file)

@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.mxnet._
 import org.apache.mxnet.infer.internal._
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.Module
 
 /** Runs a trained network on instances. */
@@ -44,6 +45,7 @@ class Predictor(
     protected val epoch: Option[Int] = Some(0)
 ) extends PredictBase
     with SerializableModel {
+  requireNonNull("Predictor", "modelPathPrefix" -> modelPathPrefix, "inputDescriptors" -> inputDescriptors, "epoch" -> epoch)
   private val inputs = new NetworkInputs(inputDescriptors)
 
   /** Index of the batch axis of the first input. */
@@ -123,6 +125,7 @@ class Predictor(
     * @return an array per output, in row-major order
     */
   override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] = {
+    requireNonNull("Predictor.predict", "input" -> input)
     val shapes = inputs.shapes(inputs.instancesIn(input))
     val useFloats = (input.head: Any).isInstanceOf[Array[Float]]
     network.run(shapes) { arrays =>
@@ -130,7 +133,8 @@ class Predictor(
         (input(i): Any) match {
           case values: Array[Float]  => arrays(i).set(values)
           case values: Array[Double] => arrays(i).set(values)
-          case other => throw new IllegalArgumentException(s"inputs are Float or Double, not ${other.getClass.getName}")
+          case other                 =>
+            throw new IllegalArgumentException(s"inputs are Float or Double, not ${other.getClass.getSimpleName}")
         }
       }
     } { outputs =>
@@ -148,6 +152,7 @@ class Predictor(
     * @return the outputs, as new arrays
     */
   override def predictWithNDArray(inputBatch: IndexedSeq[NDArray]): IndexedSeq[NDArray] = {
+    requireNonNull("Predictor.predictWithNDArray", "inputBatch" -> inputBatch)
     inputs.requireBatch(inputBatch)
     network.predict(inputBatch)
   }

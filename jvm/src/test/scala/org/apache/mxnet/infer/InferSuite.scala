@@ -31,6 +31,27 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     assertEquals(predictor.outputShapes.toSeq, Seq("softmax_output" -> Shape(2, 4)))
   }
 
+  test("the shape of a constant that does not follow from the inputs comes from the file") {
+    val sum = Symbol.api.broadcast_add(lhs = Symbol.Variable("data"), rhs = Symbol.Variable("constant"), name = "sum")
+    val prefix = save("constant", sum, Map("constant" -> NDArray.array(Array(1f, 2f, 3f), Shape(1, 3))))
+    val predictor = new Predictor(prefix, IndexedSeq(DataDesc("data", Shape(1, 3), layout = Layout.NT)))
+    assertEquals(predictor.outputShapes.toSeq, Seq("sum_output" -> Shape(1, 3)))
+    assertEquals(predictor.predict(IndexedSeq(Array(1f, 1f, 1f))).head.toSeq, Seq(2f, 3f, 4f))
+  }
+
+  test("null inputs and images are errors that name the argument") {
+    val predictor = mlpPredictor(batch = 1)
+    def refuses(part: String)(body: => Any): Unit = {
+      val message = intercept[MXNetError](body).getMessage
+      assert(message.contains(part), message)
+    }
+    refuses("Predictor.predict: input is null")(predictor.predict[Float](null))
+    refuses("predictWithNDArray: inputBatch(0) is null")(predictor.predictWithNDArray(IndexedSeq(null)))
+    refuses("img is null")(ImageClassifier.reshapeImage(null, 2, 2))
+    val inputs = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW))
+    refuses("inputBatch(0) is null")(new ImageClassifier(colours, inputs).classifyImage(null))
+  }
+
   test("64 threads that share a predictor get the bits that one gets") {
     val predictor = mlpPredictor(batch = 1)
     def predict(seed: Int): Seq[Float] = predictor.predict(IndexedSeq(rows(1 + seed % 5, seed))).head.toSeq

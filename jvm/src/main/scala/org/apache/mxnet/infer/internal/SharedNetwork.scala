@@ -113,9 +113,7 @@ private[infer] final class SharedNetwork(
   }
 
   private def bind(inputShapes: IndexedSeq[Shape]): Workspace = ResourceScope.outside {
-    val shapes = inputNames.zip(inputShapes).toMap
-    val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
-    require(argShapes != null, s"the shapes of the network cannot be inferred from ${shapes.mkString(", ")}")
+    val (argShapes, _, auxShapes) = inferShapes(inputNames.zip(inputShapes).toMap)
     requireShapes(argNames, sharedArgs, argShapes)
     requireShapes(symbol.listAuxiliaryStates(), sharedAux, auxShapes)
     val args = argNames.indices.map { i =>
@@ -143,7 +141,27 @@ private[infer] final class SharedNetwork(
       )
     }
 
-  override def outputShapes: IndexedSeq[(String, Shape)] = symbol.listOutputs().zip(symbol.inferShape(descs)._2)
+  override def outputShapes: IndexedSeq[(String, Shape)] =
+    symbol.listOutputs().zip(inferShapes(inputNames.zip(describedShapes).toMap)._2)
+
+  /** The shapes of arguments, outputs and auxiliary states. Those of parameters that do not follow from the inputs, such
+    * as constants, are taken from the file.
+    */
+  private def inferShapes(shapes: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val fromInputs = symbol.inferShape(shapes)
+    val inferred =
+      if (fromInputs._1 != null) fromInputs
+      else {
+        val parameters = argNames.indices.filter(sharedArgs(_) != null).map(i => argNames(i) -> sharedArgs(i).shape)
+        symbol.inferShape(shapes ++ parameters)
+      }
+    require(
+      inferred._1 != null,
+      s"the shapes of the network cannot be inferred from ${shapes.mkString(", ")} and the parameters; " +
+        "describe all its inputs"
+    )
+    inferred
+  }
 }
 
 private object SharedNetwork {
