@@ -57,7 +57,13 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     val op = NativeOp(funcName)
     val inputs = ArrayBuffer.empty[NDArray]
     val positional = ArrayBuffer.empty[Any]
-    args.foreach(arg => if (!collectArrays(arg, inputs)) positional += arg)
+    args.foreach { arg =>
+      if (arg == null)
+        throw new MXNetError(
+          s"$funcName: argument ${args.indexOf(null)} of ${args.length} is null; give an array or a value"
+        )
+      if (!collectArrays(arg, inputs)) positional += arg
+    }
     val named = if (kwargs == null) Map.empty[String, Any] else kwargs
     val outputs = named.get("out").filter(out => out != null && out != None).map { out =>
       val arrays = ArrayBuffer.empty[NDArray]
@@ -74,8 +80,8 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     else {
       if (values.length > op.paramNames.length)
         throw new MXNetError(
-          s"${op.name}: ${values.length} positional parameters were given, it takes at most ${op.paramNames.length}: " +
-            op.paramNames.mkString(", ")
+          s"${op.name}: besides arrays ${values.length} values were given, it takes " +
+            (if (op.paramNames.isEmpty) "none" else op.paramNames.mkString("at most ", ", ", ""))
         )
       op.paramNames.zip(values)
     }
@@ -294,11 +300,17 @@ class NDArray private[mxnet] (
 
   private[mxnet] def elementsText: String = NDArrayText.format(shape.toArray, elements)
 
-  private def elements(offset: Int, count: Int): Array[Float] = {
-    val values = new Array[Float](count)
-    native(_LIB.ndarrayGetFloats(_, offset.toLong, values, 0, count))
-    values
-  }
+  /** Elements as text, in 64 bits where the type has numbers that 32 bits cannot hold. */
+  private def elements(offset: Int, count: Int): Array[String] =
+    if (dtype == DType.Float64 || dtype == DType.Int32 || dtype == DType.Int64) {
+      val values = new Array[Double](count)
+      native(_LIB.ndarrayGetDoubles(_, offset.toLong, values, 0, count))
+      values.map(_.toString)
+    } else {
+      val values = new Array[Float](count)
+      native(_LIB.ndarrayGetFloats(_, offset.toLong, values, 0, count))
+      values.map(_.toString)
+    }
 
   /** Rows `start until stop` of the first axis, as a view. */
   def slice(start: Int, stop: Int): NDArray = view(native(_LIB.ndarraySlice(_, start.toLong, stop.toLong)))
@@ -516,7 +528,7 @@ private object NDArrayText {
   private val maxRow = 1000
 
   /** @param read reads elements from an index in row-major order, and a count */
-  def format(dims: Array[Int], read: (Int, Int) => Array[Float]): String = {
+  def format(dims: Array[Int], read: (Int, Int) => Array[String]): String = {
     def numbers(offset: Int, count: Int): String = read(offset, count).mkString(",")
     def nested(axis: Int, offset: Int, size: Int): String = {
       val (indent, length) = (" " * axis, dims(axis))

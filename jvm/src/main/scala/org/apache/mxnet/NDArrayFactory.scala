@@ -15,7 +15,7 @@ trait NDArrayFactory {
 
   /** An uninitialized array. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
-    requireGiven("NDArray.empty", shape, dtype)
+    requirerequireNonNull("NDArray.empty", shape, dtype)
     val device = orDefault(ctx)
     new NDArray(
       _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
@@ -167,6 +167,7 @@ trait NDArrayFactory {
   def save(fname: String, data: Iterable[NDArray]): Unit = {
     requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
     val arrays = data.toArray
+    requireNonNull("NDArray.save", "data" -> arrays)
     _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
     keepAlive(arrays)
   }
@@ -183,7 +184,7 @@ trait NDArrayFactory {
       dtype: DType,
       value: String = null
   ): NDArray = {
-    requireGiven(owner, shape, dtype)
+    requirerequireNonNull(owner, shape, dtype)
     val dims = shape.toString
     val device = orDefault(ctx).toString
     val keys = if (value == null) Array("shape", "ctx", "dtype") else Array("shape", "ctx", "dtype", "value")
@@ -191,8 +192,10 @@ trait NDArrayFactory {
     new NDArray(_LIB.imperativeInvoke(op.handle, new Array[Long](0), null, keys, values)(0))
   }
 
-  private def requireGiven(owner: String, shape: Shape, dtype: DType): Unit =
+  private def requirerequireNonNull(owner: String, shape: Shape, dtype: DType): Unit = {
     if (shape == null || dtype == null) requireNonNull(owner, "shape" -> shape, "dtype" -> dtype)
+    if (shape.isNegative) throw new MXNetError(s"$owner: the shape $shape has a negative dimension; give lengths")
+  }
 
   private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
 }

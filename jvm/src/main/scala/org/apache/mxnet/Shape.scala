@@ -54,6 +54,9 @@ class Shape(dims: Iterable[Int]) {
     elements.toInt
   }
 
+  /** Whether a dimension is negative. */
+  private[mxnet] def isNegative: Boolean = values.exists(_ < 0)
+
   /** The first dimension. */
   def head: Int = apply(0)
 

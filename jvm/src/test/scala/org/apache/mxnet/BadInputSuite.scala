@@ -36,12 +36,17 @@ class BadInputSuite extends munit.FunSuite {
   }
 
   test("negative and impossible dimensions") {
-    fails("-2")(NDArray.zeros(Shape(-2, 3)))
+    fails("(-2,3)", "negative")(NDArray.zeros(Shape(-2, 3)))
     fails("-2")(NDArray.empty(-2, 3))
     intercept[Throwable](NDArray.empty(Shape(Int.MaxValue, Int.MaxValue, Int.MaxValue)).set(0f)) match {
       case _: MXNetError =>
       case other         => fail(s"not an MXNetError: $other")
     }
+  }
+
+  test("null among positional arguments and among arrays to save") {
+    fails("dot", "argument 0 of 2 is null")(NDArray.dot(null, NDArray.ones(1)))
+    fails("NDArray.save", "data(1) is null")(NDArray.save("unused", List(NDArray.ones(1), null)))
   }
 
   test("a device that is not there") {
@@ -56,7 +61,8 @@ class BadInputSuite extends munit.FunSuite {
     fails("colour")(NDArray.Activation(Map("act_type" -> "relu", "colour" -> "red"))(NDArray.ones(1)))
     fails("num_hidden")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))())
     fails("num_hidden", "many")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))(Map("num_hidden" -> "many")))
-    fails("at most")(NDArray.relu(NDArray.ones(1), 1, 2, 3))
+    fails("relu", "3 values", "none")(NDArray.relu(NDArray.ones(1), 1, 2, 3))
+    fails("expand_dims", "2 values", "at most axis")(NDArray.expand_dims(NDArray.ones(1), 0, 1))
     fails("out must be")(NDArray.relu(Map("out" -> "here"))(NDArray.ones(1)))
   }
 

@@ -265,6 +265,12 @@ class NDArraySuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(cube.linesIterator.toSeq.init, Seq("[", " [", "  [0.0,1.0]", "  [2.0,3.0]", " ]", "]"))
   }
 
+  test("toString shows 64-bit numbers, and integers that 32-bit floating point lacks") {
+    assertEquals(NDArray.full(Shape(1), 1e300).toString, "[1.0E300]\n<NDArray (1) cpu(0) float64>")
+    val count = NDArray.full(Shape(1), 16777217.0).asType(DType.Int32)
+    assertEquals(count.toString, "[1.6777217E7]\n<NDArray (1) cpu(0) int32>")
+  }
+
   test("toString shortens long rows and large arrays") {
     val row = NDArray.arange(0f, Some(1001f)).toString
     val (front, back) = ((0 until 10).map(_.toFloat), (991 until 1000).map(_.toFloat))
