@@ -30,6 +30,16 @@ class CustomOpSuite extends munit.FunSuite {
     executor.gradDict("data").toArray.lazyZip(expected).foreach((a, b) => assertEqualsFloat(a, b, 1e-6f))
   }
 
+  test("an inference that returns null is named") {
+    class WithoutShapes extends FactorProp {
+      override def inferShape(inShape: Array[Shape]): (Array[Shape], Array[Shape], Array[Shape]) = null
+    }
+    Operator.register("custom_without_shapes", new WithoutShapes)
+    val net = custom(Symbol.Variable("x"), "custom_without_shapes", "factor" -> 2)
+    val error = intercept[MXNetError](net.inferShape(Map("x" -> Shape(2))))
+    assert(error.getMessage.contains("custom_without_shapes: inferShape returned null"), error.getMessage)
+  }
+
   test("every node has properties of its own, and every executor an operator of its own") {
     Operator.register("custom_factor", new FactorProp)
     val x = Symbol.Variable("x")

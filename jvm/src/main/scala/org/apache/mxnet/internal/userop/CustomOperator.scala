@@ -36,6 +36,8 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
       what: String,
       result: (Array[T], Array[T], Array[T])
   )(f: T => R): Array[R] = {
+    if (result == null)
+      throw new MXNetError(s"operator $name: $what returned null; return those of inputs, outputs and auxiliary states")
     val (ins, outs, aux) = result
     val lists = Seq(ins, outs, aux).map(list => if (list == null) Seq.empty[T] else list.toSeq)
     val expected = Seq(inputs.length, outputs.length, states.length)
