@@ -68,6 +68,9 @@ object CallStyles {
     check("clip", values(clipped), Seq(1f, 2f, 2f))
     check("an input that is left out", NDArray.api.softmax(a).shape, Shape(3))
     check("one axis", values(NDArray.api.sum(NDArray.ones(2, 3), axis = 1)), Seq(3f, 3f))
+    check("two axes", values(NDArray.api.sum(NDArray.ones(2, 3), axis = (0, 1))), Seq(6f))
+    check("a type", NDArray.api.cast(a, dtype = DType.Int32).dtype, DType.Int32)
+    check("an optional type", NDArray.api.one_hot(a, depth = 4, dtype = DType.Int32).dtype, DType.Int32)
     check("an option of one axis", values(NDArray.api.max(a, axis = Some(0))), Seq(3f))
   }
 

@@ -1,5 +1,9 @@
 package org.apache.mxnet
 
+import scala.language.implicitConversions
+
+import org.apache.mxnet.literal.OneOf
+
 /** Element types of arrays. The identifiers are the type flags of MXNet's C API. */
 object DType extends Enumeration {
   type DType = Value
@@ -16,6 +20,10 @@ object DType extends Enumeration {
 
   /** An unknown type. */
   val Unknown: Value = Value(-1, "unknown")
+
+  /** `dtype = DType.Int32` for `dtype = "int32"`; a type that the operator does not take is an error when it runs. */
+  implicit def toOneOf[V <: String with Singleton](dtype: DType)(implicit values: ValueOf[V]): OneOf[V] =
+    OneOf.checked[V](if (dtype == null) null else dtype.toString)
 
   /** Bytes of one element. */
   private[mxnet] def numOfBytes(dtype: DType): Int = dtype match {

@@ -3,10 +3,13 @@ package org.apache.mxnet
 import java.util.Arrays
 
 import scala.collection.immutable.ArraySeq
+import scala.language.implicitConversions
 
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** The dimensions of an array, outermost first.
+  *
+  * Where a shape is expected, tuples, sequences and arrays of `Int` convert to it without an import.
   *
   * A dimension of 0 is unknown (-1 under [[NumpyScope numpy semantics]]).
   *
@@ -106,6 +109,25 @@ object Shape {
   def apply(dims: Int*): Shape = new Shape(dims: Iterable[Int])
 
   def apply(dims: Iterable[Int]): Shape = new Shape(dims)
+
+  /** `kernel = (3, 3)` for `kernel = Shape(3, 3)`. */
+  implicit def fromTuple2(dims: (Int, Int)): Shape = fromProduct(dims)
+
+  implicit def fromTuple3(dims: (Int, Int, Int)): Shape = fromProduct(dims)
+
+  implicit def fromTuple4(dims: (Int, Int, Int, Int)): Shape = fromProduct(dims)
+
+  private def fromProduct(dims: Product): Shape = {
+    if (dims == null) requireNonNull("Shape", "dims" -> dims)
+    new Shape(dims.productIterator.map(_.asInstanceOf[Int]).toIndexedSeq: Iterable[Int])
+  }
+
+  implicit def fromSeq(dims: Seq[Int]): Shape = new Shape(dims: Iterable[Int])
+
+  implicit def fromArray(dims: Array[Int]): Shape = {
+    if (dims == null) requireNonNull("Shape", "dims" -> dims)
+    new Shape(dims.toIndexedSeq: Iterable[Int])
+  }
 
   /** As `apply`, for Java. */
   def create(dims: Int*): Shape = new Shape(dims: Iterable[Int])

@@ -1,6 +1,20 @@
 package org.apache.mxnet
 
 class ShapeSuite extends munit.FunSuite {
+  test("tuples, sequences and arrays convert where a shape is expected") {
+    val shapes = Seq[Shape]((2, 3), (2, 3, 4), (2, 3, 4, 5), Seq(2), Vector(2, 3), Array(3, 2))
+    assertEquals(shapes.mkString, "(2,3)(2,3,4)(2,3,4,5)(2)(2,3)(3,2)")
+    assertEquals(NDArray.zeros((2, 3)).shape, Shape(2, 3))
+    assertEquals(NDArray.zeros(2, 3).shape, Shape(2, 3))
+    assertEquals(NDArray.zeros(2).shape, Shape(2))
+    assertEquals(NDArray.ones(2, 3).reshape(Array(3, 2)).shape, Shape(3, 2))
+    val image = NDArray.ones(1, 1, 4, 4)
+    assertEquals(
+      NDArray.api.Pooling(image, kernel = (2, 2), pool_type = "max", stride = (2, 2)).shape,
+      Shape(1, 1, 2, 2)
+    )
+  }
+
   private val shape = Shape(2, 3, 4)
 
   test("dimensions are read by index, as parts and as a whole") {
