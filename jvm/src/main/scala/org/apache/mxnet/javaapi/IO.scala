@@ -2,6 +2,8 @@ package org.apache.mxnet.javaapi
 
 import scala.language.implicitConversions
 
+import org.apache.mxnet.javaapi.internal.JavaValues
+
 /** Name, shape, type and layout of an input, for Java.
   *
   * @param dataDesc the corresponding description of the Scala API
@@ -14,7 +16,7 @@ class DataDesc private[mxnet] (val dataDesc: org.apache.mxnet.DataDesc) {
     * @param layout one letter for each axis, with `N` for the batch; see [[Layout]]
     */
   def this(name: String, shape: Shape, dType: DType.DType, layout: String) =
-    this(org.apache.mxnet.DataDesc(name, shape.shape, dType, layout))
+    this(org.apache.mxnet.DataDesc(name, JavaValues.dims(shape), dType, layout))
 
   override def toString: String = dataDesc.toString
 }

@@ -6,6 +6,7 @@ import java.util.{List => JList, Map => JMap}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.mxnet.javaapi.internal.JavaValues
 import org.apache.mxnet.{Image => CoreImage}
 
 /** Reads, transforms and draws images, for Java; see [[org.apache.mxnet.Image]]. */
@@ -41,17 +42,17 @@ object Image {
     * @param interp the interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos; null for bilinear
     */
   def imResize(src: NDArray, w: Int, h: Int, interp: Integer): NDArray =
-    CoreImage.imResize(src.nd, w, h, Option(interp).map(_.intValue))
+    CoreImage.imResize(JavaValues.unwrapped(src), w, h, Option(interp).map(_.intValue))
 
   /** Resizes an image, with bilinear interpolation. */
   def imResize(src: NDArray, w: Int, h: Int): NDArray = imResize(src, w, h, null)
 
   /** A copy of the rectangle of width `w` and height `h` with the upper left corner (`x0`, `y0`). */
   def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray =
-    CoreImage.fixedCrop(src.nd, x0, y0, w, h)
+    CoreImage.fixedCrop(JavaValues.unwrapped(src), x0, y0, w, h)
 
   /** Converts an array of shape (height, width, channels), RGB or grey, to an image of the JDK. */
-  def toImage(src: NDArray): BufferedImage = CoreImage.toImage(src.nd)
+  def toImage(src: NDArray): BufferedImage = CoreImage.toImage(JavaValues.unwrapped(src))
 
   /** Draws boxes into an image.
     *

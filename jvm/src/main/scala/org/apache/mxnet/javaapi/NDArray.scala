@@ -2,9 +2,10 @@ package org.apache.mxnet.javaapi
 
 import java.util.{List => JList}
 
-import scala.jdk.CollectionConverters._
 import scala.language.implicitConversions
 
+import org.apache.mxnet.javaapi.internal.JavaValues
+import org.apache.mxnet.javaapi.internal.JavaValues.{device, dims, unwrapped}
 import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
 
 /** Creates and compares arrays, for Java, and has every operator as a generated function. A function with the name of
@@ -22,10 +23,10 @@ object NDArray extends NDArrayBase {
   def waitall(): Unit = core.waitall()
 
   /** Writes the one-hot encoding of `indices`, one row each, to `out` and returns `out`. */
-  def onehotEncode(indices: NDArray, out: NDArray): NDArray = core.onehotEncode(indices.nd, out.nd)
+  def onehotEncode(indices: NDArray, out: NDArray): NDArray = core.onehotEncode(unwrapped(indices), unwrapped(out))
 
   /** An uninitialized array. */
-  def empty(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.empty(shape.shape, device(ctx), dtype)
+  def empty(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.empty(dims(shape), device(ctx), dtype)
 
   /** An uninitialized float32 array. */
   def empty(ctx: Context, shape: Array[Int]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
@@ -34,7 +35,7 @@ object NDArray extends NDArrayBase {
   def empty(ctx: Context, shape: JList[Integer]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
 
   /** An array of zeros. */
-  def zeros(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.zeros(shape.shape, device(ctx), dtype)
+  def zeros(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.zeros(dims(shape), device(ctx), dtype)
 
   /** A float32 array of zeros. */
   def zeros(ctx: Context, shape: Array[Int]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
@@ -43,7 +44,7 @@ object NDArray extends NDArrayBase {
   def zeros(ctx: Context, shape: JList[Integer]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
 
   /** An array of ones. */
-  def ones(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.ones(shape.shape, device(ctx), dtype)
+  def ones(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.ones(dims(shape), device(ctx), dtype)
 
   /** A float32 array of ones. */
   def ones(ctx: Context, shape: Array[Int]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
@@ -52,126 +53,124 @@ object NDArray extends NDArrayBase {
   def ones(ctx: Context, shape: JList[Integer]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
 
   /** An array filled with a 32-bit value. */
-  def full(shape: Shape, value: Float, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
+  def full(shape: Shape, value: Float, ctx: Context): NDArray = core.full(dims(shape), value, device(ctx))
 
   /** An array filled with a 64-bit value. */
-  def full(shape: Shape, value: Double, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
+  def full(shape: Shape, value: Double, ctx: Context): NDArray = core.full(dims(shape), value, device(ctx))
 
   /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: NDArray): NDArray = core.power(lhs.nd, rhs.nd)
+  def power(lhs: NDArray, rhs: NDArray): NDArray = core.power(unwrapped(lhs), unwrapped(rhs))
 
   /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: Float): NDArray = core.power(lhs.nd, rhs)
+  def power(lhs: NDArray, rhs: Float): NDArray = core.power(unwrapped(lhs), rhs)
 
   /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: Float, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
+  def power(lhs: Float, rhs: NDArray): NDArray = core.power(lhs, unwrapped(rhs))
 
   /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: Double): NDArray = core.power(lhs.nd, rhs)
+  def power(lhs: NDArray, rhs: Double): NDArray = core.power(unwrapped(lhs), rhs)
 
   /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: Double, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
+  def power(lhs: Double, rhs: NDArray): NDArray = core.power(lhs, unwrapped(rhs))
 
   /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: NDArray): NDArray = core.maximum(lhs.nd, rhs.nd)
+  def maximum(lhs: NDArray, rhs: NDArray): NDArray = core.maximum(unwrapped(lhs), unwrapped(rhs))
 
   /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: Float): NDArray = core.maximum(lhs.nd, rhs)
+  def maximum(lhs: NDArray, rhs: Float): NDArray = core.maximum(unwrapped(lhs), rhs)
 
   /** The element-wise maximum. */
-  def maximum(lhs: Float, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
+  def maximum(lhs: Float, rhs: NDArray): NDArray = core.maximum(lhs, unwrapped(rhs))
 
   /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: Double): NDArray = core.maximum(lhs.nd, rhs)
+  def maximum(lhs: NDArray, rhs: Double): NDArray = core.maximum(unwrapped(lhs), rhs)
 
   /** The element-wise maximum. */
-  def maximum(lhs: Double, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
+  def maximum(lhs: Double, rhs: NDArray): NDArray = core.maximum(lhs, unwrapped(rhs))
 
   /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: NDArray): NDArray = core.minimum(lhs.nd, rhs.nd)
+  def minimum(lhs: NDArray, rhs: NDArray): NDArray = core.minimum(unwrapped(lhs), unwrapped(rhs))
 
   /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: Float): NDArray = core.minimum(lhs.nd, rhs)
+  def minimum(lhs: NDArray, rhs: Float): NDArray = core.minimum(unwrapped(lhs), rhs)
 
   /** The element-wise minimum. */
-  def minimum(lhs: Float, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
+  def minimum(lhs: Float, rhs: NDArray): NDArray = core.minimum(lhs, unwrapped(rhs))
 
   /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: Double): NDArray = core.minimum(lhs.nd, rhs)
+  def minimum(lhs: NDArray, rhs: Double): NDArray = core.minimum(unwrapped(lhs), rhs)
 
   /** The element-wise minimum. */
-  def minimum(lhs: Double, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
+  def minimum(lhs: Double, rhs: NDArray): NDArray = core.minimum(lhs, unwrapped(rhs))
 
   /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: NDArray): NDArray = core.equal(lhs.nd, rhs.nd)
+  def equal(lhs: NDArray, rhs: NDArray): NDArray = core.equal(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: Float): NDArray = core.equal(lhs.nd, rhs)
+  def equal(lhs: NDArray, rhs: Float): NDArray = core.equal(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: Double): NDArray = core.equal(lhs.nd, rhs)
+  def equal(lhs: NDArray, rhs: Double): NDArray = core.equal(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: NDArray): NDArray = core.notEqual(lhs.nd, rhs.nd)
+  def notEqual(lhs: NDArray, rhs: NDArray): NDArray = core.notEqual(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: Float): NDArray = core.notEqual(lhs.nd, rhs)
+  def notEqual(lhs: NDArray, rhs: Float): NDArray = core.notEqual(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: Double): NDArray = core.notEqual(lhs.nd, rhs)
+  def notEqual(lhs: NDArray, rhs: Double): NDArray = core.notEqual(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: NDArray): NDArray = core.greater(lhs.nd, rhs.nd)
+  def greater(lhs: NDArray, rhs: NDArray): NDArray = core.greater(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: Float): NDArray = core.greater(lhs.nd, rhs)
+  def greater(lhs: NDArray, rhs: Float): NDArray = core.greater(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: Double): NDArray = core.greater(lhs.nd, rhs)
+  def greater(lhs: NDArray, rhs: Double): NDArray = core.greater(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: NDArray): NDArray = core.greaterEqual(lhs.nd, rhs.nd)
+  def greaterEqual(lhs: NDArray, rhs: NDArray): NDArray = core.greaterEqual(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: Float): NDArray = core.greaterEqual(lhs.nd, rhs)
+  def greaterEqual(lhs: NDArray, rhs: Float): NDArray = core.greaterEqual(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: Double): NDArray = core.greaterEqual(lhs.nd, rhs)
+  def greaterEqual(lhs: NDArray, rhs: Double): NDArray = core.greaterEqual(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: NDArray): NDArray = core.lesser(lhs.nd, rhs.nd)
+  def lesser(lhs: NDArray, rhs: NDArray): NDArray = core.lesser(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: Float): NDArray = core.lesser(lhs.nd, rhs)
+  def lesser(lhs: NDArray, rhs: Float): NDArray = core.lesser(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: Double): NDArray = core.lesser(lhs.nd, rhs)
+  def lesser(lhs: NDArray, rhs: Double): NDArray = core.lesser(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = core.lesserEqual(lhs.nd, rhs.nd)
+  def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = core.lesserEqual(unwrapped(lhs), unwrapped(rhs))
 
   /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: Float): NDArray = core.lesserEqual(lhs.nd, rhs)
+  def lesserEqual(lhs: NDArray, rhs: Float): NDArray = core.lesserEqual(unwrapped(lhs), rhs)
 
   /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: Double): NDArray = core.lesserEqual(lhs.nd, rhs)
+  def lesserEqual(lhs: NDArray, rhs: Double): NDArray = core.lesserEqual(unwrapped(lhs), rhs)
 
   /** An array of 32-bit numbers, given in row-major order. */
   def array(sourceArr: JList[java.lang.Float], shape: Shape, ctx: Context = null): NDArray =
-    core.array(floats(sourceArr), shape.shape, device(ctx))
+    core.array(floats(sourceArr), dims(shape), device(ctx))
 
   /** An array of 64-bit numbers, given in row-major order. */
   def arrayWithDouble(sourceArr: JList[java.lang.Double], shape: Shape, ctx: Context = null): NDArray =
-    core.array(sourceArr.asScala.map(_.doubleValue).toArray, shape.shape, device(ctx))
+    core.array(JavaValues.converted("NDArray", "sourceArr", sourceArr)(_.doubleValue).toArray, dims(shape), device(ctx))
 
   /** The numbers `start until stop by step`, each repeated `repeat` times. */
   def arange(start: Float, stop: Float, step: Float, repeat: Int, ctx: Context, dType: DType.DType): NDArray =
     core.arange(start, Some(stop), step, repeat, device(ctx), dType)
 
   private[javaapi] def floats(values: JList[java.lang.Float]): Array[Float] =
-    values.asScala.map(_.floatValue).toArray
-
-  private[javaapi] def device(ctx: Context): org.apache.mxnet.Context = if (ctx == null) null else ctx.context
+    JavaValues.converted("NDArray", "sourceArr", values)(_.floatValue).toArray
 }
 
 /** A multi-dimensional array on a device, for Java. Its memory is outside the Java heap and freed by `close` or by
@@ -183,11 +182,11 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
 
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: Array[Float], shape: Shape, ctx: Context) =
-    this(CoreArray.array(arr, shape.shape, NDArray.device(ctx)))
+    this(CoreArray.array(arr, dims(shape), device(ctx)))
 
   /** An array of 64-bit numbers, given in row-major order. */
   def this(arr: Array[Double], shape: Shape, ctx: Context) =
-    this(CoreArray.array(arr, shape.shape, NDArray.device(ctx)))
+    this(CoreArray.array(arr, dims(shape), device(ctx)))
 
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: JList[java.lang.Float], shape: Shape, ctx: Context) = this(NDArray.floats(arr), shape, ctx)
@@ -208,7 +207,9 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def disposeDeps(): NDArray = wrapped(nd.disposeDeps())
 
   /** Disposes the arrays that this one was computed from, except those given; returns this array. */
-  def disposeDepsExcept(arr: Array[NDArray]): NDArray = wrapped(nd.disposeDepsExcept(arr.toSeq.map(_.nd): _*))
+  def disposeDepsExcept(arr: Array[NDArray]): NDArray = wrapped(
+    nd.disposeDepsExcept(JavaValues.arrays("NDArray.disposeDepsExcept", "arr", arr): _*)
+  )
 
   /** Rows `start until stop` of the first axis, as a view. */
   def slice(start: Int, stop: Int): NDArray = nd.slice(start, stop)
@@ -244,7 +245,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def set(value: Double): NDArray = wrapped(nd.set(value))
 
   /** Copies the elements of another array. */
-  def set(other: NDArray): NDArray = wrapped(nd.set(other.nd))
+  def set(other: NDArray): NDArray = wrapped(nd.set(unwrapped(other)))
 
   /** Sets all elements, in row-major order. */
   def set(other: Array[Float]): NDArray = wrapped(nd.set(other))
@@ -253,7 +254,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def set(other: Array[Double]): NDArray = wrapped(nd.set(other))
 
   /** The element-wise sum of this array and another. */
-  def add(other: NDArray): NDArray = nd + other.nd
+  def add(other: NDArray): NDArray = nd + unwrapped(other)
 
   /** The element-wise sum of this array and a number. */
   def add(other: Float): NDArray = nd + other
@@ -262,7 +263,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def add(other: Double): NDArray = nd + other
 
   /** As `add`, into this array, which is returned. */
-  def addInplace(other: NDArray): NDArray = wrapped(nd += other.nd)
+  def addInplace(other: NDArray): NDArray = wrapped(nd += unwrapped(other))
 
   /** As `add`, into this array, which is returned. */
   def addInplace(other: Float): NDArray = wrapped(nd += other)
@@ -271,7 +272,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def addInplace(other: Double): NDArray = wrapped(nd += other)
 
   /** This array minus another, element-wise. */
-  def subtract(other: NDArray): NDArray = nd - other.nd
+  def subtract(other: NDArray): NDArray = nd - unwrapped(other)
 
   /** This array minus a number, element-wise. */
   def subtract(other: Float): NDArray = nd - other
@@ -280,7 +281,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def subtract(other: Double): NDArray = nd - other
 
   /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: NDArray): NDArray = wrapped(nd -= other.nd)
+  def subtractInplace(other: NDArray): NDArray = wrapped(nd -= unwrapped(other))
 
   /** As `subtract`, into this array, which is returned. */
   def subtractInplace(other: Float): NDArray = wrapped(nd -= other)
@@ -289,7 +290,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def subtractInplace(other: Double): NDArray = wrapped(nd -= other)
 
   /** The element-wise product of this array and another. */
-  def multiply(other: NDArray): NDArray = nd * other.nd
+  def multiply(other: NDArray): NDArray = nd * unwrapped(other)
 
   /** The element-wise product of this array and a number. */
   def multiply(other: Float): NDArray = nd * other
@@ -298,7 +299,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def multiply(other: Double): NDArray = nd * other
 
   /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: NDArray): NDArray = wrapped(nd *= other.nd)
+  def multiplyInplace(other: NDArray): NDArray = wrapped(nd *= unwrapped(other))
 
   /** As `multiply`, into this array, which is returned. */
   def multiplyInplace(other: Float): NDArray = wrapped(nd *= other)
@@ -307,7 +308,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def multiplyInplace(other: Double): NDArray = wrapped(nd *= other)
 
   /** This array divided by another, element-wise. */
-  def div(other: NDArray): NDArray = nd / other.nd
+  def div(other: NDArray): NDArray = nd / unwrapped(other)
 
   /** This array divided by a number, element-wise. */
   def div(other: Float): NDArray = nd / other
@@ -316,7 +317,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def div(other: Double): NDArray = nd / other
 
   /** As `div`, into this array, which is returned. */
-  def divInplace(other: NDArray): NDArray = wrapped(nd /= other.nd)
+  def divInplace(other: NDArray): NDArray = wrapped(nd /= unwrapped(other))
 
   /** As `div`, into this array, which is returned. */
   def divInplace(other: Float): NDArray = wrapped(nd /= other)
@@ -325,7 +326,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def divInplace(other: Double): NDArray = wrapped(nd /= other)
 
   /** This array to the power of another, element-wise. */
-  def pow(other: NDArray): NDArray = nd ** other.nd
+  def pow(other: NDArray): NDArray = nd ** unwrapped(other)
 
   /** This array to the power of a number, element-wise. */
   def pow(other: Float): NDArray = nd ** other
@@ -334,7 +335,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def pow(other: Double): NDArray = nd ** other
 
   /** As `pow`, into this array, which is returned. */
-  def powInplace(other: NDArray): NDArray = wrapped(nd **= other.nd)
+  def powInplace(other: NDArray): NDArray = wrapped(nd **= unwrapped(other))
 
   /** As `pow`, into this array, which is returned. */
   def powInplace(other: Float): NDArray = wrapped(nd **= other)
@@ -343,7 +344,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def powInplace(other: Double): NDArray = wrapped(nd **= other)
 
   /** The remainder of the element-wise division by another array, with the sign of the divisor. */
-  def mod(other: NDArray): NDArray = nd % other.nd
+  def mod(other: NDArray): NDArray = nd % unwrapped(other)
 
   /** The remainder of the element-wise division by a number, with the sign of the divisor. */
   def mod(other: Float): NDArray = nd % other
@@ -352,7 +353,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def mod(other: Double): NDArray = nd % other
 
   /** As `mod`, into this array, which is returned. */
-  def modInplace(other: NDArray): NDArray = wrapped(nd %= other.nd)
+  def modInplace(other: NDArray): NDArray = wrapped(nd %= unwrapped(other))
 
   /** As `mod`, into this array, which is returned. */
   def modInplace(other: Float): NDArray = wrapped(nd %= other)
@@ -361,7 +362,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def modInplace(other: Double): NDArray = wrapped(nd %= other)
 
   /** 1 where the elements are greater than those of another array, 0 elsewhere. */
-  def greater(other: NDArray): NDArray = nd > other.nd
+  def greater(other: NDArray): NDArray = nd > unwrapped(other)
 
   /** 1 where the elements are greater than a number, 0 elsewhere. */
   def greater(other: Float): NDArray = nd > other
@@ -370,7 +371,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def greater(other: Double): NDArray = nd > other
 
   /** 1 where the elements are greater than or equal to those of another array, 0 elsewhere. */
-  def greaterEqual(other: NDArray): NDArray = nd >= other.nd
+  def greaterEqual(other: NDArray): NDArray = nd >= unwrapped(other)
 
   /** 1 where the elements are greater than or equal to a number, 0 elsewhere. */
   def greaterEqual(other: Float): NDArray = nd >= other
@@ -379,7 +380,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def greaterEqual(other: Double): NDArray = nd >= other
 
   /** 1 where the elements are less than those of another array, 0 elsewhere. */
-  def lesser(other: NDArray): NDArray = nd < other.nd
+  def lesser(other: NDArray): NDArray = nd < unwrapped(other)
 
   /** 1 where the elements are less than a number, 0 elsewhere. */
   def lesser(other: Float): NDArray = nd < other
@@ -388,7 +389,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def lesser(other: Double): NDArray = nd < other
 
   /** 1 where the elements are less than or equal to those of another array, 0 elsewhere. */
-  def lesserEqual(other: NDArray): NDArray = nd <= other.nd
+  def lesserEqual(other: NDArray): NDArray = nd <= unwrapped(other)
 
   /** 1 where the elements are less than or equal to a number, 0 elsewhere. */
   def lesserEqual(other: Float): NDArray = nd <= other
@@ -409,10 +410,10 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def toFloat64Scalar: Double = nd.toFloat64Scalar
 
   /** Copies the elements into `other`, converting their type; returns `other`. */
-  def copyTo(other: NDArray): NDArray = nd.copyTo(other.nd)
+  def copyTo(other: NDArray): NDArray = nd.copyTo(unwrapped(other))
 
   /** A copy on a device. */
-  def copyTo(ctx: Context): NDArray = nd.copyTo(ctx.context)
+  def copyTo(ctx: Context): NDArray = nd.copyTo(device(ctx))
 
   /** A copy on the same device. */
   def copy(): NDArray = nd.copy()
@@ -424,7 +425,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   def size: Int = nd.size
 
   /** This array if it is on the device, else a copy on it. */
-  def asInContext(context: Context): NDArray = nd.asInContext(context.context)
+  def asInContext(context: Context): NDArray = nd.asInContext(device(context))
 
   override def equals(obj: Any): Boolean = obj match {
     case that: NDArray => nd == that.nd

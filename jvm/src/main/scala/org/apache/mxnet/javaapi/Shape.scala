@@ -5,6 +5,8 @@ import java.util.{List => JList}
 import scala.jdk.CollectionConverters._
 import scala.language.implicitConversions
 
+import org.apache.mxnet.javaapi.internal.JavaValues
+
 /** The dimensions of an array, for Java.
   *
   * @param shape the corresponding shape of the Scala API
@@ -12,10 +14,11 @@ import scala.language.implicitConversions
 class Shape private[mxnet] (val shape: org.apache.mxnet.Shape) {
 
   /** A shape of these dimensions. */
-  def this(dims: JList[Integer]) = this(new org.apache.mxnet.Shape(dims.asScala.iterator.map(_.intValue).toIndexedSeq))
+  def this(dims: JList[Integer]) =
+    this(new org.apache.mxnet.Shape(JavaValues.converted("Shape", "dims", dims)(_.intValue)))
 
   /** A shape of these dimensions. */
-  def this(dims: Array[Int]) = this(new org.apache.mxnet.Shape(dims.toIndexedSeq))
+  def this(dims: Array[Int]) = this(org.apache.mxnet.Shape.fromArray(dims))
 
   /** Dimension `dim`. */
   def apply(dim: Int): Int = shape(dim)

@@ -2,6 +2,8 @@ package org.apache.mxnet.javaapi;
 
 import java.util.Arrays;
 import java.util.List;
+import org.apache.mxnet.infer.javaapi.ObjectDetector;
+import org.apache.mxnet.infer.javaapi.Predictor;
 
 /** What a program in Java writes; JavaApiSuite checks what it gives. */
 public final class JavaPrograms {
@@ -69,8 +71,29 @@ public final class JavaPrograms {
 
   /** What is wrong in a call with a null where an array must be. */
   public static String missing() {
+    return error(() -> NDArray.dot(new dotParam(null, vector(1f))));
+  }
+
+  /** What is wrong where an array, a shape, a list or an element of it is null. */
+  public static List<String> nulls() {
+    NDArray x = vector(1f);
+    DataDesc[] described = {null};
+    List<Context> cpu = Arrays.asList(Context.cpu());
+    return Arrays.asList(
+        error(() -> x.add((NDArray) null)),
+        error(() -> NDArray.power(x, (NDArray) null)),
+        error(() -> x.set((NDArray) null)),
+        error(() -> new NDArray(new float[] {1f}, null, Context.cpu())),
+        error(() -> new Shape((List<Integer>) null)),
+        error(() -> new Shape(Arrays.asList(1, null))),
+        error(() -> new Predictor("unused", null, cpu, 0)),
+        error(() -> new Predictor("unused", Arrays.asList(described), cpu, 0)),
+        error(() -> new ObjectDetector("unused", Arrays.asList(described), cpu, 0)));
+  }
+
+  private static String error(Runnable call) {
     try {
-      NDArray.dot(new dotParam(null, vector(1f)));
+      call.run();
       return "no error";
     } catch (org.apache.mxnet.MXNetError e) {
       return e.getMessage();

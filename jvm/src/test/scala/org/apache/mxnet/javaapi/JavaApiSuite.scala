@@ -28,6 +28,23 @@ class JavaApiSuite extends munit.FunSuite {
     assert(JavaPrograms.missing().contains("dot"), JavaPrograms.missing())
   }
 
+  test("null is an error that names function and argument") {
+    assertEquals(
+      JavaPrograms.nulls().asScala.toSeq,
+      Seq(
+        "_plus: an operand is null; give an array",
+        "_power: an operand is null; give an array",
+        "NDArray.set: other is null; give a value",
+        "NDArray.empty: shape is null; give a value",
+        "Shape: dims is null; give a value",
+        "Shape: dims(1) is null; give a value",
+        "Predictor: inputDescriptors is null; give a value",
+        "Predictor: inputDescriptors(0) is null; give a value",
+        "ObjectDetector: inputDescriptors(0) is null; give a value"
+      )
+    )
+  }
+
   test("the example fits a line") {
     val line = LinearRegression.fit(Array(0f, 1f, 2f, 3f), Array(1f, 3f, 5f, 7f), 500, 0.3f)
     assertEqualsFloat(line(0), 2f, 1e-3f)

@@ -8,6 +8,7 @@ import scala.jdk.CollectionConverters._
 import scala.language.implicitConversions
 
 import org.apache.mxnet.infer.{ImageClassifier, ObjectDetector => CoreDetector}
+import org.apache.mxnet.javaapi.internal.JavaValues
 import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray, Shape}
 
 /** Detects objects in images, for Java; see [[org.apache.mxnet.infer.ObjectDetector]]. Any number of threads may share
@@ -28,8 +29,8 @@ class ObjectDetector private[mxnet] (val objDetector: CoreDetector) extends Seri
   ) = this(
     new CoreDetector(
       modelPathPrefix,
-      inputDescriptors.asScala.map(_.dataDesc).toIndexedSeq,
-      contexts.asScala.map(_.context).toArray,
+      JavaValues.converted("ObjectDetector", "inputDescriptors", inputDescriptors)(_.dataDesc),
+      JavaValues.converted("ObjectDetector", "contexts", contexts)(_.context).toArray,
       Some(epoch)
     )
   )
@@ -43,11 +44,18 @@ class ObjectDetector private[mxnet] (val objDetector: CoreDetector) extends Seri
 
   /** Detects the objects in each image of a batch; see `imageObjectDetect`. */
   def objectDetectWithNDArray(input: JIterable[NDArray], topK: Int): JList[JList[ObjectDetectorOutput]] =
-    inJava(objDetector.objectDetectWithNDArray(convert(input.asScala.toIndexedSeq), atMost(topK)))
+    inJava(
+      objDetector.objectDetectWithNDArray(
+        JavaValues.converted("ObjectDetector.objectDetectWithNDArray", "input", input)(_.nd),
+        atMost(topK)
+      )
+    )
 
   /** Detects the objects in each of several images; see `imageObjectDetect`. */
-  def imageBatchObjectDetect(inputBatch: JIterable[BufferedImage], topK: Int): JList[JList[ObjectDetectorOutput]] =
-    inJava(objDetector.imageBatchObjectDetect(inputBatch.asScala, atMost(topK)))
+  def imageBatchObjectDetect(inputBatch: JIterable[BufferedImage], topK: Int): JList[JList[ObjectDetectorOutput]] = {
+    val images = JavaValues.converted("ObjectDetector.imageBatchObjectDetect", "inputBatch", inputBatch)(identity)
+    inJava(objDetector.imageBatchObjectDetect(images, atMost(topK)))
+  }
 
   private def atMost(topK: Int): Option[Int] = Some(topK).filter(_ != 0)
 
@@ -72,11 +80,16 @@ object ObjectDetector {
 
   /** An array of an image's red, green and blue planes, with values from 0 to 255 and the shape (3, height, width). */
   def bufferedImageToPixels(resizedImage: BufferedImage, inputImageShape: Shape): NDArray =
-    ImageClassifier.bufferedImageToPixels(resizedImage, inputImageShape.shape)
+    ImageClassifier.bufferedImageToPixels(resizedImage, JavaValues.dims(inputImageShape))
 
   /** Reads several image files. */
   def loadInputBatch(inputImagePaths: JIterable[String]): JList[BufferedImage] =
-    ImageClassifier.loadInputBatch(inputImagePaths.asScala.toList).toSeq.asJava
+    ImageClassifier
+      .loadInputBatch(
+        JavaValues.converted("ObjectDetector.loadInputBatch", "inputImagePaths", inputImagePaths)(identity).toList
+      )
+      .toSeq
+      .asJava
 }
 
 /** A detected object.

@@ -5,6 +5,8 @@ import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.javaapi.internal.JavaValues
 import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray}
 
 /** Runs a trained network, for Java; see [[org.apache.mxnet.infer.Predictor]]. Any number of threads may share it, and
@@ -25,25 +27,37 @@ class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor)
   ) = this(
     new org.apache.mxnet.infer.Predictor(
       modelPathPrefix,
-      inputDescriptors.asScala.map(_.dataDesc).toIndexedSeq,
-      contexts.asScala.map(_.context).toArray,
+      JavaValues.converted("Predictor", "inputDescriptors", inputDescriptors)(_.dataDesc),
+      JavaValues.converted("Predictor", "contexts", contexts)(_.context).toArray,
       Some(epoch)
     )
   )
 
   /** Runs the network on one or more instances, with an array per input in row-major order. */
-  def predict(input: Array[Array[Float]]): Array[Array[Float]] = predictor.predict(input.toIndexedSeq).toArray
+  def predict(input: Array[Array[Float]]): Array[Array[Float]] = predictor.predict(rows(input)).toArray
 
   /** Runs the network on one or more instances, with an array per input in row-major order. */
-  def predict(input: Array[Array[Double]]): Array[Array[Double]] = predictor.predict(input.toIndexedSeq).toArray
+  def predict(input: Array[Array[Double]]): Array[Array[Double]] = predictor.predict(rows(input)).toArray
 
   /** Runs the network on one or more instances, with an array per input in row-major order. */
   def predict(input: JList[JList[java.lang.Float]]): JList[JList[java.lang.Float]] = {
-    val arrays = input.asScala.map(_.asScala.map(_.floatValue).toArray).toArray
+    val arrays = JavaValues
+      .converted("Predictor.predict", "input", input)(
+        JavaValues.converted("Predictor.predict", "an input", _)(_.floatValue).toArray
+      )
+      .toArray
     predict(arrays).toSeq.map(output => output.toSeq.map(Float.box).asJava).asJava
   }
 
   /** Runs the network on a batch of any size. */
   def predictWithNDArray(input: JIterable[NDArray]): JList[NDArray] =
-    predictor.predictWithNDArray(input.asScala.map(_.nd).toIndexedSeq).map(NDArray.fromNDArray).asJava
+    predictor
+      .predictWithNDArray(JavaValues.converted("Predictor.predictWithNDArray", "input", input)(_.nd))
+      .map(NDArray.fromNDArray)
+      .asJava
+
+  private def rows[A](input: Array[A]): IndexedSeq[A] = {
+    requireNonNull("Predictor.predict", "input" -> input)
+    input.toIndexedSeq
+  }
 }
