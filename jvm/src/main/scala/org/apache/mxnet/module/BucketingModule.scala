@@ -21,6 +21,7 @@ class BucketingModule(
     workLoadList: Option[IndexedSeq[Float]] = None,
     fixedParamNames: Option[Set[String]] = None
 ) extends BaseModule {
+  require(symGen != null, "symGen is null; give a function that makes the network of a bucket")
   require(defaultBucketKey != null, "defaultBucketKey is null; give the key of the largest network")
 
   private val buckets = mutable.HashMap.empty[AnyRef, Module]

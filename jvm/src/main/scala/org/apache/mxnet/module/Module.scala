@@ -130,6 +130,7 @@ class Module(
     else
       values.get(name) match {
         case Some(value) =>
+          require(value != null, s"the value given for parameter $name is null; leave it out or give an array")
           require(
             value.shape == target.shape,
             s"the value given for parameter $name has the shape ${value.shape} but the network needs ${target.shape}"
@@ -323,6 +324,7 @@ class Module(
     */
   override def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
     requireNonNull("Module.forward", "dataBatch" -> dataBatch, "isTrain" -> isTrain)
+    requireNonNull("Module.forward", "data of the batch" -> dataBatch.data)
     requireReady()
     if (!group.fits(dataBatch)) {
       reshape(

@@ -273,6 +273,20 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(module.predict(shapes.next()).head.shape, Shape(10, classes)) // and goes on working
   }
 
+  test("null among parameters, data of a batch and generators of networks is named") {
+    val module = new Module(network)
+    module.bind(data().provideDataDesc, Some(data().provideLabelDesc))
+    module.initParams()
+    val (args, aux) = module.getParams
+    def message(body: => Any): String = intercept[RuntimeException](body).getMessage
+    val name = args.keys.head
+    assert(message(module.setParams(args.updated(name, null), aux)).contains(s"parameter $name is null"))
+    assert(message(module.forward(new DataBatch(null, null, null, 0))).contains("data of the batch is null"))
+    val oneNull = IndexedSeq[NDArray](null)
+    assert(message(module.forward(new DataBatch(oneNull, null, null, 0))).contains("data of the batch(0) is null"))
+    assert(message(new BucketingModule(null, Int.box(1))).contains("symGen is null"))
+  }
+
   test("a missing checkpoint is named") {
     val error = intercept[IOException](Module.loadCheckpoint("no/such/model", 3))
     assert(error.getMessage.contains("no/such/model-symbol.json"), error.getMessage)
