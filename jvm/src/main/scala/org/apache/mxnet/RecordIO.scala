@@ -218,7 +218,10 @@ class MXIndexedRecordIO(
 
   /** Seeks to the record of a key. */
   def seek(idx: Any): Unit = {
+    requireNonNull("MXIndexedRecordIO.seek", "idx" -> idx)
     requireFlag(MXRecordIO.IORead, "seek")
+    if (positions.isEmpty && !Files.exists(Paths.get(idxPath)))
+      throw new MXNetError(s"MXIndexedRecordIO.seek: there is no index file $idxPath; write the records with writeIdx")
     val position = positions.getOrElse(
       idx,
       throw new MXNetError(s"MXIndexedRecordIO.seek: $idxPath has no key $idx of type ${idx.getClass.getSimpleName}")
@@ -240,6 +243,7 @@ class MXIndexedRecordIO(
 
   /** Appends a record under a key. */
   def writeIdx(idx: Any, buf: String): Unit = {
+    requireNonNull("MXIndexedRecordIO.writeIdx", "idx" -> idx)
     requireFlag(MXRecordIO.IOWrite, "writeIdx")
     positions(keyType.parse(idx.toString)) = _LIB.recordWriterTell(handle)
     write(buf)

@@ -63,6 +63,10 @@ class RecordIOSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(reader.keys().toSeq, texts.indices.map(10 + _): Seq[Any])
     Seq(3, 0, 4, 1).foreach(i => assertEquals(reader.readIdx(10 + i), texts(i)))
     assert(intercept[MXNetError](reader.seek(99)).getMessage.contains("no key 99"))
+    assert(intercept[MXNetError](reader.readIdx(null)).getMessage.contains("idx is null"))
     reader.close()
+    val withoutIndex = new MXIndexedRecordIO(index + "x", file, MXRecordIO.IORead)
+    assert(intercept[MXNetError](withoutIndex.readIdx(10)).getMessage.contains(s"no index file ${index}x"))
+    withoutIndex.close()
   }
 }
