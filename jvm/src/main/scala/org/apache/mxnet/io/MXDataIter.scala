@@ -76,9 +76,13 @@ private[mxnet] class MXDataIter(
     batch
   }
 
-  override def getData(): IndexedSeq[NDArray] = IndexedSeq(new NDArray(_LIB.dataIterData(handle), writable = false))
+  override def getData(): IndexedSeq[NDArray] = IndexedSeq(
+    NDArray.fromHandle(_LIB.dataIterData(handle), writable = false)
+  )
 
-  override def getLabel(): IndexedSeq[NDArray] = IndexedSeq(new NDArray(_LIB.dataIterLabel(handle), writable = false))
+  override def getLabel(): IndexedSeq[NDArray] = IndexedSeq(
+    NDArray.fromHandle(_LIB.dataIterLabel(handle), writable = false)
+  )
 
   override def getIndex(): IndexedSeq[Long] = _LIB.dataIterIndex(handle).toIndexedSeq
 

@@ -73,4 +73,14 @@ class MXDataIterSuite extends munit.FunSuite {
     assert(intercept[MXNetError](digits("image" -> truncated.toString)).getMessage.contains(truncated.toString))
     Files.delete(truncated)
   }
+
+  test("a batch of LibSVMIter is sparse") {
+    val file = Files.createTempFile("mxnet", ".libsvm")
+    Files.writeString(file, "1 0:2 2:3\n0 1:5\n")
+    val options = Map("data_libsvm" -> file.toString, "data_shape" -> "(3,)", "batch_size" -> "2")
+    val data = IO.createIterator("LibSVMIter", options).next().data.head
+    assert(data.isSparse)
+    assertEquals(data.toArray.toSeq, Seq(2f, 0f, 3f, 0f, 5f, 0f))
+    Files.delete(file)
+  }
 }
