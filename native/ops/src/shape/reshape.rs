@@ -57,6 +57,14 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     };
     let mut out = Shape::from(target);
     complete_from_size(&mut out, &io.ins[0]);
+    if io.ins[0].is_known() && io.ins[0].num_elements() > 0 {
+        ensure!(
+            out.is_known() || out.dims().iter().filter(|dim| **dim < 0).count() > 1,
+            "cannot reshape {} with {} elements into {out}: the other dimensions must divide that number",
+            io.ins[0],
+            io.ins[0].num_elements()
+        );
+    }
     if io.ins[0].is_known() && out.is_known() {
         ensure!(
             io.ins[0].num_elements() == out.num_elements(),
@@ -446,6 +454,8 @@ mod tests {
         assert_eq!(shaped(&[10, 5, 4], "(-1,0)", true).unwrap(), [50, 4].into());
         assert!(shaped(&[2, 3], "(4,2)", false).is_err());
         assert!(shaped(&[2, 3], "(-1,-1)", false).is_err());
+        let indivisible = shaped(&[2, 3], "(4,-1)", false).unwrap_err().to_string();
+        assert!(indivisible.contains("cannot reshape [2,3] with 6 elements into [4,-1]"), "{indivisible}");
     }
 
     fn shape_of(def: &'static OpDef, dims: &[i64], attrs: &[(&str, &str)]) -> Result<Shape> {
