@@ -28,16 +28,16 @@ fn stored(handles: &[jlong]) -> Result<Vec<Array>> {
     Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<ferromx_runtime::error::Result<_>>()?)
 }
 
-fn wrap(array: &NDArray) -> jlong {
-    insert_tensor(Tensor::new(array.clone())) as jlong
+fn wrap(array: impl Into<Array>) -> jlong {
+    insert_tensor(Tensor::new(array)) as jlong
 }
 
 /// A `BoundExecutor` with the handle of an executor and new handles to its symbol and arrays.
 fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'l>> {
     let symbol = insert_symbol(executor.symbol().clone()) as jlong;
-    let args: Vec<jlong> = executor.args().iter().map(wrap).collect();
-    let grads: Vec<jlong> = executor.grads().iter().map(|g| g.as_ref().map_or(0, wrap)).collect();
-    let aux: Vec<jlong> = executor.aux().iter().map(wrap).collect();
+    let args: Vec<jlong> = executor.stored_args().into_iter().map(wrap).collect();
+    let grads: Vec<jlong> = executor.stored_grads().into_iter().map(|g| g.map_or(0, wrap)).collect();
+    let aux: Vec<jlong> = executor.stored_aux().into_iter().map(wrap).collect();
     let outputs: Vec<jlong> = executor.output_tensors().into_iter().map(|y| insert_tensor(y) as jlong).collect();
     let handle = insert(Object::Executor(Arc::new(executor))) as jlong;
     let (args, grads) = (new_longs(env, &args)?, new_longs(env, &grads)?);
@@ -53,7 +53,7 @@ fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     Ok(Arc::new(move |name: &str, array: NDArray| {
         let _ = call_back(|env| {
             let name = env.new_string(name)?;
-            let arguments = [(&name).into(), wrap(&array).into()];
+            let arguments = [(&name).into(), wrap(array).into()];
             upcalls::MONITOR.call(env, &callback, &arguments)?;
             env.delete_local_ref(name);
             Ok(())

@@ -78,7 +78,7 @@ object Executor {
       group2ctx: Map[String, Context],
       ownsArrays: Boolean
   ): Executor = {
-    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else new NDArray(handle))
+    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else NDArray.fromHandle(handle))
     val (args, grads, aux) = (arrays(bound.args), arrays(bound.grads), arrays(bound.aux))
     val outputs = bound.outputs.map(NDArray.fromHandle(_))
     new Executor(bound.handle, new Symbol(bound.symbol), ctx, args, grads, aux, outputs, group2ctx, ownsArrays)

@@ -104,6 +104,18 @@ class SparseNDArraySuite extends munit.FunSuite {
     assertEquals(gradient.sparseFormat, SparseFormat.ROW_SPARSE)
   }
 
+  test("simpleBind gives the arrays of a graph that makes sparse arrays") {
+    val doubled = Symbol.Variable("x") * Symbol.Variable("y")
+    val network = Symbol.api.cast_storage(data = doubled, stype = "row_sparse", name = "cast")
+    val executor = network.simpleBind(Context.cpu(), "write", Map("x" -> Shape(2, 2), "y" -> Shape(2, 2)))
+    assertEquals(executor.argDict.keySet, Set("x", "y"))
+    executor.argDict("x").set(2f)
+    executor.argDict("y").set(3f)
+    executor.forward(isTrain = true)
+    assertEquals(executor.outputs.head.toArray.toSeq, Seq.fill(4)(6f))
+    assertEquals(executor.gradDict("x").shape, Shape(2, 2))
+  }
+
   test("parts that do not fit are an error of the first operator that reads them") {
     val wrong = SparseNDArray.csrMatrix(Array(1f, 2f), Array(0f, 7f), Array(0f, 1f, 2f), Shape(2, 3), cpu)
     assert(intercept[MXNetError](wrong.toDense).getMessage.contains("7"))
