@@ -473,10 +473,14 @@ impl Block<'_> {
     fn prefetch_next(&self, call: usize) {
         let Chain { len, block, ref streams, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);
-        for &Stream { first, element_bytes, prefetch_bytes } in streams {
-            let from = next.start * element_bytes + call * prefetch_bytes;
-            for byte in (from..(from + prefetch_bytes).min(next.end * element_bytes)).step_by(LINE) {
-                prefetch(first.as_ptr().wrapping_add(byte));
+        // The streams in turn: a burst of lines of one stream would occupy all miss buffers.
+        let lines = streams.iter().map(|stream| stream.prefetch_bytes / LINE).max().unwrap_or(0);
+        for line in 0..lines {
+            for &Stream { first, element_bytes, prefetch_bytes } in streams {
+                let byte = next.start * element_bytes + call * prefetch_bytes + line * LINE;
+                if line * LINE < prefetch_bytes && byte < next.end * element_bytes {
+                    prefetch(first.as_ptr().wrapping_add(byte));
+                }
             }
         }
     }
