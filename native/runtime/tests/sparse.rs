@@ -253,3 +253,22 @@ fn an_incompatible_storage_type_is_an_error() {
     assert!(bind(&symbol, &[2, 3, 4], &[("x", Csr)]).contains("x cannot be csr"));
     assert!(bind(&symbol, &[2, 3], &[("y", Csr)]).contains("there is no argument 'y'"));
 }
+
+#[test]
+fn an_executor_with_sparse_results_is_reshaped() {
+    let symbol = on_variables("cast_storage", &[("stype", "csr")], &[("x", None)]);
+    let bind = |rows: i64| SimpleBind {
+        shapes: vec![("x".to_string(), Shape::new(&[rows, 2]))],
+        reqs: vec![Req::Write],
+        ..SimpleBind::default()
+    };
+    let executor = bind(4).bind(&symbol).unwrap();
+    let smaller = executor.reshape(false, false, &[("x".to_string(), Shape::new(&[3, 2]))]).unwrap();
+    let x = smaller.stored_args()[0].dense().unwrap().clone();
+    x.copy_from_slice(&[0f32, 1.0, 0.0, 0.0, 2.0, 0.0]).unwrap();
+    smaller.forward(false).unwrap();
+    let output = smaller.output_tensors()[0].stored().unwrap();
+    assert_eq!((output.storage_type(), output.shape()), (Csr, &Shape::new(&[3, 2])));
+    let larger = executor.stored_args()[0].dense().unwrap().clone();
+    assert_eq!(larger.to_vec::<f32>().unwrap()[..6], [0.0, 1.0, 0.0, 0.0, 2.0, 0.0], "the memory is shared");
+}

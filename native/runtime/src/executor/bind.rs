@@ -571,15 +571,19 @@ pub(super) fn reshape(
         NDArray::zeros(shape, array.dtype(), array.context())
     };
     let names = old.symbol.list_arguments();
-    let args: Vec<NDArray> =
-        (names.iter().zip(&old.args).zip(&inferred.args)).map(|((n, a), s)| resize(n, a, s)).collect::<Result<_>>()?;
-    let grads = (names.iter().zip(&old.grads).zip(&inferred.args))
-        .map(|((n, g), s)| g.as_ref().map(|g| resize(n, g, s)).transpose())
+    let args = (names.iter().zip(&old.stored_args()).zip(&inferred.args))
+        .map(|((n, a), s)| resize(n, a.dense()?, s))
+        .collect::<Result<_>>()?;
+    let grads = (names.iter().zip(&old.stored_grads()).zip(&inferred.args))
+        .map(|((n, g), s)| g.as_ref().map(|g| resize(n, g.dense()?, s)).transpose())
         .collect::<Result<_>>()?;
     let aux_names = old.symbol.list_auxiliary_states();
-    let aux = (aux_names.iter().zip(&old.aux).zip(&inferred.aux))
-        .map(|((n, a), s)| resize(n, a, s))
+    let aux = (aux_names.iter().zip(&old.stored_aux()).zip(&inferred.aux))
+        .map(|((n, a), s)| resize(n, a.dense()?, s))
         .collect::<Result<_>>()?;
     let bound = Bound { args, grads, reqs: old.reqs.clone(), aux };
-    bind(&old.symbol, old.devices.clone(), bound, Some(old), &old.outputs)
+    match old.execution {
+        Execution::Planned(_) => bind(&old.symbol, old.devices.clone(), bound, Some(old), &old.outputs),
+        Execution::Stepwise(_) => Executor::bind_stored(&old.symbol, old.devices.clone(), bound.to_stored(), Some(old)),
+    }
 }
