@@ -1148,7 +1148,7 @@ int MXKVStoreSendCommmandToServers(KVStoreHandle handle,
 // Returns the version of MXNet that this library implements: 10901.
 MXNET_DLL int MXGetVersion(int *out);
 
-// Lists the features that a build may have. The array is valid until the next call on this thread.
+// Lists the features that a build may have. The array stays valid.
 MXNET_DLL int MXLibInfoFeatures(const struct LibFeature **lib_feature, size_t *size);
 
 // Seeds the random number generators of all devices.
