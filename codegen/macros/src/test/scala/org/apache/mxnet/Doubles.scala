@@ -62,7 +62,7 @@ package internal.operators {
   object NativeOp {
     def apply(name: String): NativeOp.type = this
 
-    def hasOtherNone(argument: String): Boolean = false
+    def acceptsNonDefaultNone(argument: String): Boolean = false
   }
 }
 
