@@ -100,7 +100,7 @@ class SymbolApiSuite extends munit.FunSuite {
     val optional = contrib.Symbol.api.MultiBoxPrior(data = x, sizes = Some(Seq(0.5f)), ratios = (1f, 2f)).call.named
     assertEquals((optional("sizes").toString, optional("ratios").toString), ("(0.5)", "(1.0,2.0)"))
     val error = intercept[IllegalArgumentException](rates("(0.5, half)"))
-    assertEquals(error.getMessage, "'(0.5, half)' is not a tuple of float, such as (1,2): 'half' is none")
+    assertEquals(error.getMessage, "'(0.5, half)' is not a tuple of float, such as (1,2): 'half' is not a float")
   }
 
   test("C19: a wrong literal does not compile, and the message lists the values") {
