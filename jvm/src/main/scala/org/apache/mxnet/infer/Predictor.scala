@@ -45,7 +45,12 @@ class Predictor(
     protected val epoch: Option[Int] = Some(0)
 ) extends PredictBase
     with SerializableModel {
-  requireNonNull("Predictor", "modelPathPrefix" -> modelPathPrefix, "inputDescriptors" -> inputDescriptors, "epoch" -> epoch)
+  requireNonNull(
+    "Predictor",
+    "modelPathPrefix" -> modelPathPrefix,
+    "inputDescriptors" -> inputDescriptors,
+    "epoch" -> epoch
+  )
   private val inputs = new NetworkInputs(inputDescriptors)
 
   /** Index of the batch axis of the first input. */
