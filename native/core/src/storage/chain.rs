@@ -78,7 +78,7 @@ struct CheckedCall {
 struct Recording {
     /// The loops of each call; `None` if the kernel must be called.
     calls: Vec<Option<Vec<ChainLoop>>>,
-    /// Constant operands, each of which fills a block of the scratch memory behind the scratch buffers.
+    /// Constant operands, each of which fills a block of the scratch memory after the scratch buffers.
     constants: Vec<f32>,
 }
 
@@ -298,20 +298,19 @@ impl CheckedCall {
         mut constant: impl FnMut(f32) -> Base,
     ) -> Option<Vec<ChainLoop>> {
         let wanted = self.outs.iter().filter(|(_, req)| *req != Req::Null).count();
-        let at = |address: usize, mut sources: &mut dyn Iterator<Item = &Source>| {
-            (&mut sources).find(|source| block(source) == address).map(|source| source.base)
-        };
         let mut chain_loops: Vec<ChainLoop> = Vec::new();
         for RecordedLoop { body, operands, out } in loops {
             let mut bases = SmallVec::new();
             for operand in operands {
                 bases.push(match operand {
-                    RecordedOperand::Input(address) => at(address, &mut self.ins.iter().map(|(source, _)| source))?,
+                    RecordedOperand::Input(address) => {
+                        self.ins.iter().find(|(source, _)| block(source) == address)?.0.base
+                    }
                     RecordedOperand::Constant(value) => constant(value),
                 });
             }
-            let mut outs = self.outs.iter().filter(|(_, req)| *req != Req::Null).map(|(source, _)| source);
-            chain_loops.push(ChainLoop { body, operands: bases, out: at(out, &mut outs)? });
+            let (out, _) = self.outs.iter().find(|(source, req)| *req != Req::Null && block(source) == out)?;
+            chain_loops.push(ChainLoop { body, operands: bases, out: out.base });
         }
         let fits = chain_loops.iter().all(|chain_loop| chain_loop.operands.len() <= MAX_LOOP_OPERANDS);
         (fits && chain_loops.len() == wanted).then_some(chain_loops)
