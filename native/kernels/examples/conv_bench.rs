@@ -130,6 +130,19 @@ fn main() {
     conv(&bench, "conv 7x7 s2 (1,3,224,224)->64", image([1, 1, 3, 64], 224, [7, 2, 3]));
     conv(&bench, "conv 3x3 s2 (32,128,28,28)->128", image([32, 1, 128, 128], 28, [3, 2, 1]));
     conv(&bench, "depthwise 3x3 (8,128,56,56)", image([8, 128, 128, 128], 56, [3, 1, 1]));
+    for (channels, filters, size) in
+        [(32, 64, 112), (64, 128, 56), (128, 128, 56), (256, 256, 28), (512, 512, 14), (1024, 1024, 7)]
+    {
+        let name = format!("conv 1x1 (8,{channels},{size},{size})->{filters}");
+        conv(&bench, &name, image([8, 1, channels, filters], size, [1, 1, 0]));
+    }
+    for (channels, size) in [(64, 112), (128, 56), (256, 28), (512, 14)] {
+        conv(
+            &bench,
+            &format!("depthwise 3x3 s2 (8,{channels},{size},{size})"),
+            image([8, channels, channels, channels], size, [3, 2, 1]),
+        );
+    }
     conv(&bench, "conv 3x3 (32,1,8,8)->20", image([32, 1, 1, 20], 8, [3, 1, 0]));
     conv(&bench, "conv 3x3 (32,20,3,3)->50", image([32, 1, 20, 50], 3, [3, 1, 1]));
     others(&bench);

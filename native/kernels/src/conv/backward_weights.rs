@@ -13,10 +13,14 @@ use std::ops::Range;
 
 /// Approximate number of pixels in a block: the depth of the microkernel.
 const BLOCK_PIXELS: usize = 512;
+/// Maximum bytes of the inputs of a block of pixels, which are read for every tile of output channels and must stay in the L2 cache.
+const BLOCK_BYTES: usize = 448 << 10;
+/// Addresses at multiples of this stride map to the same L1 cache set.
+const CACHE_WAY_BYTES: usize = 4096;
 /// Maximum number of slices of the batch. The gradient of each slice is computed separately, and they are added at the end.
 const MAX_SLICES: usize = 4;
 /// Maximum bytes of the gradients of all slices.
-const SLICES_BYTES: usize = 16 << 20;
+const SLICES_BYTES: usize = 2 << 20;
 
 /// Writes the gradient of the weights from that of the output. It is summed within slices of the batch, whose number depends only
 /// on the shape, and then over the slices in order.
@@ -63,7 +67,9 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     let (rows, depth, nr) = (shape.group_out(), shape.depth(), product.kernel.nr());
     let unit = rows * nr;
     let len = shape.groups * product.units.len() * unit;
-    let slices = MAX_SLICES.min(shape.batch).min((SLICES_BYTES / (len * size_of::<T>())).max(2));
+    let max_slices = MAX_SLICES.min(shape.batch).min((SLICES_BYTES / (len * size_of::<T>())).max(1));
+    // A power of two, which divides evenly among two or four threads.
+    let slices = 1 << max_slices.ilog2();
     with_scratch(slices * len, |sums: &mut [T]| {
         product.run(slices, sums);
         let sums = &*sums;
@@ -225,19 +231,30 @@ impl<'a, T: Accum> Product<'a, T> {
                 table_key = Some((slab, depth));
             }
             let inputs = blocks.len() * block + nr;
-            with_scratch(inputs + kernel.packed_a_len(rows, depth), |buffer: &mut [T]| {
+            let in_place = self.reads_grads_in_place(regions);
+            let grads = if in_place { 0 } else { kernel.packed_a_len(rows, depth) };
+            with_scratch(inputs + grads, |buffer: &mut [T]| {
                 let (inputs, grads) = buffer.split_at_mut(inputs);
                 self.pack_inputs(group, regions, &slab, &blocks, inputs);
-                self.pack_grads(group, regions, depth, grads);
+                if !in_place {
+                    self.pack_grads(group, regions, depth, grads);
+                }
                 for row in (0..rows).step_by(kernel.mr()) {
-                    let a = Panel { data: &grads[row * depth..], stride: kernel.mr(), ahead: &[] };
+                    let count = kernel.mr().min(rows - row);
                     for (unit, sums) in units.iter().zip(sums.chunks_exact_mut(rows * nr)) {
                         let offset = slab.offset(std::array::from_fn(|d| unit.tap[d] * self.shape.dilate[d]));
                         let start = (unit.block - blocks.start) * block + offset * self.width + unit.skip;
-                        let b = IndexedPanel { data: &inputs[start..], table: &table, first: 0 };
                         let cols = unit.lanes.next_multiple_of(kernel.lanes());
-                        let c = MatMut::new(&mut sums[row * nr..], kernel.mr().min(rows - row), cols, nr);
-                        kernel.indexed_tile(depth, T::one(), a, b, c, accumulate);
+                        let c = MatMut::new(&mut sums[row * nr..], count, cols, nr);
+                        if in_place {
+                            let b = Panel { data: &inputs[start..], stride: self.width, ahead: &[] };
+                            let a = self.grads(group, &regions[0]).block(row, 0, count, depth);
+                            kernel.strided_tile(T::one(), a, b, c, accumulate);
+                        } else {
+                            let a = Panel { data: &grads[row * depth..], stride: kernel.mr(), ahead: &[] };
+                            let b = IndexedPanel { data: &inputs[start..], table: &table, first: 0 };
+                            kernel.indexed_tile(depth, T::one(), a, b, c, accumulate);
+                        }
                     }
                 }
             });
@@ -249,15 +266,16 @@ impl<'a, T: Accum> Product<'a, T> {
     fn for_each_block(&self, images: Range<usize>, mut f: impl FnMut(&[PixelRegion])) {
         let [planes, height, width] = self.shape.output();
         let all = images.flat_map(|image| (0..planes).map(move |plane| (image, plane)));
-        let block_planes = BLOCK_PIXELS / (height * width);
+        let block_pixels = BLOCK_PIXELS.min(BLOCK_BYTES / (self.shape.group_in() * size_of::<T>()));
+        let block_planes = block_pixels / (height * width);
         if block_planes > 1 {
             let whole = |(image, plane)| PixelRegion { image, plane, rows: 0..height, cols: 0..width };
             let regions: List<PixelRegion> = all.map(whole).collect();
             return regions.chunks(block_planes).for_each(f);
         }
         // Blocks of nearly equal size.
-        let rows = height.div_ceil(height.div_ceil((BLOCK_PIXELS / width).max(1)));
-        let cols = if rows > 1 { width } else { width.div_ceil(width.div_ceil(BLOCK_PIXELS)) };
+        let rows = height.div_ceil(height.div_ceil((block_pixels / width).max(1)));
+        let cols = if rows > 1 { width } else { width.div_ceil(width.div_ceil(block_pixels)) };
         for (image, plane) in all {
             for row in (0..height).step_by(rows) {
                 for col in (0..width).step_by(cols) {
@@ -279,15 +297,28 @@ impl<'a, T: Accum> Product<'a, T> {
         })
     }
 
+    /// True if the gradients of the output under the regions are read without packing.
+    fn reads_grads_in_place(&self, regions: &[PixelRegion]) -> bool {
+        let stride = self.shape.output_plane() * size_of::<T>();
+        let pointwise = self.shape.taps() == 1 && self.shape.stride == [1; 3] && self.shape.pad == [0; 3];
+        pointwise && regions.len() == 1 && !stride.is_multiple_of(CACHE_WAY_BYTES)
+    }
+
+    /// The gradients of the output under a region: (output channels of the group, pixels).
+    fn grads(&self, group: usize, region: &PixelRegion) -> MatRef<'_, T> {
+        let ([_, height, width], rows, pixels) =
+            (self.shape.output(), self.shape.group_out(), self.shape.output_plane());
+        let channel = region.image * self.shape.out_channels + group * rows;
+        let first = (region.plane * height + region.rows.start) * width + region.cols.start;
+        MatRef::new(&self.output_grad[channel * pixels + first..], rows, region.pixels(), pixels, 1)
+    }
+
     /// Packs the gradients of the output as panels of A: rows are output channels of the group, k indices are pixels.
     fn pack_grads(&self, group: usize, regions: &[PixelRegion], depth: usize, out: &mut [T]) {
-        let ([planes, height, width], mr) = (self.shape.output(), self.kernel.mr());
-        let (rows, pixels) = (self.shape.group_out(), planes * height * width);
+        let (rows, mr) = (self.shape.group_out(), self.kernel.mr());
         let mut done = 0;
         for region in regions {
-            let (channel, len) = (region.image * self.shape.out_channels + group * rows, region.pixels());
-            let first = (region.plane * height + region.rows.start) * width + region.cols.start;
-            let grads = MatRef::new(&self.output_grad[channel * pixels + first..], rows, len, pixels, 1);
+            let (grads, len) = (self.grads(group, region), region.pixels());
             for row in (0..rows).step_by(mr) {
                 let panel = &mut out[row * depth + done * mr..][..mr * len];
                 self.kernel.pack_a(grads.block(row, 0, mr.min(rows - row), len), panel);

@@ -2,7 +2,7 @@
 //!
 //! With AVX2 or AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
 
-use super::backward_data::{PerPhase, phases};
+use super::backward_data::{PerPhase, Phase, phases};
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
@@ -105,6 +105,34 @@ crate::simd::per_isa! {
                 width /= 2;
             }
             *sum += lanes[0];
+        }
+    }
+}
+
+/// Elements of a phase computed side by side by [`convolve_interleaved`].
+const PHASE_LANES: usize = 16;
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// Computes a row of two interleaved phases: `out[2 * i + p]` is the sum of `weight * from[offset + i]` over the taps
+    /// `(offset, weight)` of phase `p`. Reads up to [`PHASE_LANES`] elements past those of the last output.
+    fn convolve_interleaved<T: Accum>(even: &[(usize, T)], odd: &[(usize, T)], from: &[T], out: &mut [T]) {
+        for (block, out) in out.chunks_mut(2 * PHASE_LANES).enumerate() {
+            let mut sums = [[T::zero(); PHASE_LANES]; 2];
+            for (sums, taps) in sums.iter_mut().zip([even, odd]) {
+                for (offset, weight) in taps {
+                    let from = &from[offset + block * PHASE_LANES..][..PHASE_LANES];
+                    for i in 0..PHASE_LANES {
+                        sums[i] = from[i].mul_add(*weight, sums[i]);
+                    }
+                }
+            }
+            let mut row = [T::zero(); 2 * PHASE_LANES];
+            for i in 0..PHASE_LANES {
+                row[2 * i] = sums[0][i];
+                row[2 * i + 1] = sums[1][i];
+            }
+            out.copy_from_slice(&row[..out.len()]);
         }
     }
 }
@@ -231,6 +259,9 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
             }
         });
     }
+    if shape.stride == [1, 2, 2] && phases.len() == 4 && plane == shape.input[1] * shape.input[2] {
+        return backward_data_stride_2(shape, &phases, output_grad, weights, out);
+    }
     let planes: PerPhase<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
     let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
@@ -256,6 +287,53 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                     layout.each_row(layout.geometry().grid[1], |output, from| {
                         phase.scatter_row(shape, output.start, &computed[from], to)
                     });
+                }
+            }
+        });
+    });
+}
+
+/// The gradient of the input for two axes with a stride of 2. The even and odd columns of a row, which are two phases, are computed
+/// together.
+fn backward_data_stride_2<T: Accum>(
+    shape: &ConvShape,
+    phases: &[Phase],
+    output_grad: &[T],
+    weights: &[T],
+    out: MatMut<'_, T>,
+) {
+    let (taps, width, out_plane) = (shape.taps(), shape.input[2], shape.output_plane());
+    // The first phase has the most elements.
+    let geometry = Geometry {
+        grid: phases[0].geometry.grid,
+        source: shape.output(),
+        stride: [1; 3],
+        taps: phases.iter().flat_map(|phase| phase.geometry.taps.iter().copied()).collect(),
+    };
+    let layout = Layout::new(&geometry);
+    let kernel_taps: List<usize> = phases.iter().flat_map(|phase| phase.taps.iter().copied()).collect();
+    let starts: PerPhase<usize> =
+        phases.iter().scan(0, |start, phase| Some(std::mem::replace(start, *start + phase.taps.len()))).collect();
+    let grain = (CHUNK_WORK / (computed(&layout) * taps).max(1)).max(1);
+    parallel_blocks(out, grain, shape.input_plane(), |first, _, mut out| {
+        with_scratch(layout.len(), |padded: &mut [T]| {
+            padded.fill(T::zero());
+            for i in 0..out.rows() {
+                let (row, channel) = (first + i, (first + i) % shape.in_channels);
+                layout.fill(&output_grad[row * out_plane..(row + 1) * out_plane], 0, padded);
+                prefetch(next_planes(output_grad, out_plane, row + 1, 1));
+                let kernel = &weights[channel * taps..(channel + 1) * taps];
+                let taps: List<(usize, T)> =
+                    layout.taps().iter().zip(&*kernel_taps).map(|(offset, tap)| (*offset, kernel[*tap])).collect();
+                let phase_taps = |phase: usize| &taps[starts[phase]..][..phases[phase].taps.len()];
+                for (y, out) in out.row_mut(i).chunks_exact_mut(width).enumerate() {
+                    let even = y % 2 * 2;
+                    convolve_interleaved(
+                        phase_taps(even),
+                        phase_taps(even + 1),
+                        &padded[y / 2 * layout.pitch()..],
+                        out,
+                    );
                 }
             }
         });
