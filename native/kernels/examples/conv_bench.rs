@@ -126,6 +126,10 @@ fn main() {
     let bench = Bench { filter, budget: Duration::from_secs_f64(seconds) };
     conv(&bench, "conv 3x3 (32,64,56,56)->64", image([32, 1, 64, 64], 56, [3, 1, 1]));
     conv(&bench, "conv 3x3 (32,256,14,14)->256", image([32, 1, 256, 256], 14, [3, 1, 1]));
+    for (channels, size) in [(64, 56), (128, 28), (256, 14), (512, 7)] {
+        let name = format!("conv 3x3 (8,{channels},{size},{size})->{channels}");
+        conv(&bench, &name, image([8, 1, channels, channels], size, [3, 1, 1]));
+    }
     conv(&bench, "conv 1x1 (32,64,56,56)->256", image([32, 1, 64, 256], 56, [1, 1, 0]));
     conv(&bench, "conv 7x7 s2 (1,3,224,224)->64", image([1, 1, 3, 64], 224, [7, 2, 3]));
     conv(&bench, "conv 3x3 s2 (32,128,28,28)->128", image([32, 1, 128, 128], 28, [3, 2, 1]));

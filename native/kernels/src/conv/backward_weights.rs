@@ -5,7 +5,7 @@
 //! then a table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a
 //! row, which are contiguous in this order, fill the lanes together.
 
-use super::{ConvShape, check_len, crop, depthwise, single_output};
+use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
@@ -62,6 +62,9 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_weights(shape, input, output_grad, weights_grad);
+    }
+    if winograd::is_profitable_for_weights::<T>(shape) {
+        return winograd::backward_weights(shape, input, output_grad, weights_grad);
     }
     let product = Product::new(shape, input, output_grad);
     let (rows, depth, nr) = (shape.group_out(), shape.depth(), product.kernel.nr());

@@ -219,13 +219,19 @@ fn winograd_shapes() -> Vec<ConvShape> {
         plane([1, 1, 40, 170], [[27, 30], [3, 3], one, [0, 0], one]),
         plane([2, 2, 64, 70], [[26, 25], [3, 3], one, [2, 1], one]),
         plane([1, 1, 530, 32], [[16, 16], [3, 3], one, one, one]),
+        // A last block with fewer images, and one with fewer rows of tiles.
+        plane([11, 1, 32, 48], [[14, 14], [3, 3], one, one, one]),
+        plane([2, 1, 34, 33], [[50, 52], [3, 3], one, [0, 2], one]),
     ]
 }
 
 #[test]
 fn winograd_is_close_to_the_definition() {
-    for s in winograd_shapes() {
-        assert!(winograd::is_profitable::<f32>(&s), "{s:?}");
+    // Images whose tiles do not fill vectors.
+    let small_images = plane([9, 1, 40, 36], [[7, 7], [3, 3], [1, 1], [1, 1], [1, 1]]);
+    for s in winograd_shapes().into_iter().chain([small_images]) {
+        assert!(winograd::is_profitable::<f32>(&s) || s == small_images, "{s:?}");
+        assert!(winograd::is_profitable_for_weights::<f32>(&s) || s.batch == 1, "{s:?}");
         let case = case::<f32>(&s);
         let exact = Case { input: wide(&case.input), weights: wide(&case.weights), grad: wide(&case.grad) };
         let (got, want) = (run(&s, &case), run(&s, &exact));

@@ -1,86 +1,34 @@
-//! Convolution with 3 x 3 kernels and stride 1 by Winograd's minimal filtering algorithm F(4 x 4, 3 x 3) (Lavin and Gray, "Fast
-//! algorithms for convolutional neural networks", 2016): tiles of 4 x 4 outputs from 6 x 6 inputs take 36 products per pair of
-//! channels, where the definition takes 144.
-//!
-//! Tiles are transformed in vectors, one tile per lane; the sums over channels are matrix products, one for each of the 36
-//! transformed elements. Rounding errors are about ten times those of the definition.
+//! The outputs of a convolution by Winograd's algorithm. Tiles are transformed in vectors, one tile per lane; the sums over channels
+//! are matrix products, one for each of the 36 transformed elements.
 
-use super::ConvShape;
-use super::forward::ConvEpilogue;
-use super::geometry::Geometry;
-use super::layout::Layout;
+use super::super::ConvShape;
+use super::super::forward::ConvEpilogue;
+use super::super::geometry::Geometry;
+use super::super::layout::Layout;
+use super::{ELEMENTS, LANES, TILE, transform_inputs_1d};
 use crate::float::Accum;
 use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::window::Runs;
 use std::ops::Range;
-use std::sync::OnceLock;
 
-/// Elements of a transformed tile.
-const ELEMENTS: usize = 36;
-/// Outputs of a tile along each dimension.
-const TILE: usize = 4;
-/// Tiles in a vector, transformed side by side; at least the rows of a microkernel.
-const LANES: usize = 16;
 /// Tile vectors in a block, which is multiplied with the weights: enough to fill the panels of the microkernels.
 const FEW_VECTORS: usize = 2;
 /// Tile vectors in a block for large weights.
 const MANY_VECTORS: usize = 8;
 /// Bytes from which weights are large: they do not fit into the L2 cache.
 const LARGE_WEIGHTS: usize = 2 << 20;
-/// Minimum number of input and output channels for which the transforms are worthwhile.
-const MIN_CHANNELS: usize = 32;
-
-/// True if `MXNET_EXACT_CONV` is 1, which rules out algorithms with larger rounding errors than the definition. Read once.
-fn is_exact_required() -> bool {
-    static EXACT: OnceLock<bool> = OnceLock::new();
-    *EXACT.get_or_init(|| std::env::var("MXNET_EXACT_CONV").is_ok_and(|value| value.trim() == "1"))
-}
-
-/// True if the convolution has a 3 x 3 kernel, stride 1, and enough channels and pixels.
-pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
-    let output = shape.output();
-    let tiles = output[1].div_ceil(TILE) * output[2].div_ceil(TILE);
-    let computed = tiles.next_multiple_of(LANES) * TILE * TILE;
-    let channels = shape.group_in().min(shape.group_out());
-    !is_exact_required()
-        && size_of::<T>() == size_of::<f32>()
-        && supports(shape)
-        && channels >= MIN_CHANNELS
-        && 5 * output[1] * output[2] >= 3 * computed
-}
-
-/// True if the algorithm can compute `shape`.
-pub(super) fn supports(shape: &ConvShape) -> bool {
-    shape.kernel == [1, 3, 3]
-        && shape.input[0] == 1
-        && shape.stride == [1; 3]
-        && shape.dilate == [1; 3]
-        && shape.pad[0] == 0
-        && shape.pad[1..].iter().all(|&pad| pad <= 2)
-}
-
-/// The convolution that computes the gradient of the input from that of the output.
-pub(super) fn adjoint(shape: &ConvShape) -> ConvShape {
-    ConvShape {
-        in_channels: shape.out_channels,
-        out_channels: shape.in_channels,
-        input: shape.output(),
-        pad: [0, 2 - shape.pad[1], 2 - shape.pad[2]],
-        ..*shape
-    }
-}
 
 /// Elements of the transformed weights.
-pub(super) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
+pub(in crate::conv) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
     shape.groups * ELEMENTS * kernel.packed_a_len(shape.group_out(), shape.group_in())
 }
 
 /// Transforms the weights of `shape` into panels of `mr` output channels, each (elements, input channels, mr).
 ///
-/// With `adjoint`, `shape` is the [`adjoint`] of the convolution that the weights belong to: they are (input channels, output
+/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution that the weights belong to: they are (input channels, output
 /// channels, taps) of `shape`, and their taps are rotated by 180 degrees.
-pub(super) fn transform_weights<T: Accum>(
+pub(in crate::conv) fn transform_weights<T: Accum>(
     shape: &ConvShape,
     kernel: &MicroKernel<T>,
     weights: &[T],
@@ -147,15 +95,6 @@ fn transform_weights_1d<T: Accum>(g: [T; 3]) -> [T; 6] {
         (wide - step) * c(1.0 / 24.0),
         g[2],
     ]
-}
-
-/// B^T d for a column of six inputs.
-#[inline(always)]
-fn transform_inputs_1d<T: Accum>(d: [T; 6]) -> [T; 6] {
-    let c = |x: f64| T::of(x);
-    let (a, b) = (d[4] - d[2] * c(4.0), d[3] - d[1] * c(4.0));
-    let (e, f) = (d[4] - d[2], (d[3] - d[1]) * c(2.0));
-    [d[0] * c(4.0) - d[2] * c(5.0) + d[4], a + b, a - b, e + f, e - f, d[1] * c(4.0) - d[3] * c(5.0) + d[5]]
 }
 
 /// A^T m for a column of six products.
@@ -258,8 +197,8 @@ struct Winograd<'a, T: Accum> {
     num_vectors: usize,
 }
 
-/// Convolves `input` with transformed weights into `output`. [`is_profitable`] must hold for `shape`.
-pub(super) fn forward<T: Accum>(
+/// Convolves `input` with transformed weights into `output`. [`is_profitable`](super::is_profitable) must hold for `shape`.
+pub(in crate::conv) fn forward<T: Accum>(
     shape: &ConvShape,
     kernel: &'static MicroKernel<T>,
     input: &[T],

@@ -1,0 +1,348 @@
+//! The gradient of the weights by Winograd's algorithm: for each of the 36 transformed elements, a matrix product of the gradients of
+//! the outputs (output channels, tiles) and the inputs (tiles, input channels).
+//!
+//! Gradients are transformed with one tile per lane, which gives rows of the left operand. Inputs are transformed with one channel
+//! per lane, which gives panels of the right operand. Neither is packed again.
+
+use super::super::ConvShape;
+use super::super::geometry::Geometry;
+use super::super::layout::Layout;
+use super::{ELEMENTS, LANES, TILE, saves_products, tiles, transform_inputs_1d};
+use crate::float::Accum;
+use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
+use crate::simd::window::Runs;
+use std::ops::Range;
+
+/// Tiles in a block, the depth of a product, unless a row of tiles has more.
+const BLOCK_TILES: usize = 128;
+/// Minimum number of tiles over which the products are summed, so that they take longer than their transform.
+const MIN_TILES: usize = 32;
+/// Maximum bytes of the products of all elements.
+const MAX_PRODUCT_BYTES: usize = 48 << 20;
+/// Inputs of a tile along each dimension.
+const WINDOW: usize = 6;
+
+/// True if the gradient of the weights should be computed by Winograd's algorithm.
+pub(in crate::conv) fn is_profitable_for_weights<T: Accum>(shape: &ConvShape) -> bool {
+    let products = ELEMENTS * shape.group_in() * shape.group_out() * size_of::<T>();
+    let tiles = tiles(shape);
+    saves_products::<T>(shape, tiles) && shape.batch * tiles >= MIN_TILES && products <= MAX_PRODUCT_BYTES
+}
+
+/// Writes the gradient of the weights. [`is_profitable_for_weights`] must hold for `shape`.
+pub(in crate::conv) fn backward_weights<T: Accum>(
+    shape: &ConvShape,
+    input: &[T],
+    output_grad: &[T],
+    weights_grad: &mut [T],
+) {
+    let [_, height, width] = shape.output();
+    let grid = [height.div_ceil(TILE), width.div_ceil(TILE)];
+    let image_rows = (BLOCK_TILES / grid[1]).clamp(1, grid[0]);
+    // Blocks of nearly equal size.
+    let tile_rows = grid[0].div_ceil(grid[0].div_ceil(image_rows));
+    let geometry = Geometry {
+        grid: [1, grid[0], grid[1]],
+        source: shape.output(),
+        stride: [1, TILE, TILE],
+        taps: (0..(TILE * TILE) as isize).map(|i| [0, i / TILE as isize, i % TILE as isize]).collect(),
+    };
+    let layout = Layout::of_rows(&geometry, tile_rows);
+    let kernel = T::microkernel();
+    let channels = shape.group_in();
+    // Several small images make a block.
+    let images = (BLOCK_TILES / (tile_rows * grid[1])).clamp(1, shape.batch);
+    let product = Product {
+        shape,
+        kernel,
+        layout: &layout,
+        table: &OffsetTable::new(layout.taps().iter().copied()),
+        tiles_across: grid[1],
+        unit: LANES.min(kernel.nr()),
+        max_depth: images * tile_rows * grid[1],
+    };
+    let (rows, cols) = (shape.group_out(), channels.next_multiple_of(kernel.nr()));
+    let len = rows.next_multiple_of(kernel.mr()) * cols;
+    let lens = [ELEMENTS * len, rows * product.grad_stride(), cols * ELEMENTS * product.max_depth];
+    with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
+        let (products, buffer) = buffer.split_at_mut(lens[0]);
+        let (grads, inputs) = buffer.split_at_mut(lens[1]);
+        for (group, weights_grad) in weights_grad.chunks_exact_mut(rows * channels * 9).enumerate() {
+            let blocks = (0..shape.batch)
+                .step_by(images)
+                .flat_map(|first| (0..grid[0]).step_by(tile_rows).map(move |row| (first, row)));
+            for (i, (first, row)) in blocks.enumerate() {
+                let block = Block {
+                    images: first..(first + images).min(shape.batch),
+                    tile_rows: row..(row + tile_rows).min(grid[0]),
+                };
+                product.transform_grads(group, &block, output_grad, grads);
+                product.transform_inputs(group, &block, input, inputs);
+                product.multiply(product.depth(&block), grads, inputs, i > 0, products);
+            }
+            write_weights(products, (len, cols), channels, weights_grad);
+        }
+    });
+}
+
+/// Rows of tiles of some images.
+struct Block {
+    images: Range<usize>,
+    tile_rows: Range<usize>,
+}
+
+struct Product<'a, T: 'static> {
+    shape: &'a ConvShape,
+    kernel: &'static MicroKernel<T>,
+    /// How the gradients of the outputs are copied to scratch memory.
+    layout: &'a Layout<'a>,
+    /// Offsets of the outputs of a tile.
+    table: &'a OffsetTable,
+    /// Tiles in a row of an image.
+    tiles_across: usize,
+    /// Number of input channels that are transformed together.
+    unit: usize,
+    /// Maximum number of tiles in a block.
+    max_depth: usize,
+}
+
+impl<T: Accum> Product<'_, T> {
+    fn depth(&self, block: &Block) -> usize {
+        block.images.len() * block.tile_rows.len() * self.tiles_across
+    }
+
+    /// Stride between elements of a transformed channel: its tiles, and room for the last vector of them.
+    fn element_stride(&self) -> usize {
+        (self.max_depth + LANES).next_multiple_of(LANES)
+    }
+
+    /// Stride between transformed channels: an odd number of cache lines, so that channels map to different cache sets.
+    fn grad_stride(&self) -> usize {
+        ((ELEMENTS * self.element_stride()).div_ceil(LANES) | 1) * LANES
+    }
+
+    /// Transforms the gradients of the outputs of a block to (output channels, elements, tiles).
+    fn transform_grads(&self, group: usize, block: &Block, output_grad: &[T], out: &mut [T]) {
+        let (rows, plane, tiles_across) = (self.shape.group_out(), self.shape.output_plane(), self.tiles_across);
+        let (tile_rows, stride) = (block.tile_rows.len(), self.element_stride());
+        let tiles = tile_rows * tiles_across;
+        let runs: List<Runs> = (0..tiles)
+            .step_by(LANES)
+            .map(|tile| {
+                let mut runs = Runs::new(LANES);
+                self.layout.add_runs(tile_rows, tile..(tile + LANES).min(tiles), 0, 0, &mut runs);
+                runs
+            })
+            .collect();
+        parallel_rows(out, self.grad_stride(), 1, |row, out| {
+            with_scratch(self.layout.len(), |source: &mut [T]| {
+                for (i, image) in block.images.clone().enumerate() {
+                    let channel = image * self.shape.out_channels + group * rows + row;
+                    source.fill(T::zero());
+                    self.layout.fill(&output_grad[channel * plane..][..plane], block.tile_rows.start, source);
+                    for (vector, runs) in runs.iter().enumerate() {
+                        let mut panel = [T::zero(); TILE * TILE * LANES];
+                        T::pack_runs(runs, IndexedPanel { data: source, table: self.table, first: 0 }, &mut panel);
+                        transform_grads(&panel, &mut out[i * tiles + vector * LANES..], stride);
+                    }
+                }
+            });
+        });
+    }
+
+    /// Transforms the inputs of a block to panels of `nr` channels, each (elements, tiles, `nr`).
+    fn transform_inputs(&self, group: usize, block: &Block, input: &[T], out: &mut [T]) {
+        let ([_, height, width], channels, nr) = (self.shape.input, self.shape.group_in(), self.kernel.nr());
+        let ([_, pad_y, pad_x], tiles_across) = (self.shape.pad, self.tiles_across);
+        let tile_rows = block.tile_rows.len();
+        let [slab_height, slab_width] = [tile_rows, tiles_across].map(|tiles| tiles * TILE + WINDOW - TILE);
+        let top = block.tile_rows.start * TILE;
+        // Rows and columns of the slab that are inside the image.
+        let ys = pad_y.saturating_sub(top)..slab_height.min((height + pad_y).saturating_sub(top));
+        let xs = pad_x..slab_width.min(width + pad_x);
+        parallel_rows(out, ELEMENTS * self.max_depth * nr, 1, |panel, out| {
+            with_scratch(slab_height * slab_width * self.unit, |slab: &mut [T]| {
+                for lane in (0..nr).step_by(self.unit).filter(|lane| panel * nr + lane < channels) {
+                    let first = panel * nr + lane;
+                    let count = self.unit.min(channels - first);
+                    slab.fill(T::zero());
+                    for (i, image) in block.images.clone().enumerate() {
+                        let plane = (image * self.shape.in_channels + group * channels + first) * height * width;
+                        for y in ys.clone() {
+                            let rows = &input[plane + (top + y - pad_y) * width..];
+                            let rows = MatRef::new(rows, count, xs.len(), height * width, 1);
+                            let to = (y * slab_width + xs.start) * self.unit;
+                            self.kernel.pack_lanes(rows, self.unit, &mut slab[to..][..xs.len() * self.unit]);
+                        }
+                        for tile in 0..tile_rows * tiles_across {
+                            let (y, x) = (tile / tiles_across * TILE, tile % tiles_across * TILE);
+                            let window = &slab[(y * slab_width + x) * self.unit..];
+                            let to = &mut out[(i * tile_rows * tiles_across + tile) * nr + lane..];
+                            let strides = [slab_width * self.unit, self.max_depth * nr];
+                            if self.unit == LANES {
+                                transform_inputs::<T>(window, to, strides);
+                            } else {
+                                transform_few_inputs(self.unit, window, to, strides);
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// Adds the products of a block to those of the previous blocks, or writes them if there are none: (elements, output channels,
+    /// input channels).
+    fn multiply(&self, depth: usize, grads: &[T], inputs: &[T], accumulate: bool, products: &mut [T]) {
+        let (rows, channels) = (self.shape.group_out(), self.shape.group_in());
+        let (mr, nr) = (self.kernel.mr(), self.kernel.nr());
+        let cols = channels.next_multiple_of(nr);
+        let panels = rows.div_ceil(mr);
+        parallel_rows(products, mr * cols, 4, |i, out| {
+            let (element, row) = (i / panels, i % panels * mr);
+            let count = mr.min(rows - row);
+            let a = &grads[row * self.grad_stride() + element * self.element_stride()..];
+            let a = MatRef::new(a, count, depth, self.grad_stride(), 1);
+            let mut out = MatMut::row_major(out, mr, cols);
+            for (panel, inputs) in inputs.chunks_exact(ELEMENTS * self.max_depth * nr).enumerate() {
+                let b = Panel { data: &inputs[element * self.max_depth * nr..], stride: nr, ahead: &[] };
+                let c = out.block(0, panel * nr, count, nr);
+                self.kernel.strided_tile(T::one(), a, b, c, accumulate);
+            }
+        });
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// A y A^T for a vector of tiles. `from` is (elements of y, `LANES`), `to` has `LANES` tiles at each multiple of `stride`.
+    fn transform_grads<T: Accum>(from: &[T; TILE * TILE * LANES], to: &mut [T], stride: usize) {
+        let mut half = [[T::zero(); LANES]; WINDOW * TILE];
+        for column in 0..TILE {
+            for lane in 0..LANES {
+                let values = transform_grads_1d(std::array::from_fn(|i| from[(TILE * i + column) * LANES + lane]));
+                for i in 0..WINDOW {
+                    half[TILE * i + column][lane] = values[i];
+                }
+            }
+        }
+        for row in 0..WINDOW {
+            let mut elements = [[T::zero(); LANES]; WINDOW];
+            for lane in 0..LANES {
+                let values = transform_grads_1d(std::array::from_fn(|i| half[TILE * row + i][lane]));
+                for i in 0..WINDOW {
+                    elements[i][lane] = values[i];
+                }
+            }
+            for (i, element) in elements.iter().enumerate() {
+                to[(WINDOW * row + i) * stride..][..LANES].copy_from_slice(element);
+            }
+        }
+    }
+}
+
+/// A y for a column of four gradients.
+#[inline(always)]
+fn transform_grads_1d<T: Accum>(y: [T; TILE]) -> [T; WINDOW] {
+    let c = |x: f64| T::of(x);
+    let (even, odd) = (y[0] + y[2], y[1] + y[3]);
+    let (wide, step) = (y[0] + y[2] * c(4.0), y[1] * c(2.0) + y[3] * c(8.0));
+    [y[0], even + odd, even - odd, wide + step, wide - step, y[3]]
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// B^T d B for `LANES` channels of a tile. `strides` are those between rows of the window and between elements of the result.
+    fn transform_inputs<T: Accum>(window: &[T], to: &mut [T], strides: [usize; 2]) {
+        let mut half = [[T::zero(); LANES]; ELEMENTS];
+        for row in 0..WINDOW {
+            let from = &window[row * strides[0]..][..WINDOW * LANES];
+            for lane in 0..LANES {
+                let values = transform_inputs_1d(std::array::from_fn(|i| from[i * LANES + lane]));
+                for i in 0..WINDOW {
+                    half[WINDOW * row + i][lane] = values[i];
+                }
+            }
+        }
+        for column in 0..WINDOW {
+            let mut elements = [[T::zero(); LANES]; WINDOW];
+            for lane in 0..LANES {
+                let values = transform_inputs_1d(std::array::from_fn(|i| half[WINDOW * i + column][lane]));
+                for i in 0..WINDOW {
+                    elements[i][lane] = values[i];
+                }
+            }
+            for (i, element) in elements.iter().enumerate() {
+                to[(WINDOW * i + column) * strides[1]..][..LANES].copy_from_slice(element);
+            }
+        }
+    }
+}
+
+/// [`transform_inputs`] for `unit` channels, which are fewer than `LANES`.
+fn transform_few_inputs<T: Accum>(unit: usize, window: &[T], to: &mut [T], strides: [usize; 2]) {
+    let mut padded = [T::zero(); WINDOW * WINDOW * LANES];
+    for (i, to) in padded.chunks_exact_mut(LANES).enumerate() {
+        to[..unit].copy_from_slice(&window[i / WINDOW * strides[0] + i % WINDOW * unit..][..unit]);
+    }
+    let mut transformed = [T::zero(); ELEMENTS * LANES];
+    transform_inputs::<T>(&padded, &mut transformed, [WINDOW * LANES, LANES]);
+    for (i, from) in transformed.chunks_exact(LANES).enumerate() {
+        to[i * strides[1]..][..unit].copy_from_slice(&from[..unit]);
+    }
+}
+
+/// Transforms the products of all tiles, (elements, output channels, input channels), to the gradient of the weights of a group.
+/// `len` is the stride between elements, `cols` that between output channels.
+fn write_weights<T: Accum>(products: &[T], (len, cols): (usize, usize), channels: usize, weights_grad: &mut [T]) {
+    parallel_rows(weights_grad, channels * 9, 4, |row, grad| {
+        for (first, grad) in (0..channels).step_by(LANES).zip(grad.chunks_mut(LANES * 9)) {
+            let (mut elements, mut taps) = ([[T::zero(); LANES]; ELEMENTS], [[T::zero(); LANES]; 9]);
+            let count = grad.len() / 9;
+            for (element, to) in elements.iter_mut().enumerate() {
+                to[..count].copy_from_slice(&products[element * len + row * cols + first..][..count]);
+            }
+            transform_products(&elements, &mut taps);
+            for (lane, grad) in grad.chunks_exact_mut(9).enumerate() {
+                grad.iter_mut().zip(&taps).for_each(|(to, tap)| *to = tap[lane]);
+            }
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// G^T m G for `LANES` input channels.
+    fn transform_products<T: Accum>(elements: &[[T; LANES]; ELEMENTS], taps: &mut [[T; LANES]; 9]) {
+        let mut half = [[T::zero(); LANES]; 3 * WINDOW];
+        for column in 0..WINDOW {
+            for lane in 0..LANES {
+                let values = transform_products_1d(std::array::from_fn(|i| elements[WINDOW * i + column][lane]));
+                for i in 0..3 {
+                    half[WINDOW * i + column][lane] = values[i];
+                }
+            }
+        }
+        for row in 0..3 {
+            for lane in 0..LANES {
+                let values = transform_products_1d(std::array::from_fn(|i| half[WINDOW * row + i][lane]));
+                for i in 0..3 {
+                    taps[3 * row + i][lane] = values[i];
+                }
+            }
+        }
+    }
+}
+
+/// G^T m for a column of six products.
+#[inline(always)]
+fn transform_products_1d<T: Accum>(m: [T; WINDOW]) -> [T; 3] {
+    let c = |x: f64| T::of(x);
+    let (near, far) = ((m[1] + m[2]) * c(1.0 / 6.0), m[3] + m[4]);
+    [
+        m[0] * c(0.25) - near + far * c(1.0 / 24.0),
+        (m[2] - m[1]) * c(1.0 / 6.0) + (m[3] - m[4]) * c(1.0 / 12.0),
+        far * c(1.0 / 6.0) - near + m[5],
+    ]
+}
