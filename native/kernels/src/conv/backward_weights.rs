@@ -93,22 +93,43 @@ crate::simd::per_isa! {
     /// Sums the gradients of all slices, which have a stride of `len`, into the given columns of each row of `grad`, whose rows
     /// have `depth` elements. A column index of `depth` marks a lane without a column.
     fn sum_slices<T: Accum>(sums: &[T], len: usize, slices: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
-        let mut total = [T::zero(); 32];
-        let (nr, count) = (columns.len(), columns.iter().filter(|column| **column < depth).count());
-        let total = &mut total[..nr];
-        let adjacent = columns[..count].iter().zip(columns[0]..).all(|(column, next)| *column == next);
+        match columns.len() {
+            16 => sum_slices_sized::<T, 16>(sums, len, slices, columns, depth, grad),
+            32 => sum_slices_sized::<T, 32>(sums, len, slices, columns, depth, grad),
+            _ => sum_slices_sized::<T, 4>(sums, len, slices, columns, depth, grad),
+        }
+    }
+}
+
+/// [`sum_slices`] for a number of lanes that is a multiple of N, N at a time.
+#[inline(always)]
+fn sum_slices_sized<T: Accum, const N: usize>(
+    sums: &[T],
+    len: usize,
+    slices: usize,
+    columns: &[usize],
+    depth: usize,
+    grad: &mut [T],
+) {
+    let nr = columns.len();
+    for (lane, columns) in columns.as_chunks::<N>().0.iter().enumerate() {
+        let adjacent = columns.iter().zip(columns[0]..).all(|(column, next)| *column == next) && columns[N - 1] < depth;
         for (row, grad) in grad.chunks_exact_mut(depth).enumerate() {
-            total.copy_from_slice(&sums[row * nr..][..nr]);
+            let mut total = [T::zero(); N];
+            let first = row * nr + lane * N;
+            total.copy_from_slice(&sums[first..][..N]);
             for slice in 1..slices {
-                let terms = &sums[slice * len + row * nr..][..nr];
-                total.iter_mut().zip(terms).for_each(|(total, term)| *total += *term);
+                let terms = &sums[slice * len + first..][..N];
+                for i in 0..N {
+                    total[i] += terms[i];
+                }
             }
             if adjacent {
-                grad[columns[0]..columns[0] + count].copy_from_slice(&total[..count]);
+                grad[columns[0]..][..N].copy_from_slice(&total);
                 continue;
             }
-            for (column, total) in columns[..count].iter().zip(&*total) {
-                grad[*column] = *total;
+            for (column, total) in columns.iter().zip(total).filter(|(column, _)| **column < depth) {
+                grad[*column] = total;
             }
         }
     }
@@ -242,6 +263,7 @@ impl<'a, T: Accum> Product<'a, T> {
                 if !in_place {
                     self.pack_grads(group, regions, depth, grads);
                 }
+                let grads_in_place = self.grads(group, &regions[0]);
                 for row in (0..rows).step_by(kernel.mr()) {
                     let count = kernel.mr().min(rows - row);
                     for (unit, sums) in units.iter().zip(sums.chunks_exact_mut(rows * nr)) {
@@ -251,7 +273,7 @@ impl<'a, T: Accum> Product<'a, T> {
                         let c = MatMut::new(&mut sums[row * nr..], count, cols, nr);
                         if in_place {
                             let b = Panel { data: &inputs[start..], stride: self.width, ahead: &[] };
-                            let a = self.grads(group, &regions[0]).block(row, 0, count, depth);
+                            let a = grads_in_place.block(row, 0, count, depth);
                             kernel.strided_tile(T::one(), a, b, c, accumulate);
                         } else {
                             let a = Panel { data: &grads[row * depth..], stride: kernel.mr(), ahead: &[] };

@@ -276,10 +276,16 @@ unsafe fn transpose_f32<const EXACT: bool>(
             let lanes = (lanes - lane).min(8);
             for p in (first..depth.min(first + 16)).step_by(8) {
                 let len = (depth - p).min(8);
+                let (src, out) = (src.wrapping_add(lane * stride + p), out.wrapping_add(p * width + lane));
+                if lanes == 8 && len == 8 {
+                    // SAFETY: both tiles are full.
+                    unsafe { transpose_full_tile(src, stride, out, width) };
+                    continue;
+                }
                 let mut tile = [_mm256_setzero_ps(); 8];
                 for (i, row) in tile.iter_mut().enumerate() {
                     if i < lanes {
-                        let src = src.wrapping_add((lane + i) * stride + p);
+                        let src = src.wrapping_add(i * stride);
                         // SAFETY: this lane has a whole vector, or the mask selects its elements only.
                         *row = unsafe {
                             if len == 8 { _mm256_loadu_ps(src) } else { _mm256_maskload_ps(src, mask_f32(len)) }
@@ -287,7 +293,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
                     }
                 }
                 for (i, &row) in transpose_8x8(tile).iter().enumerate().take(len) {
-                    let out = out.wrapping_add((p + i) * width + lane);
+                    let out = out.wrapping_add(i * width);
                     // A row of one vector may spill over into the next row, which is written later.
                     let has_room = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
                     let is_full = lanes == 8 || (!EXACT && has_room);
@@ -301,6 +307,22 @@ unsafe fn transpose_f32<const EXACT: bool>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// Transposes 8 x 8 elements in registers.
+///
+/// # Safety
+/// `src` must have 8 elements in each of 8 rows at a stride of `stride`, and `out` room for as many at a stride of `width`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn transpose_full_tile(src: *const f32, stride: usize, out: *mut f32, width: usize) {
+    // SAFETY: the caller guarantees the elements.
+    unsafe {
+        let tile = transpose_8x8(std::array::from_fn(|i| _mm256_loadu_ps(src.add(i * stride))));
+        for (i, row) in tile.into_iter().enumerate() {
+            _mm256_storeu_ps(out.add(i * width), row);
         }
     }
 }

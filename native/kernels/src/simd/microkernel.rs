@@ -389,6 +389,9 @@ impl<T: GemmElement> MicroKernel<T> {
                 out[lane * depth..][..depth].copy_from_slice(&m.block(lane, 0, 1, depth).data()[..depth]);
             });
         }
+        if m.row_stride() == 1 {
+            return self.copy_panels(m, width, &mut out[..needed]);
+        }
         for (panel, out) in out[..needed].chunks_exact_mut(width * depth).enumerate() {
             let first = panel * width;
             let source = m.block(first, 0, width.min(lanes - first), depth);
@@ -397,14 +400,33 @@ impl<T: GemmElement> MicroKernel<T> {
                 // SAFETY: `source` covers the elements to be read, `out` has `width` elements for each of `depth` rows, and the
                 // processor has the instructions (`microkernel_for`).
                 unsafe { (self.transpose)(src.as_ptr(), m.row_stride(), source.rows(), depth, out.as_mut_ptr(), width) }
-            } else if m.row_stride() == 1 {
-                // SAFETY: as above.
-                unsafe { (self.copy)(src.as_ptr(), m.col_stride(), source.rows(), depth, out.as_mut_ptr(), width) }
             } else {
                 for (p, row) in out.chunks_exact_mut(width).enumerate() {
                     for (lane, to) in row[..source.rows()].iter_mut().enumerate() {
                         *to = src[lane * m.row_stride() + p * m.col_stride()];
                     }
+                }
+            }
+        }
+    }
+
+    /// Packs a matrix whose lanes are contiguous. Copies several panels together, a few k indices at a time: these are as many
+    /// sequential streams, which the processor prefetches.
+    fn copy_panels(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
+        const PANELS: usize = 16;
+        const DEPTH: usize = 8;
+        let (lanes, depth) = (m.rows(), m.cols());
+        for (group, out) in out.chunks_mut(PANELS * width * depth).enumerate() {
+            for p in (0..depth).step_by(DEPTH) {
+                let len = DEPTH.min(depth - p);
+                for (panel, out) in out.chunks_exact_mut(width * depth).enumerate() {
+                    let first = (group * PANELS + panel) * width;
+                    let source = m.block(first, p, width.min(lanes - first), len);
+                    let (src, stride) = (source.data().as_ptr(), m.col_stride());
+                    let out = out[p * width..][..len * width].as_mut_ptr();
+                    // SAFETY: `source` covers the elements to be read, `out` has `width` elements for each of `len` rows, and the
+                    // processor has the instructions (`microkernel_for`).
+                    unsafe { (self.copy)(src, stride, source.rows(), len, out, width) }
                 }
             }
         }
