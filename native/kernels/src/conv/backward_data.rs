@@ -5,7 +5,9 @@
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
-use super::{ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, single_output, winograd};
+use super::{
+    ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, output_channel_gemm, single_output, winograd,
+};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
@@ -70,6 +72,11 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             winograd::forward(&adjoint, kernel, output_grad, transformed, &ConvEpilogue::default(), input_grad);
         });
     }
+    if let Some(adjoint) = pointwise_adjoint(shape)
+        && output_channel_gemm::is_profitable::<T>(&adjoint)
+    {
+        return backward_pointwise(&adjoint, output_grad, weights, input_grad);
+    }
     let mut phases = phases(shape);
     let mut len = 0;
     for phase in &mut phases {
@@ -116,6 +123,35 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
                 }
             });
         });
+    });
+}
+
+/// The pointwise convolution that computes the gradient of the input of a pointwise convolution without stride and padding.
+fn pointwise_adjoint(shape: &ConvShape) -> Option<ConvShape> {
+    let adjoint = ConvShape { in_channels: shape.out_channels, out_channels: shape.in_channels, ..*shape };
+    adjoint.windows().is_pointwise().then_some(adjoint)
+}
+
+/// Convolves the gradient of the output with the transposed weights, input channels in the vector lanes.
+fn backward_pointwise<T: Accum>(adjoint: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+    let (kernel, rows, depth) = (T::microkernel(), adjoint.group_out(), adjoint.depth());
+    let len = kernel.packed_b_len(rows, depth);
+    with_scratch(adjoint.groups * len, |packed: &mut [T]| {
+        for (packed, weights) in packed.chunks_exact_mut(len).zip(weights.chunks_exact(rows * depth)) {
+            output_channel_gemm::pack_weights(kernel, MatRef::new(weights, rows, depth, 1, rows), packed);
+        }
+        let geometry = adjoint.windows();
+        let product = Implicit {
+            kernel,
+            geometry: &geometry,
+            groups: adjoint.groups,
+            rows,
+            channels: depth,
+            weights: packed,
+            source: output_grad,
+        };
+        let out = MatMut::row_major(input_grad, adjoint.batch * adjoint.out_channels, geometry.pixels());
+        product.run_output_channels(adjoint.batch, out, &|_, _, _, _| {});
     });
 }
 

@@ -101,6 +101,11 @@ impl ConvShape {
         crop::cropped(self).is_some() || (single_output::applies(self) && self.batch < ROWS)
     }
 
+    /// True if [`conv_forward`] and [`conv_forward_packed`] give the same bits.
+    pub fn gives_same_bits_unpacked(&self) -> bool {
+        crop::cropped(self).is_none() && !single_output::applies(self)
+    }
+
     /// Elements of the input.
     pub fn input_len(&self) -> usize {
         self.batch * self.in_channels * self.input_plane()

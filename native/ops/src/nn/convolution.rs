@@ -212,16 +212,19 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// A cache of packed weights. Packing at the first call costs nothing, because an unpacked convolution packs them too. When the weights
-/// change, they are packed again into the same memory.
+/// A cache of packed weights. Weights are packed when they are used a second time: the first inference then takes no fresh memory
+/// for them, which costs more than packing does. When the weights change, they are packed again into the same memory.
 struct Packed<T: FloatElement> {
+    /// The version of the weights that were used last without packing them.
+    used: Option<Version>,
+    /// The version of the packed weights.
     version: Option<Version>,
     weights: Option<PackedConvWeights<T>>,
 }
 
 impl<T: FloatElement> Default for Packed<T> {
     fn default() -> Self {
-        Packed { version: None, weights: None }
+        Packed { used: None, version: None, weights: None }
     }
 }
 
@@ -272,6 +275,9 @@ fn convolve<T: FloatElement>(
         (Some(cache), Some(version)) if !ctx.is_train && !shape.is_faster_unpacked() => {
             cache.with(|packed: &mut Packed<T>| {
                 if packed.version != Some(version) {
+                    if packed.used.replace(version) != Some(version) && shape.gives_same_bits_unpacked() {
+                        return conv_forward(&shape, x, w, epilogue, y);
+                    }
                     packed.version = None;
                     match &mut packed.weights {
                         Some(weights) if weights.fits(&shape) => weights.pack(w),
