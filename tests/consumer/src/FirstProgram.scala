@@ -1,11 +1,11 @@
 import org.apache.mxnet._
 
-/** Learns "exclusive or" with a small network, and prints how sure it is of each case. */
+/** Trains a small network to compute "exclusive or" and prints the probability of each right answer. */
 object FirstProgram {
   private val cases = Array(0f, 0f, 0f, 1f, 1f, 0f, 1f, 1f)
   private val answers = Array(0f, 1f, 1f, 0f)
 
-  /** An argument that may be left out is written plainly, as an option, or not at all. */
+  /** Optional arguments can be passed as a value or as an `Option`, or omitted. */
   private def network: Symbol = {
     val data = Symbol.Variable("data")
     val hidden = Symbol.api.FullyConnected(data = Some(data), num_hidden = 8, name = Some("hidden"))
@@ -32,8 +32,8 @@ object FirstProgram {
     }
 
     executor.forward(isTrain = false)
-    val sure = executor.outputs(0).toArray.grouped(2).zip(answers).map { case (row, answer) => row(answer.toInt) }.toSeq
-    println(s"probability of the right answer: ${sure.map(p => f"$p%.3f").mkString(", ")}")
-    if (sure.exists(_ < 0.9f)) sys.error("the network did not learn exclusive or")
+    val correct = executor.outputs(0).toArray.grouped(2).zip(answers).map { case (row, answer) => row(answer.toInt) }.toSeq
+    println(s"probability of the right answer: ${correct.map(p => f"$p%.3f").mkString(", ")}")
+    if (correct.exists(_ < 0.9f)) sys.error("the network did not learn exclusive or")
   }
 }
