@@ -128,14 +128,14 @@ def operator_summary():
     titles = [f"below {high:g}" if low == 0 else f"{low:g} and more" if high == float("inf") else f"{low:g} to {high:g}" for low, high in bounds]
     slowest = sorted(ratios.items(), key=lambda item: item[1])[:8]
     return "\n".join([
-        f"{len(ratios)} operators have a call that both libraries accept, {len(left_out)} have none. The median ratio is "
+        f"{len(ratios)} operators have a call that both libraries accept; {len(left_out)} have none. The median ratio is "
         f"{statistics.median(ratios.values()):.2f}.",
         "",
         f"| ratio | {' | '.join(titles)} |",
         f"|{'---|' * (len(bounds) + 1)}",
         f"| operators | {' | '.join(map(str, counts))} |",
         "",
-        f"The slowest beside MXNet: {', '.join(f'`{name}` {ratio:.2f}' for name, ratio in slowest)}.",
+        f"The slowest, compared with MXNet: {', '.join(f'`{name}` {ratio:.2f}' for name, ratio in slowest)}.",
     ])
 
 
