@@ -1,4 +1,4 @@
-# What ./run and ./check share. Sourced by them, in the project's root.
+# Functions shared by ./run and ./check, which source this file in the project's root.
 
 readonly logs=build/logs
 mkdir -p "$logs"
@@ -40,8 +40,8 @@ spark_runs() {
   [[ $version =~ ^[0-9]+$ && $version -ge 17 ]]
 }
 
-# logged NAME COMMAND... : runs with its output in a log, which is shown when the command fails. Says every 20 seconds that it is
-# still at work.
+# logged NAME COMMAND... : runs a command with its output in a log file, whose end is shown if the command fails. Prints the elapsed time
+# every 20 seconds.
 logged() {
   local name=$1 log=$logs/$1.log start=$SECONDS pid
   shift
@@ -56,17 +56,17 @@ logged() {
   done
   if ! wait "$pid"; then
     tail -60 "$log" >&2
-    fail "$name failed; all of its output is in $log"
+    fail "$name failed; the full output is in $log"
   fi
   ((SECONDS - start < 20)) || printf '   ... %s: done in %d s\n' "$name" $((SECONDS - start))
 }
 
-# The compilers' versions, and the variables that say how they build and what the library does, read once: what was built or tested with
-# others is built and tested again.
+# The versions of the compilers, and the variables that affect the build or the library. They are part of every fingerprint, so that a
+# change repeats builds and tests.
 tools=
 
-# fingerprint WORD... PATH... : a line that is another one when a word, a file under the paths or one of the tools is. Words begin with a
-# dash; build products and hidden folders are left out.
+# fingerprint WORD... PATH... : prints a line that changes with the words, the files under the paths and the tools. Words begin with a
+# dash. Build products and hidden folders are ignored.
 fingerprint() {
   local words=() paths=()
   for word in "$@"; do
@@ -78,7 +78,7 @@ fingerprint() {
   } | cksum
 }
 
-# The library that users get.
+# The library that is published.
 readonly library=target/release/libmxnet.so
 
 build_native() {
@@ -86,13 +86,13 @@ build_native() {
   logged native cargo build --release -p libmxnet
 }
 
-# The jars that sbt published, by its own words, in the local repositories of Ivy and of Maven.
+# The jars that sbt has published to the local Ivy and Maven repositories, according to its log.
 published_jars() {
   sed -nE 's/.*published .* to (file:)?(.*[0-9]\.jar)$/\2/p' "$logs/scala.log"
 }
 
-# The Scala libraries as jars with the native library inside, in the local repositories. All clones publish to the same repositories, so
-# that the jars there must be this one's too.
+# Publishes the Scala libraries, as jars with the native library inside, to the local repositories. All clones publish to the same
+# repositories, so the checksums of the published jars are compared, too.
 publish_library() {
   local made=build/published now
   # shellcheck disable=SC2086 # a list of paths

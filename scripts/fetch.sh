@@ -1,16 +1,17 @@
-# What ./run and ./check get from the network. They do it first, so that a machine without network says so at once, and says what is
-# missing. What is there already is not asked for again. Sourced by them, in the project's root.
+# Downloads for ./run and ./check, which source this file in the project's root. They download first, so that a missing network is reported
+# at once. Files that have been downloaded before are not requested again.
 
-# fetch NAME WHAT REMEDY COMMAND... : runs the command, and says what is missing and what to do if it fails.
+# fetch NAME WHAT REMEDY COMMAND... : runs a download command. If it fails, says what is missing and what to do.
 fetch() {
   local name=fetch-$1 what=$2 remedy=$3
   shift 3
   (logged "$name" "$@") && return
-  fail "could not fetch $what. Without network: connect once and run this again; what is fetched is kept, and later runs need no network.
-$remedy All of the output is in $logs/$name.log"
+  fail "could not download $what. Connect to the network and run this again; later runs need no network.
+$remedy The full output is in $logs/$name.log"
 }
 
-# fetch_once NAME WHAT REMEDY INPUTS COMMAND... : as fetch, unless it succeeded before with the same inputs, a list of paths.
+# fetch_once NAME WHAT REMEDY INPUTS COMMAND... : like fetch, but does nothing if it has succeeded before with the same inputs (a list of
+# paths).
 fetch_once() {
   local stamp=build/fetched/$1 name=$1 what=$2 remedy=$3 now
   # shellcheck disable=SC2086 # a list
@@ -22,14 +23,14 @@ fetch_once() {
   fi
 }
 
-readonly cargo_remedy="Behind a mirror or a proxy: name it in ~/.cargo/config.toml."
-readonly maven_remedy="Behind a mirror or a proxy: name it in ~/.m2/settings.xml."
-readonly sbt_remedy="Behind a mirror: name it in ~/.sbt/repositories; behind a proxy: SBT_OPTS=-Dhttps.proxyHost=... -Dhttps.proxyPort=..."
+readonly cargo_remedy="If you use a mirror or a proxy, configure it in ~/.cargo/config.toml."
+readonly maven_remedy="If you use a mirror or a proxy, configure it in ~/.m2/settings.xml."
+readonly sbt_remedy="If you use a mirror, configure it in ~/.sbt/repositories; for a proxy, set SBT_OPTS=\"-Dhttps.proxyHost=... -Dhttps.proxyPort=...\"."
 
-# What both need: crates (of all systems, which cargo-deny reads), sbt, the Scala compiler, the libraries and the formatter of the Scala
-# projects. The formatter comes with the first file that it formats, here an empty one.
+# What both scripts need: crates (for all systems, because cargo-deny reads them), sbt, the Scala compiler, and the libraries and formatter of
+# the Scala projects. sbt downloads the formatter when it formats a file, here an empty one.
 fetch_for_run() {
-  say "Fetching what the build needs"
+  say "Downloading dependencies"
   fetch crates "the crates that Cargo.lock lists, from crates.io" "$cargo_remedy" cargo fetch --locked
   fetch launcher "sbt's launcher, from Maven Central" "$maven_remedy" scripts/sbt --fetch-launcher
   : >build/Empty.scala
@@ -38,8 +39,8 @@ fetch_for_run() {
     in_folder jvm update scalaCompilerBridgeBinaryJar "scalafmtOnly $PWD/build/Empty.scala"
 }
 
-# What only ./check needs: the Scala 3 compiler, for a user's project that depends on the library, which is not published yet, the
-# clients that others wrote, and Spark.
+# What only ./check needs: the Scala 3 compiler, DJL and Spark. The library itself is removed from the dependencies, because it is not
+# published yet.
 fetch_for_check() {
   fetch_for_run
   fetch_once scala3 "the Scala 3 compiler, from Maven Central" "$sbt_remedy" "scripts/sbt tests/consumer/scala3/build.sbt" \

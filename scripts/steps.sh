@@ -1,21 +1,21 @@
-# The steps of ./check, and the count of what they tested. Sourced there.
+# Runs the steps of ./check, which sources this file, and counts their tests.
 
 readonly done_before=build/passed
 mkdir -p "$done_before"
 
-# Tests that passed in the steps so far, and the step at work.
+# The number of tests that have passed so far, and the name of the running step.
 passed=0
 current=
 
-# step NAME TITLE INPUTS COMMAND... : runs the command as `logged` does. A step that passed with the same inputs, command and
-# tools is not run again; what it counted is kept. INPUTS is a list of paths, and of words that begin with a dash.
+# step NAME TITLE INPUTS COMMAND... : runs the command as `logged` does, unless it has passed with the same inputs, command and tools; then
+# only its number of tests is added. INPUTS is a list of paths, and of words that begin with a dash.
 step() {
   local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now
   shift 3
   # shellcheck disable=SC2086 # a list
   now=$(fingerprint $inputs "-$*")
   if [[ -f $stamp && $(<"$stamp") == "$now "* ]]; then
-    say "$title: passed before, and nothing has changed since"
+    say "$title: unchanged since it passed"
   else
     say "$title"
     rm -f "$stamp"
@@ -27,8 +27,8 @@ step() {
   passed=$((passed + $(sed 's/.* //' "$stamp")))
 }
 
-# tests_that passed|failed NAME: how many, by what cargo, sbt and the scripts of tests/ wrote in the step's log. A step that passed and
-# counts no tests is one by itself.
+# tests_that passed|failed NAME: the number of tests that passed or failed, according to what cargo, sbt and the scripts in tests/ wrote to the
+# step's log. A step that passed without counting tests counts as one.
 tests_that() {
   local numbers=()
   case $1 in
@@ -40,7 +40,7 @@ tests_that() {
     awk -v alone="$([[ $1 == passed ]] && echo 1 || echo 0)" '{ n += $1 } END { print NR ? n : alone }'
 }
 
-# Prints what passed and failed, also when a step failed half-way.
+# Prints the numbers of passed and failed tests, also if a step has failed.
 report() {
   local status=$? failed=0
   if ((status != 0)); then
@@ -53,8 +53,8 @@ report() {
   printf '%d passed, %d failed\n' "$passed" "$failed"
 }
 
-# Licences, bans and sources of the crates, by cargo-deny: the one that is installed, else one that is built here, in a minute the first
-# time. Without the crates of that nothing is wrong with the project, so that the lint is left out then, and says so.
+# Checks licences, bans and sources of the crates with cargo-deny. If it is not installed, builds it, which takes a minute the first time.
+# If it cannot be built, for example without network, the check is skipped with a message.
 check_licences() {
   local deny=cargo-deny
   if ! command -v cargo-deny >/dev/null; then
