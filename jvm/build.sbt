@@ -36,7 +36,7 @@ lazy val mxnet = project
     tested
   )
 
-// The project below, by name, since it aggregates the one that uses it.
+// Refers to the project below by name, because that project aggregates the one that uses this value.
 lazy val library = LocalProject("mxnet")
 
 /** The same library for Scala 3: the classes that Scala 2.13 compiled, except the package `literal`, whose macros each
@@ -100,7 +100,7 @@ lazy val generated = Seq(
     val metadata = OperatorMetadata.existing(opsMetadata.value)
     Seq(s"-Xmacro-settings:ops=$metadata", s"-Xmacro-settings:ops-hash=${Hash.toHex(Hash(metadata))}")
   },
-  // Links to overloaded and to internal members are fine to read, and each of them is a warning.
+  // Scaladoc warns about every link to an overloaded or internal member, although the link is readable.
   Compile / doc / scalacOptions += "-no-link-warnings",
   Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings"))
 )
@@ -143,7 +143,7 @@ lazy val guarded = Seq(
   mimaPreviousClassfiles := Map(projectID.value -> storedInterface.value),
   mimaBinaryIssueFilters ++= {
     import com.typesafe.tools.mima.core._
-    // Only the library extends the generated classes, so that a new operator breaks no program.
+    // Only the library extends the generated classes, so a new operator does not break programs.
     Seq("org.apache.mxnet.*APIBase.*", "org.apache.mxnet.*NDArrayBase.*", "org.apache.mxnet.*SymbolBase.*")
       .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) ++
       // Programs in the package see the scope of a resource as an Option, as in the released package.

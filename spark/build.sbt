@@ -18,7 +18,7 @@ lazy val spark = project
     libraryDependencies ++= Seq(
       "io.github.ferromx" %% "mxnet" % version.value,
       "org.apache.spark" %% "spark-mllib" % "4.1.0" % Provided,
-      // The server of Spark Connect with its protocol and gRPC. Maven Central has it of later patch versions only.
+      // The server of Spark Connect with its protocol and gRPC. Maven Central only has it for later patch versions.
       ("org.apache.spark" %% "spark-connect" % "4.1.2" % Test).intransitive(),
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),

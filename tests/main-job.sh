@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains LeNet with five seeds. The mean test accuracy must be within 0.01 of that of five runs of MXNet 1.9.1 on the same data, and
-# a new process must predict what the trained network predicted. A single seed may end up to 0.015 below the mean, there as here.
+# Trains LeNet with five seeds. The mean test accuracy must be within 0.01 of that of five runs of MXNet 1.9.1 on the same data, and a new
+# process must make the same predictions as the trained network. In both libraries, a single seed may be up to 0.015 below the mean.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -8,7 +8,7 @@ source scripts/common.sh
 classpath=$(<build/lenet.classpath)
 java=$(java_command)
 expected=$(sed -n 's/.*"id":"checkpoint\/lenet".*"mean":\([0-9.]*\).*/\1/p' tests/oracle/fixtures/expected.jsonl)
-[[ -n $expected ]] || fail "tests/oracle/fixtures/expected.jsonl does not say what MXNet reaches"
+[[ -n $expected ]] || fail "tests/oracle/fixtures/expected.jsonl has no accuracies of MXNet; restore it from version control"
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 

@@ -9,7 +9,7 @@ run / fork := true
 run / connectInput := true
 run / outputStrategy := Some(StdoutOutput)
 run / baseDirectory := baseDirectory.value.getParentFile.getParentFile
-// What Spark reads of the JDK by reflection; bin/spark-submit gives the same options.
+// The JDK packages that Spark accesses by reflection; bin/spark-submit passes the same options.
 run / javaOptions ++= Seq(
   "java.lang",
   "java.lang.invoke",

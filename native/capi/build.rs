@@ -40,7 +40,7 @@ fn declaration(text: &str) -> Option<Declaration> {
     Some((name.trim().to_string(), types.collect::<Option<_>>()?, type_name(result)))
 }
 
-/// What the crate includes.
+/// The generated Rust source, which the crate includes.
 fn constants(source: &str) -> Result<String, String> {
     let declarations = source.split("@native def ").skip(1).map(|text| {
         let line = text.lines().next().unwrap_or_default();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the PySpark wrapper, in a classic session and through Spark Connect, on the library that `sbt publishLocal` in jvm/
+# Runs the tests of the PySpark wrapper, in a classic session and through Spark Connect, with the library that `sbt publishLocal` in jvm/ has
 # published.
-#   FERROMX_PYSPARK=PYTHON  a Python with the package pyspark 4.1 (with `connect`); without it nothing is run
+#   FERROMX_PYSPARK=PYTHON  a Python that has pyspark[connect] 4.1; without it nothing is run
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [[ -z ${FERROMX_PYSPARK:-} ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails and lists the functions of the header that no program here calls, if there are any.
+# Lists the functions of the header that no program in this folder calls, and fails if there are any.
 set -euo pipefail
 cd "$(dirname "$0")"
 missing=0

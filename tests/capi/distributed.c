@@ -62,7 +62,7 @@ static void work(int rank, int size, int port) {
   OK(MXKVStorePullEx(store, 1, keys, &out, 0));
   values_are(out, size * (size + 1) / 2 + 10 * size, 2 * size);
   OK(MXKVStoreBarrier(store));
-  REFUSED(MXKVStoreSendCommmandToServers(store, 0, "optimizer"), "has no server to go to");
+  REFUSED(MXKVStoreSendCommmandToServers(store, 0, "optimizer"), "there are no servers");
   OK(MXKVStoreSetBarrierBeforeExit(store, 1));
   OK(MXKVStoreFree(store));
   OK(MXKVStoreIsWorkerNode(&is_worker));

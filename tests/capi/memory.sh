@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 readonly runs=${1:-20}
-[[ $runs == all || $runs =~ ^[1-9][0-9]*$ ]] || { echo "memory.sh: '$runs' is no number of runs" >&2; exit 1; }
+[[ $runs == all || $runs =~ ^[1-9][0-9]*$ ]] || { echo "memory.sh: expected a number of runs or 'all', not '$runs'" >&2; exit 1; }
 library=$(cd "${LIBRARY_DIR:-target/debug}" && pwd) || exit 1
 [ -e "$library/libmxnet.so" ] || { echo "there is no $library/libmxnet.so: run cargo build --workspace"; exit 1; }
 readonly library out=target/capi-memory
@@ -41,7 +41,7 @@ for source in tests/capi/*.c; do
   program=$out/$name
   ${CC:-cc} -std=gnu11 -O1 -I native/capi/include "$source" -o "$program" -L "$library" -lmxnet -Wl,-rpath,"$library" -lm -lpthread || exit 1
   failures=$(FERROMX_FAIL_ALLOCATION=0 "$program" 2>&1 >/dev/null | grep -c 'this allocation fails')
-  [ "$failures" -gt 0 ] || { echo "$library/libmxnet.so is no debug build: run cargo build --workspace"; exit 1; }
+  [ "$failures" -gt 0 ] || { echo "$library/libmxnet.so is not a debug build: run cargo build --workspace"; exit 1; }
   reports=$(FERROMX_FAIL_ALLOCATION=-1 "$program" 2>&1 >/dev/null | grep -c '1024 more allocations')
   total=$((1024 * (reports + 1)))
   count=$([ "$runs" = all ] && echo "$total" || echo "$runs")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests what is published: the content of the jars, and a Maven user's project on the class path and on the module path.
+# Tests the published packages: the contents of the jars, and a Maven project on the class path and on the module path.
 #   IVY_HOME=DIR, MAVEN_REPOSITORY=DIR  the local repositories, if they are not the usual ones
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -33,7 +33,7 @@ holds_no() { ! grep -E -- "$2" "$1"; }
 
 same() { diff "$1" "$2"; }
 
-# Both lists hold name and version of each crate that is linked on this platform.
+# Both lists have the name and version of each crate that is linked on this platform.
 crates_listed() {
   local host
   host=$(rustc -vV | sed -n 's/^host: //p')
@@ -67,7 +67,7 @@ for scala in 2.13 3; do
   check "mxnet_$scala: no tests or build files" holds_no "$out/jar" '(Suite|\.sbt$)'
   check "mxnet_$scala: sources" holds "$out/sources" org/apache/mxnet/NDArray.scala org/apache/mxnet/SymbolAPIBase.scala org/apache/mxnet/literal/LiteralConversions.scala
   check "mxnet_$scala: only sources" holds_no "$out/sources" '(^native/|\.(so|class|tasty|json)$)'
-  # The classes that the native library looks up by a name of its own.
+  # The classes that the native library looks up by name.
   for class in MXNetError MXMonitorCallback internal.jni.{LibInfo,InferredShapes,KVStoreCallback} internal.userop.OperatorBridge \
     internal.interop.RawNode; do
     check "mxnet_$scala: JNI metadata of $class" grep -q "\"org.apache.mxnet.$class\"" "$unpacked/$metadata/jni-config.json"
@@ -77,19 +77,19 @@ for scala in 2.13 3; do
   check "mxnet_$scala: the local repositories agree" cmp "$jar" "$maven/io/github/ferromx/mxnet_$scala/0.1.0/mxnet_$scala-0.1.0.jar"
 done
 
-# A user of Maven.
+# A Maven project.
 project=$root/tests/consumer/maven
 if command -v mvn >/dev/null; then
   check "a Maven user's project" mvn --quiet --batch-mode -Dmaven.repo.local="$maven" -f "$project/pom.xml" \
     compile dependency:build-classpath
   classpath=$(<"$project/target/classpath")
   check "the class path" java -cp "$project/target/classes:$classpath" Main
-  # A JVM that is told which module may load native code says nothing about it, and before version 22 it asks nobody.
+  # With --enable-native-access the JVM must not warn. JVMs before version 22 never warn.
   java --module-path "$classpath" --add-modules "$module" --enable-native-access="$module" -cp "$project/target/classes" Main "$module" >"$out/module" 2>&1
   check "the module path" grep -qx "the library works in module $module" "$out/module"
   check "the module path: no warning" holds_no "$out/module" 'WARNING'
 else
-  echo "A Maven user's project: skipped, there is no mvn"
+  echo "A Maven project: skipped, because mvn is not installed"
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

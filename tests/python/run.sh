@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Runs the programs here, which use MXNet's own Python front end, with this library behind it, and compares what they compute with
-# what they compute with the library of the package.
-#   FERROMX_PYTHON=PYTHON  a Python with the package mxnet 1.9.1; without it nothing is run
-#   LIBRARY=FILE           takes the library from elsewhere than target/release/libmxnet.so
-#   tests/python/run.sh arrays symbols   runs some programs only
+# Runs the programs in this folder, which use MXNet's Python package, with this library and with MXNet's, and compares their results.
+#   FERROMX_PYTHON=PYTHON  a Python that has the package mxnet 1.9.1; without it nothing is run
+#   LIBRARY=FILE           the library, target/release/libmxnet.so by default
+#   tests/python/run.sh arrays symbols   runs only these programs
 set -uo pipefail
 cd "$(dirname "$0")"
 if [ -z "${FERROMX_PYTHON:-}" ]; then
@@ -13,7 +12,7 @@ fi
 library=$(realpath "${LIBRARY:-../../target/release/libmxnet.so}") || exit 1
 [ -e "$library" ] || { echo "there is no $library: run cargo build --release -p libmxnet"; exit 1; }
 "$FERROMX_PYTHON" -W ignore -c 'import mxnet; assert mxnet.__version__ == "1.9.1", mxnet.__version__' ||
-  { echo "$FERROMX_PYTHON has no package mxnet 1.9.1"; exit 1; }
+  { echo "$FERROMX_PYTHON does not have the package mxnet 1.9.1: install it or set FERROMX_PYTHON to another Python"; exit 1; }
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 programs=("$@")
@@ -24,7 +23,7 @@ failed=0
 for name in "${programs[@]}"; do
   echo "$name"
   RECORD_TO="$out/expected.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/expected.log" 2>&1 ||
-    { echo "  it fails with the library of the package:"; tail -5 "$out/expected.log"; failed=1; continue; }
+    { echo "  it fails with MXNet's library:"; tail -5 "$out/expected.log"; failed=1; continue; }
   MXNET_LIBRARY_PATH=$library RECORD_TO="$out/actual.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/actual.log" 2>&1 ||
     { echo "  FAIL"; tail -8 "$out/actual.log"; failed=1; continue; }
   "$FERROMX_PYTHON" compare.py "$out/expected.npz" "$out/actual.npz" || { echo "  FAIL"; failed=1; }

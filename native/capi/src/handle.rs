@@ -170,7 +170,7 @@ fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Obj
         Some(object) if u64::from(slot.generation) == generation => Ok((index, object)),
         _ if generation > u64::from(slot.generation) => Err(not_a_handle()),
         _ => Err(Error::NotFound(format!(
-            "the {kind} of handle {handle:#x} was disposed already: use it before, or create a new one"
+            "the {kind} of handle {handle:#x} was already disposed: use it before it is disposed, or create a new one"
         ))),
     }
 }
@@ -320,7 +320,7 @@ pub fn gradient_name(handle: u64) -> Option<&'static str> {
 pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
     if let Some(name) = gradient_name(handle) {
         return Err(Error::Unsupported(format!(
-            "{name} is the gradient of an operator, which cannot be called by its name: record the operator with autograd, or bind it \
+            "{name} is the gradient of an operator, which cannot be called by name: record the operator with autograd, or bind it \
              and call backward"
         )));
     }
@@ -329,7 +329,7 @@ pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
         _ => registry::entry(((handle & !OPERATOR) as usize).wrapping_sub(1)),
     };
     entry.ok_or_else(|| {
-        Error::NotFound(format!("{handle:#x} is not an operator handle: get one by NNGetOpHandle or MXListAllOpNames"))
+        Error::NotFound(format!("{handle:#x} is not an operator handle: get one from NNGetOpHandle or MXListAllOpNames"))
     })
 }
 

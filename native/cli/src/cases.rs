@@ -35,7 +35,7 @@ pub(crate) fn run(dir: &Path, options: &Options, progress: Progress) -> Result<(
     }
     cases.sort();
     if cases.is_empty() {
-        return Err(Error::value(format!("{}: there is no folder with a model.onnx in it", dir.display())));
+        return Err(Error::value(format!("{}: no folder in it has a model.onnx", dir.display())));
     }
     let mut num_failed = 0usize;
     for (i, case) in cases.iter().enumerate() {
@@ -93,7 +93,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         Run::Graph(imported) if options.dynamic => export_case(case, &model, &imported, &[]),
         Run::Graph(imported) => export_case(case, &model, &imported, &input_list),
         Run::Executed => Err(Error::unsupported(
-            "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
+            "the model was executed node by node, because its shapes depend on data: there is no graph to export",
         )),
     };
     // The model itself ran, so a failed export does not fail the case.

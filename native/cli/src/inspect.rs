@@ -16,7 +16,7 @@ pub(crate) fn inspect(file: &Path) -> Result<()> {
         Some("params") => params(&name),
         Some("json") => symbol(&name),
         Some("onnx") => model(file),
-        _ => Err(Error::value(format!("{name}: files that end in .params, .json and .onnx can be shown"))),
+        _ => Err(Error::value(format!("{name}: unknown file type; only .params, .json and .onnx files can be shown"))),
     }
 }
 

@@ -19,13 +19,13 @@ use ferromx_interop::ir::Framework;
 use models::{Export, Source};
 use progress::Progress;
 
-/// Help text on exit codes.
+/// The part of the help text about exit codes.
 const EXIT_CODES: &str = "Exit codes:
-  0  done; also of `onnx run`, which writes what goes wrong with a model into its folder
-  1  a model cannot be mapped, or a file cannot be read or written: the reason is on standard error
-  2  the command line is wrong";
+  0  success; `onnx run` also succeeds if some models failed, and writes their errors to their folders
+  1  a model cannot be mapped, or a file cannot be read or written; the reason is on standard error
+  2  the command line is invalid";
 
-/// Imports, exports and runs models of other frameworks, and prints the content of files.
+/// Imports, exports, checks and runs ONNX and NNEF models, and prints the content of model files.
 #[derive(Parser)]
 #[command(name = "ferromx", version, about, after_help = EXIT_CODES)]
 struct Args {
@@ -46,16 +46,16 @@ enum Command {
     Nnef(Nnef),
     /// Prints the content of a .params file, a -symbol.json graph or an ONNX model.
     Inspect {
-        /// The file.
+        /// The file to print.
         file: PathBuf,
     },
 }
 
 #[derive(Subcommand)]
 enum Onnx {
-    /// Lists all parts of a model that cannot be mapped, or why it cannot be bound; exit code 1 if there are any.
+    /// Lists everything in a model that cannot be mapped, or the reason why it cannot be bound; the exit code is then 1.
     Check {
-        /// The model.
+        /// The ONNX file to check.
         file: PathBuf,
         /// Fixes the shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
@@ -63,13 +63,13 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
-    /// Writes a model as PREFIX-symbol.json and PREFIX-0000.params.
+    /// Imports a model and writes PREFIX-symbol.json and PREFIX-0000.params.
     Import {
-        /// The model.
+        /// The ONNX file to import.
         file: PathBuf,
         /// Prefix of the written files.
         prefix: String,
@@ -79,40 +79,40 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
-    /// Writes PREFIX-symbol.json with PREFIX-EPOCH.params as a model.
+    /// Exports PREFIX-symbol.json with PREFIX-EPOCH.params as an ONNX model.
     Export {
-        /// Prefix of the files.
+        /// Prefix of the files to export.
         prefix: String,
-        /// Epoch in the name of the parameter file.
+        /// The epoch, as in the name of the parameter file.
         epoch: u32,
-        /// The model.
+        /// The ONNX file to write.
         file: PathBuf,
-        /// Version of the operator set.
+        /// The version of ONNX's operator set to use.
         #[arg(long)]
         opset: Option<i64>,
         /// The shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
     /// Lists the mapping processes and rules.
     Rules {
-        /// Only processes for one direction.
+        /// Lists only the processes that work in one direction.
         #[arg(long)]
         one_way: bool,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
     /// Runs model.onnx in every folder of DIR on input_0.npy, input_1.npy, ... and writes output_0.npy, ... or error.txt.
     Run {
-        /// Folder with a folder for each model.
+        /// The folder with one folder per model.
         dir: PathBuf,
         /// Also exports each imported model to exported.onnx, or writes export_error.txt.
         #[arg(long)]
@@ -125,30 +125,30 @@ enum Onnx {
 
 #[derive(Subcommand)]
 enum Nnef {
-    /// Lists all parts of a model that cannot be mapped, or why it cannot be bound; exit code 1 if there are any.
+    /// Lists everything in a model that cannot be mapped, or the reason why it cannot be bound; the exit code is then 1.
     Check {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
-    /// Writes a model as PREFIX-symbol.json and PREFIX-0000.params.
+    /// Imports a model and writes PREFIX-symbol.json and PREFIX-0000.params.
     Import {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
         /// Prefix of the written files.
         prefix: String,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
     /// Lists the mapping processes and rules.
     Rules {
-        /// Only processes for one direction.
+        /// Lists only the processes that work in one direction.
         #[arg(long)]
         one_way: bool,
-        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },

@@ -101,7 +101,7 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
             dims.split(',').filter(|d| !d.is_empty()).map(|d| d.trim().parse().ok().filter(|d| *d >= -1)).collect();
         Some((name.to_string(), dims?))
     };
-    let error = |text: &String| Error::value(format!("'{text}' is not a shape of an input: write NAME=2,3,224,224"));
+    let error = |text: &String| Error::value(format!("'{text}' is not the shape of an input: write NAME=2,3,224,224"));
     texts.iter().map(|text| parse(text).ok_or_else(|| error(text))).collect()
 }
 

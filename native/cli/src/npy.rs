@@ -40,8 +40,8 @@ pub(crate) fn read(path: &Path) -> Result<NDArray> {
 }
 
 fn parse(bytes: &[u8]) -> Result<NDArray> {
-    let error = |what: &str| Error::Format(format!("this is no .npy file: {what}"));
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| error("its beginning is another"))?;
+    let error = |what: &str| Error::Format(format!("not a valid .npy file: {what}"));
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| error("it begins with other bytes"))?;
     let (length, skip) = match rest {
         [1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 4),
         [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 6),
@@ -49,7 +49,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     };
     let header = rest.get(skip..).and_then(|r| r.get(..length)).ok_or_else(|| error("its header is cut off"))?;
     let data = &rest[skip + length..];
-    let header = std::str::from_utf8(header).map_err(|_| error("its header is no text"))?;
+    let header = std::str::from_utf8(header).map_err(|_| error("its header is not text"))?;
     let after = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
     let descr =
         after("descr").and_then(|r| r.strip_prefix('\'')?.split('\'').next()).ok_or_else(|| error("it has no type"))?;
@@ -63,7 +63,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     let supported = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
     let dtype = widened.map(WidenedInt::storage_dtype).or(supported).ok_or_else(|| {
         let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).chain(WIDENED.iter().map(|(name, _)| *name)).collect();
-        Error::Format(format!("elements of type '{descr}' are not taken; {} are", known.join(", ")))
+        Error::Format(format!("elements of type '{descr}' are not supported; use {}", known.join(", ")))
     })?;
     let count = shape.checked_elements()?;
     let size = widened.map_or(dtype.size(), WidenedInt::size);
@@ -71,7 +71,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
         return Err(error("it has more or fewer elements than its shape says"));
     }
     if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
-        return Err(error("truth values are bytes other than 0 and 1"));
+        return Err(error("elements of type bool must be 0 or 1"));
     }
     let array = NDArray::empty(&shape, dtype, Context::default())?;
     match widened {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn invalid_files_are_errors() {
-        assert!(parse(b"PK").unwrap_err().to_string().contains("its beginning is another"));
+        assert!(parse(b"PK").unwrap_err().to_string().contains("it begins with other bytes"));
         let header = |text: &str| [MAGIC, &[1, 0, text.len() as u8, 0], text.as_bytes()].concat();
         let e = parse(&header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }")).unwrap_err().to_string();
         assert!(e.contains("type '<c8' are not taken"), "{e}");

@@ -1,12 +1,12 @@
-//! The program as users call it: what it writes, where, and its exit codes.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+//! The command-line program: its output, the files it writes, and its exit codes.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder of its own for a test.
+/// A new folder for a test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -196,7 +196,7 @@ fn folders_of_models_are_run() {
     assert_eq!((code, out.as_str()), (0, "2 of 4 models ran\n"));
     assert_eq!(elements(&std::fs::read(folder.0.join("e/output_0.npy")).unwrap()), [1.0; 6]);
     let (code, _, err) = ferromx(&["onnx", "run", &folder.path("d")]);
-    assert!(code == 1 && err.contains("no folder with a model.onnx"), "{err}");
+    assert!(code == 1 && err.contains("no folder in it has a model.onnx"), "{err}");
     let (code, _, err) = ferromx(&["onnx", "run", &folder.path("nowhere")]);
     assert!(code == 1 && err.contains("nowhere"), "{err}");
 }

@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self, to: &mut [u8]) -> Result<()> {
         self.expect(to.len())?;
         self.source.read_exact(to).map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => self.error("it became shorter while it was read".into()),
+            ErrorKind::UnexpectedEof => self.error("it was truncated while it was read".into()),
             _ => Error::io(self.name, &e),
         })?;
         self.offset += to.len() as u64;
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         usize::try_from(n)
             .ok()
             .filter(|n| *n as u64 <= max)
-            .ok_or_else(|| self.error(format!("it announces {n} {items}, more than it can hold")))
+            .ok_or_else(|| self.error(format!("its header gives {n} {items}, more than the file can hold")))
     }
 
     fn error(&self, reason: String) -> Error {
@@ -273,7 +273,7 @@ fn put_context_and_type(out: &mut Vec<u8>, context: Context, dtype: DType) {
     out.extend(dtype.code().to_le_bytes());
 }
 
-/// An array as it is written: what comes before the elements, and the arrays whose elements follow.
+/// An array to be written: its header, and the arrays whose elements follow it.
 struct Serialized {
     header: Vec<u8>,
     elements: Vec<NDArray>,
@@ -339,7 +339,7 @@ pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
     let len = bytes.len() as u64;
     Reader::new(&mut bytes, len, "the buffer")
         .ndarray()?
-        .ok_or_else(|| Error::Format("the buffer holds an empty array".into()))
+        .ok_or_else(|| Error::Format("the buffer contains an empty array".into()))
 }
 
 /// Writes arrays, and one name for each or none, to a file; see [`write_atomically`].
@@ -349,7 +349,7 @@ pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
 pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     crate::ensure!(
         names.is_empty() || names.len() == arrays.len(),
-        "{} names were given for {} arrays: give one each, or none",
+        "{} names were given for {} arrays: give one name per array, or none",
         names.len(),
         arrays.len()
     );

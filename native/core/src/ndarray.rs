@@ -171,7 +171,7 @@ impl NDArray {
         let n = shape.checked_elements()?;
         ensure!(
             n == self.len,
-            "cannot reshape {} with {} elements to {shape} with {n}: the numbers must be equal",
+            "cannot reshape {} with {} elements to {shape} with {n}: the numbers of elements must be equal",
             self.shape,
             self.len
         );
@@ -206,7 +206,7 @@ impl NDArray {
         self.check_writable()?;
         ensure!(
             items.len() == self.len,
-            "{} elements were given for an array of shape {} with {}",
+            "{} elements were given for an array of shape {} with {} elements",
             items.len(),
             self.shape,
             self.len

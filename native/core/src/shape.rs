@@ -80,14 +80,14 @@ impl Shape {
 
     /// The number of elements of a fully known shape (1 for a scalar).
     pub fn num_elements(&self) -> usize {
-        debug_assert!(self.is_known(), "num_elements of the partially unknown shape {self}");
+        debug_assert!(self.is_known(), "the number of elements of the partially unknown shape {self}");
         self.dims().iter().map(|d| *d as usize).product()
     }
 
     /// The number of elements, or an error if the shape is not fully known or its product overflows.
     pub fn checked_elements(&self) -> Result<usize> {
         if !self.is_known() {
-            return Err(Error::Value(format!("the shape {self} is not fully known: give the missing dimensions")));
+            return Err(Error::Value(format!("the shape {self} is not fully known: specify the missing dimensions")));
         }
         self.dims()
             .iter()

@@ -205,7 +205,7 @@ pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn UserOpFactory>>> {
 pub fn unknown(op_type: &str) -> Error {
     Error::NotFound(format!(
         "the user-defined operator '{op_type}' is not registered: put the class that is annotated with @UserDefinedOp and has this \
-         opName on the class path, or register it by Operator.register in Scala, mx.operator.register in Python or \
+         opName on the class path, or register it with Operator.register in Scala, mx.operator.register in Python or \
          MXCustomOpRegister in C"
     ))
 }

@@ -17,7 +17,7 @@ use ferromx_runtime::io;
 use ferromx_runtime::io::recordio::Reader;
 use ferromx_runtime::symbol::Symbol;
 
-/// Reads a model, imports it, writes what was imported, and reads that again. All of it may fail, and nothing may panic.
+/// Reads a model, imports it, exports the result, and reads the export. Each step may fail, but must not panic.
 pub(crate) fn onnx(bytes: &[u8]) {
     let Ok(model) = onnx::read(Bytes::copy_from_slice(bytes), &External::refused()) else { return };
     let Ok(imported) = import::import(&model, &ImportOptions::default()) else { return };

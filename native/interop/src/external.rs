@@ -79,8 +79,8 @@ impl External {
     pub fn file(&self, location: &str) -> Result<Bytes> {
         let Some(directory) = &self.directory else {
             return Err(Error::format(format!(
-                "its data lies in the file '{location}', perhaps that of other tensors too, and reading other files is off: allow it by \
-                 --external-data, or externalData = true in Scala"
+                "its data is in the file '{location}', and reading other files is not allowed: allow it with --external-data, or with \
+                 externalData = true in Scala"
             )));
         };
         let path = directory

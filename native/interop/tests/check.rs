@@ -1,5 +1,5 @@
 //! One check of a model reports all its problems, also after nodes that cannot be mapped, and no others.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
 
@@ -241,7 +241,7 @@ fn inputs_wiring_and_nodes_are_reported_together() {
         ("Sin 'n_c'", "it depends on its own output"),
         ("Cast 'n_e'", "uint4"),
         ("NoSuchOp 'n_y'", "no operator"),
-        ("output 'z'", "no node of the graph makes it"),
+        ("output 'z'", "no node of the graph computes it"),
     ];
     assert_problems(model, 20, &expected);
 }

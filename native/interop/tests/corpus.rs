@@ -1,7 +1,7 @@
-//! The fuzz targets' corpus and mutations of it, without a fuzzer: the same ones at every run, or for FERROMX_FUZZ_SECONDS as many as
-//! that time allows, from other seeds or from FERROMX_FUZZ_SEED. What a fuzzer finds becomes a file of the corpus. `scripts/fuzz` runs
-//! this test.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+//! Runs the fuzz targets on their corpus and on mutations of it, without a fuzzer. The mutations are the same in every run, unless
+//! FERROMX_FUZZ_SECONDS is set: then new ones are made for that time, from FERROMX_FUZZ_SEED or from a new seed. `scripts/fuzz` runs
+//! this test. Add inputs that fail to the corpus.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 #[path = "../fuzz/targets.rs"]
 mod targets;
@@ -16,11 +16,11 @@ use ferromx_core::storage::ReservingAllocator;
 use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
 use prost::Message;
 
-/// The allocator of the library: where memory is limited, running out of it is an error and not the end of the process.
+/// The allocator of the library: running out of memory is an error and does not end the process.
 #[global_allocator]
 static ALLOCATOR: ReservingAllocator = ReservingAllocator;
 
-/// A generator of the numbers that decide what is mutated.
+/// The random number generator of the mutations.
 struct Random(u64);
 
 impl Random {
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// The files of a target's corpus, by name. That of our own formats is what the tests of reading them have.
+/// The files of a target's corpus, by name. For FerroMX's own formats, these are the fixtures of other tests.
 fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     let (directory, suffix) = match kind {
         "onnx" => ("fuzz/corpus/onnx", ".onnx"),

@@ -1,5 +1,5 @@
 //! Models with dynamic dimensions: shape arithmetic stays dynamic through an import, works for inputs of any size, and is exported again.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::HashMap;
 

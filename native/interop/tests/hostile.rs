@@ -1,5 +1,5 @@
-//! Malformed files, invalid models, and models that ask for too much memory: each gives an error that says what is wrong and where.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+//! Malformed files, invalid models, and models that need too much memory: each is an error that says what is wrong and where.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::HashMap;
 
@@ -129,7 +129,7 @@ fn tensors_are_checked_before_memory_is_taken() {
         external_data: vec![entry("location", "../secret")],
         ..tensor(&[1], &[])
     };
-    assert_says(with(outside.clone()), &["'../secret'", "reading other files is off"]);
+    assert_says(with(outside.clone()), &["'../secret'", "reading other files is not allowed"]);
     let directory = std::env::temp_dir().join(format!("ferromx-external-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("w.bin"), [0u8; 8]).unwrap();
@@ -235,7 +235,7 @@ fn folded_constants_have_a_budget() {
     let imported = import::import(&model, &ImportOptions::default()).unwrap();
     let bytes: usize = imported.args.values().map(|a| a.len() * a.dtype().size()).sum();
     assert!((1 << 20..=1 << 28).contains(&bytes), "{bytes} bytes");
-    // What is not folded stays in the graph.
+    // Operators that are not folded stay in the graph.
     assert!(imported.symbol.nodes().iter().filter(|n| !n.is_variable()).count() > 2);
 }
 
@@ -257,7 +257,7 @@ fn functions_and_loops_have_a_budget() {
             ..FunctionProto::default()
         });
     }
-    assert_says(many, &["call each other so often"]);
+    assert_says(many, &["after inlining its functions"]);
 
     // Loops in loops whose trips are known are unrolled, up to a number of nodes.
     let number = |name: &str, n: i64| TensorProto {
@@ -286,5 +286,5 @@ fn functions_and_loops_have_a_budget() {
     }
     inner.input[2] = "x".into();
     inner.output[0] = "y".into();
-    assert_says(model(vec![inner], vec![number("n", 200)]), &["make more than"]);
+    assert_says(model(vec![inner], vec![number("n", 200)]), &["unrolled loops have more than"]);
 }

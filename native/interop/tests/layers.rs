@@ -1,6 +1,6 @@
 //! The modules of the crate depend on each other in one direction: ir, mapping, front ends, emit, import and export.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Mapping files of a program: operators, rules and processes besides the built-in ones, and the check of what comes out.
+//! Mapping files of a program: additional operators, rules and processes, and the results that they compute.
 
 use std::sync::Arc;
 

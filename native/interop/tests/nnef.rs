@@ -1,6 +1,6 @@
 //! Models of NNEF against values that the interpreter of nnef-tools computed, which `tests/nnef/generate.py` recorded: the second framework
 //! that goes through the same import process.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn models_give_the_interpreters_values() {
             if let Some(why) = difference(&made, &outputs) {
                 return Ok(Some(why));
             }
-            // What was imported is a graph like any other: it can be written as ONNX.
+            // An imported graph is an ordinary graph: it can be exported to ONNX.
             let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
             let options = ExportOptions {
                 shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
@@ -91,7 +91,7 @@ fn wrong_texts_are_errors_with_a_line() {
         assert!(column[1..].parse::<usize>().is_ok_and(|c| c > 0), "{text}");
         assert!(said.starts_with(message), "{text}");
     };
-    starts("y = x + 1.0;", "g.nnef:5: '(' (a flat graph is made of operators, not of formulas) was expected, but '+'");
+    starts("y = x + 1.0;", "g.nnef:5: '(' (a flat graph consists of operators, not of formulas) was expected, but '+'");
     starts("y = relu(x)", "g.nnef:6: ';' was expected");
     starts("v = variable<scalar>(shape = [1], label = 'w');\ny = add(x, v);", "g.nnef:5: there is no 'w'");
     starts("y = constant<scalar>(shape = [2], value = [1.0, 2.0, 3.0]);", "g.nnef:5: 3 values do not fill the shape");

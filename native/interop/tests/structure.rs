@@ -1,5 +1,5 @@
 //! The structure of imported models: fused subgraphs, branches and loops as control flow operators.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
 

@@ -50,7 +50,7 @@ pub struct Step<'a, S, G, N, P, const I: usize, const O: usize> {
     pub params: P,
 }
 
-/// What the chunks of a step read.
+/// The operands that all chunks of an update read.
 struct Reads<'a, S, G, P, const I: usize> {
     origin: &'a [S],
     inputs: [&'a [G]; I],

@@ -112,7 +112,7 @@ impl Network {
     /// # Errors
     /// `num_threads` is 0, or those of [`Network::bind`].
     pub fn bind_many(&self, inputs: &[(String, Shape)], num_threads: usize) -> Result<Vec<Predictor>> {
-        ensure!(num_threads > 0, "num_threads is 0: at least one thread predicts");
+        ensure!(num_threads > 0, "num_threads is 0: use at least one thread");
         let mut all = Vec::new();
         for _ in 0..num_threads {
             all.push(self.bind(inputs)?);

@@ -1,5 +1,5 @@
 //! Running a plan does not allocate, neither on the calling thread nor on the threads of the pool.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 #![allow(unsafe_code)] // The counting allocator.
 
 mod common;

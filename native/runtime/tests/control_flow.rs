@@ -1,5 +1,5 @@
 //! Loops and branches: outputs and gradients of executors in float64, compared with finite differences.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;

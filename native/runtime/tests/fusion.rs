@@ -1,5 +1,5 @@
 //! Fused and unfused plans give the same results. With a monitor, a plan runs unfused, which is the reference here.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Products of dequantized operands, which plans compute on integers. With a monitor, a plan runs unfused, in floating point, which is the
 //! reference here: with scales that are powers of two both are exact.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
 
@@ -21,7 +21,7 @@ struct Input {
     dtype: DType,
 }
 
-/// A quantized layer: the operator, its operands, and what follows it.
+/// A quantized layer: the operator, its operands, and the operators after it.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     operator: &'static str,

@@ -1,5 +1,5 @@
 //! Second-order gradients: the gradient of a sum of squared gradients, compared with finite differences of that sum.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Operators on sparse arrays give the same results as on dense arrays.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::context::Context;

@@ -1,4 +1,4 @@
-// DJL's MXNet engine as it was published, with the library of this project behind it: MXNET_LIBRARY_PATH names its folder.
+// The published MXNet engine of DJL with the library of this project. MXNET_LIBRARY_PATH is the library's folder.
 
 lazy val oldest = client("0.27.0")
 lazy val newest = client("0.36.0") // the last one: DJL 0.37 has no MXNet engine

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a program of DJL's MXNet engine, in the oldest and the newest version that we test, with this library behind it.
-#   LIBRARY_DIR=DIR  takes the library from elsewhere than target/release; with the folder of MXNet's own package the program tests itself
+# Runs a program that uses DJL's MXNet engine with this library, in the oldest and the newest supported version of DJL.
+#   LIBRARY_DIR=DIR  the folder of the library, target/release by default; with that of MXNet's own package, the program tests itself
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 library=$(cd "${LIBRARY_DIR:-$root/target/release}" && pwd)

@@ -11,7 +11,7 @@ use crate::{Inferred, Runner};
 /// Runs a case and compares the answer.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// The differences between an answer and the golden.
 pub fn check(runner: &dyn Runner, case: &Case) -> Result<(), String> {
     match case {
         Case::Op(c) => op(runner, c),

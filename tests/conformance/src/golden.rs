@@ -139,7 +139,7 @@ pub struct OpCase {
     /// Gradients of the outputs.
     #[serde(default)]
     pub head_grads: Vec<GoldenArray>,
-    /// What the gradient arrays held before.
+    /// The previous contents of the gradient arrays.
     #[serde(default)]
     pub grads_before: Vec<GoldenArray>,
     /// The gradients.

@@ -19,7 +19,7 @@ use ferromx_runtime::{random, semantics};
 use crate::engine::{cast, to_engine};
 use crate::golden::{self, Case, OpCase};
 
-/// Goldens of MXNet's gradients that are not the derivatives, which ours agree with, and what they are instead.
+/// Goldens whose gradients are not the derivatives, although FerroMX and MXNet agree, with a description of each gradient.
 pub const NOT_DERIVATIVE_CASES: &[(&str, &str)] = &[
     ("layers/LeakyReLU/25", SELU),
     ("layers/LeakyReLU/26", SELU),
@@ -32,7 +32,7 @@ pub const NOT_DERIVATIVE_CASES: &[(&str, &str)] = &[
 
 const SELU: &str = "scale * (alpha + y) for negative numbers, not scale * alpha + y";
 
-/// Operators whose gradients are by design not the derivatives of their outputs, and what they are instead.
+/// Operators whose gradients are by design not the derivatives of their outputs, with a description of each gradient.
 pub const NOT_DERIVATIVES: &[(&str, &str)] = &[
     ("BlockGrad", "zero"),
     ("IdentityAttachKLSparseReg", "that of a penalty on the activations is added"),

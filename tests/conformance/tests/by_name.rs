@@ -1,5 +1,5 @@
 //! Operators without goldens, called by name: MXNet lists them but cannot run them in this way, or only with preallocated outputs.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::sync::Arc;
 

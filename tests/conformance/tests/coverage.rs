@@ -1,5 +1,5 @@
 //! `docs/op-coverage.md` is up to date, and `docs/differences.md` explains every known difference.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
 //! Files that MXNet wrote: arrays, networks, and the trained checkpoint of the main job.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 use std::fs;
 

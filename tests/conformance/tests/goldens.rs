@@ -1,5 +1,5 @@
 //! Every golden case, one test per family.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use ferromx_conformance::engine::Engine;
 use ferromx_conformance::golden;

@@ -1,5 +1,5 @@
 //! Gradients agree with finite differences, in double precision, on the inputs of the goldens.
-#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::BTreeMap;
 

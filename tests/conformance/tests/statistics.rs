@@ -1,5 +1,5 @@
 //! Every random operator draws from its documented distribution, and the same samples with any number of threads.
-#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
+#![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 use ferromx_conformance::statistics::DRAWS;
 use ferromx_kernels::par::{num_threads, set_num_threads};

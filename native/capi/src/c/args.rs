@@ -68,7 +68,7 @@ pub fn slice<'a, T>(p: *const T, n: usize, what: &str) -> Result<&'a [T]> {
 
 /// Converts a signed count, which must not be negative.
 pub fn count(n: c_int, what: &str) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::Value(format!("{what} is {n}: a number of elements cannot be negative")))
+    usize::try_from(n).map_err(|_| Error::Value(format!("{what} is {n}: the number of elements cannot be negative")))
 }
 
 /// `n` C strings.
@@ -156,7 +156,7 @@ pub fn put_all<T: Copy>(out: *mut T, values: &[T], what: &str) -> Result<()> {
         return Err(null(what));
     }
     for (i, value) in values.iter().enumerate() {
-        // SAFETY: `out` is not null; by the contract of the C API it points to memory for as many values.
+        // SAFETY: `out` is not null; by the contract of the C API it points to memory for this many values.
         unsafe { out.add(i).write(*value) };
     }
     Ok(())
@@ -233,7 +233,7 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
 fn check_size(array: &NDArray, n: usize) -> Result<()> {
     ferromx_runtime::ensure!(
         n == array.len(),
-        "the array of shape {} has {} elements, but {n} were to be copied: sizes are in elements and must be equal",
+        "the array of shape {} has {} elements, but {n} elements were to be copied: pass the array's number of elements",
         array.shape(),
         array.len()
     );

@@ -390,7 +390,7 @@ struct Function(Callbacks);
 
 impl UserOpInstance for Function {
     fn forward(&mut self, _: &UserOpForward<'_>) -> Result<()> {
-        Err(Error::Internal("a recorded function runs again".into()))
+        Err(Error::Internal("a recorded function cannot run again".into()))
     }
 
     fn backward(&mut self, c: &UserOpBackward<'_>) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::handle::{self, Object, data_iter, insert, insert_tensor};
 /// The definition of a kind of iterator. Its handle is its index in `ITERATORS` plus one, since 0 is the null handle.
 fn definition(creator: DataIterCreator) -> Result<&'static IterDef> {
     io::ITERATORS.get((id(creator) as usize).wrapping_sub(1)).ok_or_else(|| {
-        Error::NotFound(format!("{creator:p} is not a kind of data iterator: get one by MXListDataIters"))
+        Error::NotFound(format!("{creator:p} is not a kind of data iterator: get one from MXListDataIters"))
     })
 }
 

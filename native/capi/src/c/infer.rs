@@ -25,7 +25,7 @@ pub(super) fn rows<I: Integer, D: Integer>(n: usize, starts: *const I, data: *co
     let starts = slice(starts, n + 1, "arg_ind_ptr")?;
     let ends: Vec<usize> = starts.iter().map(|i| usize::try_from(i.to_i64()).unwrap_or(usize::MAX)).collect();
     if !ends.is_sorted() || ends[n] > isize::MAX as usize {
-        return Err(Error::Value("the offsets of the shapes must ascend".into()));
+        return Err(Error::Value("the offsets of the shapes must be in ascending order".into()));
     }
     let data = slice(data, ends[n], "arg_shape_data")?;
     ends.windows(2).map(|w| shape_of(&data[w[0]..w[1]])).collect()

@@ -158,7 +158,7 @@ pub extern "C" fn MXSetEnv(name: *const c_char, value: *const c_char) -> c_int {
 
 fn variable_name<'a>(name: *const c_char) -> Result<Cow<'a, str>> {
     let name = text(name, "name")?;
-    ensure!(!name.is_empty() && !name.contains('='), "'{name}' is not a name of an environment variable");
+    ensure!(!name.is_empty() && !name.contains('='), "'{name}' is not a valid name of an environment variable");
     Ok(name)
 }
 

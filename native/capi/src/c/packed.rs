@@ -65,7 +65,7 @@ static FUNCTIONS: &[Function] = &[
 fn function(handle: MXNetFunctionHandle) -> Result<&'static Function> {
     FUNCTIONS
         .get((id(handle) as usize).wrapping_sub(1))
-        .ok_or_else(|| Error::NotFound(format!("{handle:p} is not a packed function: get one by MXNetFuncGetGlobal")))
+        .ok_or_else(|| Error::NotFound(format!("{handle:p} is not a packed function: get one from MXNetFuncGetGlobal")))
 }
 
 impl Argument {

@@ -101,7 +101,7 @@ impl Conditions {
         let n = self.count as usize;
         let starts = slice(self.starts.0, self.starts.1 as usize, "ind_ptr")?;
         let is_ordered = starts.first().is_none_or(|s| *s >= 0) && starts.is_sorted();
-        ensure!(starts.len() > n && is_ordered, "ind_ptr needs {} ascending numbers, but is {starts:?}", n + 1);
+        ensure!(starts.len() > n && is_ordered, "ind_ptr must be {} ascending numbers, but is {starts:?}", n + 1);
         let values = texts(self.values, starts[n] as usize, "conditional_param_vals")?;
         let (ops, params) =
             (texts(self.ops, n, "conditional_fp32_op_names")?, texts(self.params, n, "conditional_param_names")?);

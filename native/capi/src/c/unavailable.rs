@@ -151,7 +151,7 @@ pub extern "C" fn MXLoadLib(path: *const c_char, verbose: c_uint) -> c_int {
         let _ = verbose;
         Err(Error::Unsupported(format!(
             "Error loading library: '{}'\nlibraries built against lib_api.h are linked to MXNet's own C++ types, which this library does \
-             not have: register the operators by MXCustomOpRegister or mx.operator.register instead",
+             not have: register the operators with MXCustomOpRegister or mx.operator.register instead",
             text(path, "path")?
         )))
     })
@@ -163,7 +163,7 @@ pub extern "C" fn MXTVMBridge(pregister: *mut c_void) -> c_int {
     guard(|| {
         let _ = pregister;
         Err(Error::Unsupported(
-            "functions of TVM cannot be called on arrays of this library: pass arrays by DLPack (to_dlpack_for_read) instead".into(),
+            "TVM functions cannot be called with arrays of this library: pass arrays through DLPack (to_dlpack_for_read) instead".into(),
         ))
     })
 }

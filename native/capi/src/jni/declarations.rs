@@ -61,13 +61,13 @@ pub(super) const fn check(method: &str, parameters: &[&str], result: &str) {
     }
     assert!(i < DECLARED.len(), "LibInfo.scala declares no native method of this name");
     let (_, declared, declared_result) = DECLARED[i];
-    assert!(declared.len() == parameters.len(), "LibInfo.scala declares another number of parameters");
+    assert!(declared.len() == parameters.len(), "LibInfo.scala declares a different number of parameters");
     let mut k = 0;
     while k < parameters.len() {
-        assert!(is_same(declared[k], parameters[k]), "LibInfo.scala declares a parameter of another type");
+        assert!(is_same(declared[k], parameters[k]), "LibInfo.scala declares a parameter of a different type");
         k += 1;
     }
-    assert!(is_same(declared_result, result), "LibInfo.scala declares a result of another type");
+    assert!(is_same(declared_result, result), "LibInfo.scala declares a result of a different type");
 }
 
 #[cfg(test)]

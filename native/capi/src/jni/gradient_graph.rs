@@ -88,7 +88,7 @@ impl Template {
                 None => Ok(None),
                 Some([e]) => Ok(Some(copies[&Arc::as_ptr(&e.node)][e.index as usize])),
                 Some(many) => Err(Error::Value(format!(
-                    "the gradient of input {i} is a symbol of {} outputs: choose one by get(index)",
+                    "the gradient of input {i} is a symbol with {} outputs: choose one with get(index)",
                     many.len()
                 ))),
             })

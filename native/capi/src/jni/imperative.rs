@@ -25,7 +25,7 @@ fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -
     match (out, results.pop()) {
         (0, Some(result)) if results.is_empty() => Ok(insert_tensor(result) as jlong),
         (0, _) => {
-            Err(Error::Value(format!("operator {name} does not have one output: call it by imperativeInvoke")).into())
+            Err(Error::Value(format!("operator {name} does not have one output: call it with imperativeInvoke")).into())
         }
         _ => Ok(out),
     }

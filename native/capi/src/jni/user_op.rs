@@ -62,7 +62,7 @@ static BRIDGE: RwLock<Option<Arc<Bridge>>> = RwLock::new(None);
 
 fn bridge() -> Result<Arc<Bridge>> {
     BRIDGE.read().clone().ok_or_else(|| {
-        Error::Internal("user operators of the JVM are used before the library was loaded".into()).into()
+        Error::Internal("a user operator of the JVM was called before the library was loaded".into()).into()
     })
 }
 
@@ -498,7 +498,7 @@ native! {
 fn ensure_buffer(bytes: usize) -> ferromx_runtime::error::Result<()> {
     ensure!(
         (1..=i32::MAX as usize).contains(&bytes),
-        "an array of {bytes} bytes has no buffer: a buffer has 1 to 2147483647 bytes; work on slices of the array"
+        "an array of {bytes} bytes has no buffer: buffers have 1 to 2147483647 bytes; use slices of the array"
     );
     Ok(())
 }

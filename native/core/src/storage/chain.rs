@@ -264,7 +264,7 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
                 || outs.iter().any(|(o, r)| *r != Req::Null && is_same_memory(o, &out)))
         {
             return Err(Error::Internal(
-                "an output of a chain is unwanted or shares memory with another output".into(),
+                "an output of a chain was not requested or shares memory with another output".into(),
             ));
         }
         outs.push((out, *req));
@@ -273,7 +273,7 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
     for operand in &call.ins {
         let input = source(operand)?;
         if matches!(input.base, Base::Unwanted) {
-            return Err(Error::Internal("an input of a chain is unwanted".into()));
+            return Err(Error::Internal("an input of a chain was not requested".into()));
         }
         let shared_with = outs.iter().position(|(o, r)| *r != Req::Null && is_same_memory(o, &input));
         if shared_with.is_some_and(|k| outs[k].0.dtype != input.dtype) {

@@ -60,7 +60,7 @@ impl<'v> Arguments<'v> {
 /// Rejects symbolic dimensions.
 fn known_dim(x: i64) -> Result<i64> {
     match is_symbolic(x) {
-        true => Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())),
+        true => Err(Error::NeedsValue("a dimension is unknown: give the shapes of the inputs".into())),
         false => Ok(x),
     }
 }

@@ -88,7 +88,7 @@ impl Scope<'_, '_> {
                 Some(entry) => builder.handle_of(entry),
                 None => builder.variable(&variable),
             };
-            let unknown = || Error::value(format!("the input '{variable}' of an inner graph is not known"));
+            let unknown = || Error::value(format!("the input '{variable}' of a subgraph is unknown"));
             inputs.push(Handle(found.ok_or_else(unknown)?));
         }
         Ok((Body { symbol, inputs }, made))

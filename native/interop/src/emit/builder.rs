@@ -338,7 +338,7 @@ impl Builder {
         if items.iter().all(|x| !is_symbolic(*x)) {
             return Ok(self.constant(name, value));
         }
-        Err(Error::NeedsValue("a tensor that depends on unknown dimensions has no operator here".into()))
+        Err(Error::NeedsValue("a tensor that depends on unknown dimensions cannot be computed here".into()))
     }
 
     /// A new symbolic dimension.
@@ -364,7 +364,7 @@ impl Builder {
             Operator::Divide => self.dimensions.floor_div(a, b),
             _ => self.dimensions.remainder(a, b),
         };
-        let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
+        let unknown = || Error::NeedsValue("a dimension is unknown: give the shapes of the inputs".into());
         result.map(Value::Int).ok_or_else(unknown)
     }
 
@@ -408,7 +408,7 @@ impl Builder {
             Some(format!("#{input}.{axis}"))
         };
         let written: Option<Vec<String>> = dims.iter().map(|d| self.dimensions.write(*d, &mut atom)).collect();
-        let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
+        let unknown = || Error::NeedsValue("a dimension is unknown: give the shapes of the inputs".into());
         let written = written.ok_or_else(unknown)?;
         Ok((inputs.into_iter().map(Value::Handle).collect(), written))
     }
@@ -475,7 +475,7 @@ impl Builder {
             return self.apply_dynamic(op, name, inputs, params);
         }
         if let Some((key, value)) = params.iter().find(|(k, v)| !UNBOUNDED_PARAMS.contains(k) && !is_in_range(v)) {
-            return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
+            return Err(Error::value(format!("the parameter {key} of {op} would be {value}, which exceeds the size of any array")));
         }
         if let (true, Some((op, data, x))) = (params.is_empty(), scalars::scalar_variant(self, op, inputs)) {
             return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
@@ -539,7 +539,7 @@ impl Builder {
                 let known: Vec<_> = params.iter().filter(|(_, v)| has_symbolic_dim(v)).map(|(key, _)| *key).collect();
                 let what = known.join(" and ");
                 Error::NeedsValue(format!(
-                    "the {what} of {op} follows from a dimension that is not known: give the shapes of the inputs"
+                    "the {what} of {op} depends on an unknown dimension: give the shapes of the inputs"
                 ))
             };
             numbers.extend(list.as_ref().ok_or_else(unknown)?.iter().filter_map(Value::int));
@@ -649,7 +649,7 @@ impl Builder {
         if let (Some(required), true) = (def.num_inputs(&params), graphs.is_empty())
             && num_inputs < required
         {
-            return Err(Error::value(format!("{op} takes {required} inputs, but {num_inputs} are given")));
+            return Err(Error::value(format!("{op} takes {required} inputs, but {num_inputs} were given")));
         }
         Ok(OpCall { name, def, params })
     }

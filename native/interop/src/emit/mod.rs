@@ -64,7 +64,7 @@ pub struct Emitter<'t> {
 }
 
 /// The advice for an operator without a process.
-pub(crate) const ADVICE: &str = "map it by a hook, or make the model without it";
+pub(crate) const ADVICE: &str = "map it with a hook, or create the model without it";
 
 impl<'t> Emitter<'t> {
     /// An empty graph for a model with these operator sets. If `is_executing` is true, all operators are computed at once.
@@ -86,8 +86,8 @@ impl<'t> Emitter<'t> {
                 && *version > newest
             {
                 return Err(Error::unsupported(format!(
-                    "the model uses version {version} of the operator set '{domain}', but versions up to {newest} are known: \
-                     export it with an older one"
+                    "the model uses version {version} of the operator set '{domain}', but the newest supported version is \
+                     {newest}: export it with an older version"
                 )));
             }
         }
@@ -119,7 +119,7 @@ impl<'t> Emitter<'t> {
                         node.op
                     )
                 }
-                domain => format!("the operator {} of the domain {domain} is not known: {ADVICE}", node.op),
+                domain => format!("the operator {} of the domain {domain} is unknown: {ADVICE}", node.op),
             })
         })
     }

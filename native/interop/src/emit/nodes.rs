@@ -61,7 +61,7 @@ impl Sink {
 
 /// The error for an export rule in an import.
 fn no_sink() -> Error {
-    Error::value("nothing is being written")
+    Error::value("no node is being written")
 }
 
 /// Adds an ONNX operator and returns the tensors of its first `num_outputs` outputs.

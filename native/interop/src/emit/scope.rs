@@ -279,7 +279,7 @@ impl<'a, 't> Scope<'a, 't> {
         }
         let ordered = |f: fn(&f64, &f64) -> bool| match (left.number(), right.number()) {
             (Some(x), Some(y)) => Ok(Value::Bool(f(&x, &y))),
-            _ => Err(Error::value(format!("a {} and a {} have no order", left.kind(), right.kind()))),
+            _ => Err(Error::value(format!("a {} and a {} cannot be compared", left.kind(), right.kind()))),
         };
         match operator {
             Operator::And | Operator::Or => Ok(Value::Bool(right.is_true())),
@@ -315,7 +315,7 @@ impl Scope<'_, '_> {
             _ => return self.builder().combine(operator, a, b),
         };
         let unknown =
-            || Error::NeedsValue("a dimension decides the form of the graph: give the shapes of the inputs".into());
+            || Error::NeedsValue("a dimension determines the structure of the graph: give the shapes of the inputs".into());
         holds.map(Value::Bool).ok_or_else(unknown)
     }
 }

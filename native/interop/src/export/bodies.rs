@@ -36,7 +36,7 @@ pub(super) fn write(
         "_cond" => writer.cond(&op.graphs)?,
         "_foreach" => writer.foreach(&op.graphs)?,
         "_while_loop" => writer.while_loop(&op.graphs)?,
-        other => return Err(Error::unsupported(format!("{other} with graphs inside has no form in the framework"))),
+        other => return Err(Error::unsupported(format!("{other} with subgraphs cannot be exported"))),
     }
     Ok(vec![i])
 }
@@ -223,7 +223,7 @@ impl Writer<'_, '_> {
     }
 
     fn cond(&mut self, graphs: &[Symbol]) -> Result<()> {
-        let [test, then, otherwise] = graphs else { return Err(Error::value("_cond has three graphs")) };
+        let [test, then, otherwise] = graphs else { return Err(Error::value("_cond needs three subgraphs")) };
         let variables = self.inputs_at("cond_input_locs")?;
         let mut condition = self.splice(test, &variables, "condition")?;
         let (condition_name, _) = self.scalar_condition("condition", &mut condition)?;
@@ -242,7 +242,7 @@ impl Writer<'_, '_> {
     }
 
     fn foreach(&mut self, graphs: &[Symbol]) -> Result<()> {
-        let [step] = graphs else { return Err(Error::value("_foreach has one graph")) };
+        let [step] = graphs else { return Err(Error::value("_foreach needs one subgraph")) };
         let (data, states, captured) =
             (self.indices("in_data_locs")?, self.indices("in_state_locs")?, self.indices("remain_locs")?);
         let mut variables = vec![0; data.len() + states.len() + captured.len()];
@@ -290,7 +290,7 @@ impl Writer<'_, '_> {
     }
 
     fn while_loop(&mut self, graphs: &[Symbol]) -> Result<()> {
-        let [test, round] = graphs else { return Err(Error::value("_while_loop has two graphs")) };
+        let [test, round] = graphs else { return Err(Error::value("_while_loop needs two subgraphs")) };
         let num_scan_outputs = self.int_param("num_out_data");
         let (test_locs, round_locs, variable_indices) =
             (self.indices("cond_input_locs")?, self.indices("func_input_locs")?, self.indices("func_var_locs")?);
@@ -349,7 +349,7 @@ impl Writer<'_, '_> {
     /// Pads the scan output of a Loop with zeros: `_while_loop` returns a row for each of `max_iterations`.
     fn pad_rows(&mut self, rows: &str, row: usize, whole: &str, nodes: &mut Vec<Node>) -> Result<()> {
         let rank = self.exporter.emitter.builder.info(row).shape.ndim();
-        let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
+        let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is unknown")))?;
         let max_iterations = self.int_param("max_iterations") as i64;
         let mut constant = |what: &str, items: &[i64]| {
             let handle = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;

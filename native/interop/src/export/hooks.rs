@@ -83,7 +83,7 @@ fn write_symbols(
     let graph = Symbol::group(&replacement.outputs);
     if graph.num_outputs() < node.outputs.len() {
         let (given, wanted) = (graph.num_outputs(), node.outputs.len());
-        return Err(Error::value(format!("its hook makes {given} outputs, but it has {wanted}")));
+        return Err(Error::value(format!("its hook returns {given} outputs, but it has {wanted}")));
     }
     let mut variables = Vec::new();
     for name in graph.list_inputs() {
@@ -99,7 +99,7 @@ fn write_symbols(
         });
     }
     if exporter.hooks.depth >= MAX_DEPTH {
-        return Err(Error::value("its hook creates an operator that the hook replaces again, without end"));
+        return Err(Error::value("its hook creates an operator that the hook itself replaces, endlessly"));
     }
     exporter.hooks.depth += 1;
     let written = bodies::write_composed(exporter, source, i, &graph, &variables, opset);

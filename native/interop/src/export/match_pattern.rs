@@ -54,25 +54,25 @@ impl<'p> PatternMatch<'_, 'p> {
             // Several outputs of one operator, or only the first of them.
             Expr::Pick(e, 0) => match &**e {
                 Expr::Call(call) => self.call(call, node, true),
-                _ => Err("the recipe is not an operator".into()),
+                _ => Err("the right side is not an operator".into()),
             },
             Expr::Outputs(items) => {
                 let mut first = None;
                 for (k, item) in items.iter().enumerate() {
                     match item {
                         Expr::Pick(e, index) if *index == k => first = first.or(Some(&**e)),
-                        _ => return Err("the recipe makes its outputs one by one".into()),
+                        _ => return Err("the right side lists its outputs separately".into()),
                     }
                 }
                 match first {
                     Some(e) => match self.definition(e) {
                         Expr::Call(call) => self.call(call, node, true),
-                        _ => Err("the recipe is not an operator".into()),
+                        _ => Err("the right side is not an operator".into()),
                     },
-                    None => Err("the recipe makes nothing".into()),
+                    None => Err("the right side has no outputs".into()),
                 }
             }
-            _ => Err("the recipe is not an operator".into()),
+            _ => Err("the right side is not an operator".into()),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'p> PatternMatch<'_, 'p> {
     fn call(&mut self, call: &'p Call, node: usize, is_root: bool) -> Result<(), String> {
         let n = &self.source.graph.nodes[node];
         if n.op != main_name(&call.name) {
-            return Err(format!("it is no {}", call.name));
+            return Err(format!("it is not {}", call.name));
         }
         if !is_root && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
             return Err(format!("{} '{}' has other uses", n.op, n.name));
@@ -151,7 +151,7 @@ impl<'p> PatternMatch<'_, 'p> {
                     match (rules::find(&call.name).and_then(|rule| rule.reverse), call.args.first()) {
                         (Some(reverse), Some(first)) => {
                             let given =
-                                reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", call.name))?;
+                                reverse(value, &known).ok_or_else(|| format!("{} cannot be {value}", call.name))?;
                             self.expr(first, &given)
                         }
                         // A rule without an inverse binds no names, so its value is not checked.
@@ -161,9 +161,9 @@ impl<'p> PatternMatch<'_, 'p> {
                 None => match value {
                     Value::Handle(h) => match self.source.producer(*h) {
                         Some(node) => self.call(call, node, false),
-                        None => Err(format!("an input is made by no {}", call.name)),
+                        None => Err(format!("an input is not the output of {}", call.name)),
                     },
-                    _ => Err(format!("an input is made by no {}", call.name)),
+                    _ => Err(format!("an input is not the output of {}", call.name)),
                 },
             },
             other => match (self.known(other), value) {

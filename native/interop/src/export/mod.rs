@@ -38,7 +38,7 @@ pub const DEFAULT_OPSET: i64 = 21;
 /// Supported versions of the operator set.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 13..=25;
 
-/// The MXNet graph of an export with what is known about its tensors.
+/// The MXNet graph of an export, with the known shapes and types of its tensors.
 pub struct Source {
     /// The graph in framework-neutral form.
     graph: Graph,
@@ -137,7 +137,7 @@ impl<'t> Context<'t> for Exporter<'t> {
     }
 
     fn graph(&mut self, _: &Graph, _: HashMap<String, Value>) -> Result<Vec<Value>> {
-        Err(Error::value("a graph of the framework can be mapped in an import only"))
+        Err(Error::value("a graph of the framework can only be mapped in an import"))
     }
 
     fn problem_count(&self) -> usize {
@@ -175,7 +175,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     let opset = options.opset.unwrap_or(DEFAULT_OPSET);
     if !OPSETS.contains(&opset) {
         return Err(Error::value(format!(
-            "version {opset} of the operator set cannot be written; {} to {} can",
+            "version {opset} of the operator set cannot be exported; use {} to {}",
             OPSETS.start(),
             OPSETS.end()
         )));
@@ -321,7 +321,7 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
             .iter()
             .position(|o| source.uses.contains_key(o) && !emitted.iter().any(|n| n.outputs.contains(o)));
         return match missing {
-            Some(k) => Err(Error::unsupported(format!("its output {k} is used, but has no form"))),
+            Some(k) => Err(Error::unsupported(format!("its output {k} is used, but cannot be exported"))),
             None => Ok(covered),
         };
     }
@@ -329,15 +329,15 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
     let op = &node.op;
     if let Some(own) = node.attributes.get("op_type").filter(|_| op == mxnet::USER_OPERATOR) {
         return Err(Error::unsupported(format!(
-            "'{own}' is a user-defined operator, which ONNX does not have: let the export write it as a node of a domain of its own, or \
-             compose it of other operators by a hook"
+            "'{own}' is a user-defined operator, which ONNX does not have: export it as a node of a custom domain (userOperator), or \
+             compose it of other operators with an ExportHook"
         )));
     }
     let mut seen = HashSet::new();
     reasons.retain(|reason| seen.insert(reason.clone()));
     Err(Error::unsupported(match reasons.is_empty() {
-        true => format!("there is no process that writes {op} in version {opset} of the operator set"),
-        false => format!("no process that writes {op} fits: {}", reasons.join("; ")),
+        true => format!("there is no process for {op} in version {opset} of the operator set"),
+        false => format!("no process for {op} matches: {}", reasons.join("; ")),
     }))
 }
 
@@ -354,7 +354,7 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, mxnet_
     };
     if emitted.len() < mxnet_node.outputs.len() {
         let (given, wanted) = (emitted.len(), mxnet_node.outputs.len());
-        return Err(Error::value(format!("the rule {} makes {given} outputs of {wanted}", process.left.name)));
+        return Err(Error::value(format!("the rule {} returns {given} outputs instead of {wanted}", process.left.name)));
     }
     for (output, value) in mxnet_node.outputs.iter().zip(emitted).filter(|(_, v)| *v != Value::None) {
         if let Some((sink, _)) = scope.context.sink() {

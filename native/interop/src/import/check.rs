@@ -46,7 +46,7 @@ fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     }
     let (inputs, e) = first?;
     let with = if inputs.is_empty() { String::new() } else { format!(" with {inputs}") };
-    let message = format!("it is mapped, but what it is mapped to cannot be bound{with}: {e}");
+    let message = format!("it can be mapped, but the resulting graph cannot be bound{with}: {e}");
     Some(Problem { location: "the graph".into(), message, needs_value: false })
 }
 
@@ -102,7 +102,7 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
     match unknown.is_empty() {
         true => Ok(()),
         false => {
-            Err(Error::value(format!("the shapes of {} do not follow from those of the inputs", unknown.join(", "))))
+            Err(Error::value(format!("the shapes of {} cannot be inferred from those of the inputs", unknown.join(", "))))
         }
     }
 }

@@ -51,7 +51,7 @@ impl Diagnosis {
     }
 }
 
-/// A guess of what is unknown about a placeholder.
+/// A guess of the unknown properties of a placeholder.
 #[derive(Clone, Copy)]
 struct Guess {
     dtype: Option<DType>,
@@ -115,7 +115,7 @@ impl Importer<'_> {
     pub(super) fn report_limit(&mut self) {
         if self.diagnosis.num_attempts > MAX_ATTEMPTS {
             let text =
-                "so much in it cannot be mapped that not all of what depends on that was looked at: mend this first";
+                "it has too many problems, so some later nodes were not checked: fix these first";
             self.report(Error::unsupported(text).at("model"));
         }
     }

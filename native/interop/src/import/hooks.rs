@@ -76,7 +76,7 @@ pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Op
                 graph.inputs.iter().any(|i| i.name == name) || graph.nodes.iter().any(|n| n.outputs.contains(&name));
             if is_taken || graph.constants.insert(name.clone(), Tensor::from_array(&array)).is_some() {
                 return Err(Error::value(format!(
-                    "{}: its hook makes a constant '{name}', which the model has",
+                    "{}: its hook creates a constant '{name}', which the model already has",
                     node.label()
                 )));
             }
@@ -139,7 +139,7 @@ impl Importer<'_> {
         let num_outputs = replacement.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
         if num_outputs < node.outputs.len() {
             return Err(Error::value(format!(
-                "its hook makes {num_outputs} outputs, but it has {}",
+                "its hook returns {num_outputs} outputs, but it has {}",
                 node.outputs.len()
             )));
         }

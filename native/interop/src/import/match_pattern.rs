@@ -41,7 +41,7 @@ pub(super) fn matches<'p>(
     // The pattern must not cover a value that other nodes use.
     for (value, uses) in &matching.inner_values {
         if context.wiring.uses.get(value) != Some(&uses.len()) {
-            return Ok(Err(format!("the value '{value}' inside of it has other uses")));
+            return Ok(Err(format!("the value '{value}' inside it has other uses")));
         }
     }
     Ok(Ok(matching.names))
@@ -60,7 +60,7 @@ fn match_call<'p>(
     is_root: bool,
 ) -> Result<Result<(), String>> {
     if node.op != pattern.name || node.domain != importer.emitter.schema.domain_of(matching.domain, &pattern.name) {
-        return Ok(Err(format!("{} is no {}", node.label(), pattern.name)));
+        return Ok(Err(format!("{} is not {}", node.label(), pattern.name)));
     }
     let is_variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
     if !is_variadic && node.inputs.iter().skip(pattern.args.len()).any(|i| !i.is_empty()) {
@@ -149,11 +149,11 @@ fn match_producer<'p>(
     let GraphContext { graph, wiring } = *matching.context;
     let found = node.inputs.get(i).and_then(|input| wiring.producer.get_key_value(input.as_str()));
     let Some((value, producer)) = found.map(|(value, p)| (*value, &graph.nodes[*p])) else {
-        return Ok(Err(format!("no {} makes its input {i}", inner.name)));
+        return Ok(Err(format!("its input {i} is not the output of {}", inner.name)));
     };
     // A nested operator of a pattern stands for its first output.
     if producer.outputs[0] != value {
-        return Ok(Err(format!("{} makes it as another output", producer.label())));
+        return Ok(Err(format!("it is another output of {}", producer.label())));
     }
     if importer.made_by_hook(value) {
         return Ok(Err(format!("a hook made {}", producer.label())));

@@ -144,7 +144,7 @@ impl<'t> Importer<'t> {
     /// Subgraphs that are nested too deeply; a failed hook.
     fn subgraph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
         if self.scopes.len() > MAX_DEPTH {
-            return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
+            return Err(Error::format(format!("graphs are nested deeper than {MAX_DEPTH}")));
         }
         self.diagnosis.visit(graph);
         let rewritten = hooks::rewrite_nodes(self, graph).map_err(|e| self.fail(e))?;
@@ -201,7 +201,7 @@ impl<'t> Importer<'t> {
             self.num_mapped += 1;
             if self.num_mapped > MAX_MAPPED {
                 let text =
-                    format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
+                    format!("its branches and unrolled loops have more than {MAX_MAPPED} nodes");
                 self.report_model(Error::unsupported(text));
                 return;
             }
@@ -311,7 +311,7 @@ fn unmapped(node: &Node, version: i64, reasons: &[String], needs_value: bool) ->
     }
     let mut distinct: Vec<&str> = reasons.iter().map(String::as_str).collect();
     distinct.dedup();
-    let text = format!("no process for {} fits: {}", node.op, distinct.join("; "));
+    let text = format!("no process for {} matches: {}", node.op, distinct.join("; "));
     if needs_value { Error::NeedsValue(text) } else { Error::Unsupported(text) }
 }
 
@@ -324,7 +324,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     for (k, name) in node.outputs.iter().enumerate() {
         if !name.is_empty() && !matches!(values.get(k), Some(Value::Handle(_))) {
             return Err(Error::unsupported(format!(
-                "its output {k} ('{name}') is not made by the process for {}",
+                "its output {k} ('{name}') is not computed by the process for {}",
                 node.op
             )));
         }
@@ -344,7 +344,7 @@ fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOption
             continue;
         }
         if let Some(kind) = info.non_tensor_kind {
-            let e = Error::unsupported(format!("its type is {kind}; only tensors are mapped"));
+            let e = Error::unsupported(format!("its type is {kind}; only tensors are supported"));
             importer.problems.extend(e.at(location));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
             continue;

@@ -37,10 +37,10 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
     for (i, node) in graph.nodes.iter().enumerate() {
         for output in node.outputs.iter().filter(|o| !o.is_empty()) {
             if defined.contains(output.as_str()) {
-                problems.push(problem(node.label(), format!("its output '{output}' is an input of the graph, too")));
+                problems.push(problem(node.label(), format!("its output '{output}' is also an input of the graph")));
             } else if let Some(other) = producer.insert(output, i) {
                 let other = graph.nodes[other].label();
-                problems.push(problem(node.label(), format!("its output '{output}' is made by {other}, too")));
+                problems.push(problem(node.label(), format!("its output '{output}' is also an output of {other}")));
             }
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
         *uses.entry(&output.name).or_default() += 1;
         let name = output.name.as_str();
         if !producer.contains_key(name) && !defined.contains(name) && !outside(name) {
-            problems.push(problem(format!("output '{name}'"), "no node of the graph makes it".into()));
+            problems.push(problem(format!("output '{name}'"), "no node of the graph computes it".into()));
             missing_values.push(name);
         }
     }

@@ -28,7 +28,7 @@ pub enum Operator {
 pub enum Expr {
     /// A number, text, `true`, `false` or `none`.
     Literal(Value),
-    /// An input, an attribute, or what a `let` defines. The arity matters in patterns.
+    /// An input, an attribute, or a name that a `let` defines. The arity matters in patterns.
     Name(String, Arity),
     /// `[a, b]`: a list of values.
     List(Vec<Expr>),

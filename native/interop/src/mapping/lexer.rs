@@ -64,12 +64,12 @@ fn scan(text: &str) -> Result<(Token, usize), String> {
     }
     if first == '"' || first == '\'' {
         let rest = &text[1..];
-        let n = rest.find(first).ok_or_else(|| format!("a text does not end on its line: a {first} is missing"))?;
+        let n = rest.find(first).ok_or_else(|| format!("a string does not end on its line: a {first} is missing"))?;
         return Ok((Token::Text(rest[..n].into()), n + 2));
     }
     match PUNCTUATION.iter().find(|s| text.starts_with(**s)) {
         Some(sign) => Ok((Token::Punctuation(sign), sign.len())),
-        None => Err(format!("no word begins with '{first}'")),
+        None => Err(format!("unexpected character '{first}'")),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn mapping(file: &str, text: &str) -> Result<Mapping> {
                 p.cursor.take();
                 match p.cursor.peek().clone() {
                     Token::Text(domain) => p.domain = domain,
-                    _ => return Err(p.cursor.error("the domain is written as a text: domain \"com.microsoft\"")),
+                    _ => return Err(p.cursor.error("the domain must be a string: domain \"com.microsoft\"")),
                 }
                 p.cursor.take();
             }
@@ -173,7 +173,7 @@ impl Parser<'_> {
                         self.cursor.take();
                         why
                     }
-                    (true, _) => return Err(self.cursor.unexpected("the reason as a text")),
+                    (true, _) => return Err(self.cursor.unexpected("the reason as a string")),
                     (false, _) => String::new(),
                 };
                 process.conditions.push((condition, why));
@@ -213,7 +213,7 @@ impl Parser<'_> {
     fn expression(&mut self) -> Result<Expr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.cursor.error(format!("expressions nest deeper than {MAX_DEPTH}")));
+            return Err(self.cursor.error(format!("expressions are nested deeper than {MAX_DEPTH}")));
         }
         let expression = if self.cursor.accept_name("if") {
             let condition = self.expression()?;

@@ -41,11 +41,11 @@ impl Schema {
             let error =
                 |message: String| Error::Mapping { file: added.file.clone(), position: added.position, message };
             if !base.versions(domain, &op.name).is_empty() {
-                return Err(error(format!("the framework has an operator {}: it needs no description", op.name)));
+                return Err(error(format!("the framework already has an operator {}: remove its description", op.name)));
             }
             let versions = schema.operators.entry(domain.clone()).or_default().entry(op.name.clone()).or_default();
             if versions.last().is_some_and(|earlier| earlier.since >= op.since) {
-                let text = format!("{} is described already for version {} or a later one", op.name, op.since);
+                let text = format!("{} is already described for version {} or a later one", op.name, op.since);
                 return Err(error(text));
             }
             versions.push(op.clone());

@@ -145,10 +145,10 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     let error = |position: Position, message: String| Error::Mapping { file: rule.file.clone(), position, message };
     let Signature { name, params, .. } = &rule.signature;
     if table.signature(name).is_some() {
-        return Err(error(rule.position, format!("there is a rule {name} already: give this one another name")));
+        return Err(error(rule.position, format!("a rule {name} already exists: give this one another name")));
     }
     if registry::find(name).is_ok() {
-        return Err(error(rule.position, format!("'{name}' is the name of an operator: give the rule another")));
+        return Err(error(rule.position, format!("'{name}' is the name of an operator: give the rule another name")));
     }
     let mut found = Ok(());
     rule.body.visit(&mut |e| {
@@ -364,7 +364,7 @@ impl ProcessCheck<'_> {
                 Expr::Call(inner) => self.bind_pattern(inner, names)?,
                 Expr::Literal(_) => {}
                 Expr::List(items) if items.iter().all(|e| matches!(e, Expr::Literal(_))) => {}
-                _ => return Err(self.error(call.position, "a pattern is made of names, operators and values".into())),
+                _ => return Err(self.error(call.position, "a pattern consists of names, operators and values".into())),
             }
         }
         Ok(())
@@ -381,7 +381,7 @@ impl ProcessCheck<'_> {
                             .error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
                     } else if *arity != Arity::One {
                         Err(self
-                            .error(self.process.position, format!("the mark after '{name}' belongs to the pattern")))
+                            .error(self.process.position, format!("the mark after '{name}' is only allowed in the pattern")))
                     } else {
                         Ok(())
                     }
@@ -407,7 +407,7 @@ impl ProcessCheck<'_> {
             for a in &op.attributes {
                 if !used.contains(a.name.as_str()) && !p.unused.contains(&a.name) {
                     let text = format!(
-                        "the attribute {} of {} (version {}) has no part in this process: use it, or list it as unused",
+                        "the attribute {} of {} (version {}) is not used in this process: use it, or list it as unused",
                         a.name, op.name, op.since
                     );
                     return Err(self.error(p.position, text));
@@ -416,7 +416,7 @@ impl ProcessCheck<'_> {
         }
         let known = |name: &String| versions.iter().any(|d| d.attribute(name).is_some());
         match p.unused.iter().find(|name| !known(name)) {
-            Some(name) => Err(self.error(p.position, format!("there is no attribute {name} that could be unused"))),
+            Some(name) => Err(self.error(p.position, format!("there is no attribute {name} to list as unused"))),
             None => Ok(()),
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn graph(file: &str, text: &str) -> Result<Text> {
     }
     match p.cursor.take() {
         Token::Float(1.0) => p.cursor.expect(";")?,
-        _ => return Err(p.cursor.error("only version 1.0 of NNEF is known")),
+        _ => return Err(p.cursor.error("only version 1.0 of NNEF is supported")),
     }
     while p.cursor.accept_name("extension") {
         // Extensions are accepted here; the constructs that they allow are rejected.
@@ -67,7 +67,7 @@ pub(super) fn graph(file: &str, text: &str) -> Result<Text> {
     }
     if p.cursor.accept_name("fragment") {
         return Err(p.cursor.error(
-            "operators that a model defines are not mapped: flatten it, so that only those of the standard are left",
+            "fragments (operators that a model defines) are not supported: flatten the model, so that only standard operators are left",
         ));
     }
     if !p.cursor.accept_name("graph") {
@@ -129,7 +129,7 @@ impl Parser<'_> {
             false => None,
         };
         if !self.cursor.accept("(") {
-            return Err(self.cursor.unexpected("'(' (a flat graph is made of operators, not of formulas)"));
+            return Err(self.cursor.unexpected("'(' (a flat graph consists of operators, not of formulas)"));
         }
         let mut arguments = Vec::new();
         while !self.cursor.accept(")") {
@@ -152,7 +152,7 @@ impl Parser<'_> {
 
     fn argument(&mut self, depth: usize) -> Result<Argument> {
         if depth > MAX_DEPTH {
-            return Err(self.cursor.error(format!("lists nest deeper than {MAX_DEPTH}")));
+            return Err(self.cursor.error(format!("lists are nested deeper than {MAX_DEPTH}")));
         }
         for (begin, end) in [("[", "]"), ("(", ")")] {
             if self.cursor.accept(begin) {

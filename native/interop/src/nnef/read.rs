@@ -39,7 +39,7 @@ pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) 
     // The graph declaration determines the order of inputs.
     let position = |name: &String| written.inputs.iter().position(|i| i == name);
     if let Some(stray) = graph.inputs.iter().find(|i| position(&i.name).is_none()) {
-        return Err(Error::format(format!("{file}: '{}' is external, but no input of the graph", stray.name)));
+        return Err(Error::format(format!("{file}: '{}' is external, but not an input of the graph", stray.name)));
     }
     if let Some(name) = written.inputs.iter().find(|n| !graph.inputs.iter().any(|i| i.name == **n)) {
         return Err(Error::format(format!("{file}: the input '{name}' of the graph is not external")));
@@ -69,7 +69,7 @@ fn element(statement: &Statement) -> Result<DType> {
         None | Some("scalar") => Ok(DType::F32),
         Some("integer") => Ok(DType::I64),
         Some("logical") => Ok(DType::Bool),
-        Some(other) => Err(Error::format(format!("there is no element type '{other}'"))),
+        Some(other) => Err(Error::format(format!("unknown element type '{other}'"))),
     }
 }
 
@@ -136,7 +136,7 @@ impl Reader<'_> {
             }
             "variable" => {
                 let (name, dims, label) = (single()?, shape(statement)?, given(statement, "label", 1)?);
-                let Value::Text(label) = label else { return Err(Error::format("a label is a text")) };
+                let Value::Text(label) = label else { return Err(Error::format("a label must be a string")) };
                 let tensor = (self.variable)(&label)?;
                 if tensor.dims != dims {
                     return Err(Error::format(format!(
@@ -158,7 +158,7 @@ impl Reader<'_> {
                     items = vec![one.clone(); count];
                 }
                 if items.len() != count {
-                    return Err(Error::format(format!("{} values do not fill the shape {dims:?}", items.len())));
+                    return Err(Error::format(format!("{} values do not match the shape {dims:?}", items.len())));
                 }
                 self.constant(&name, tensor(&items, dims, element(statement)?)?);
             }

@@ -16,12 +16,12 @@ const MAX_RANK: usize = 8;
 /// # Errors
 /// Bytes that are not a variable file, or of another number than the header says.
 pub fn parse(bytes: Bytes) -> Result<Tensor> {
-    let bad = |what: String| Error::format(format!("this is not a tensor of NNEF: {what}"));
+    let bad = |what: String| Error::format(format!("not a valid NNEF tensor: {what}"));
     if bytes.len() < HEADER_BYTES || bytes[..2] != [0x4e, 0xef] {
-        return Err(bad("its beginning is another".into()));
+        return Err(bad("it begins with other bytes".into()));
     }
     if bytes[2..4] != [1, 0] {
-        return Err(bad(format!("version {}.{} is not known, only 1.0", bytes[2], bytes[3])));
+        return Err(bad(format!("version {}.{} is not supported, only 1.0", bytes[2], bytes[3])));
     }
     let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| bytes[4 + 4 * i + k])) as usize;
     let (length, rank) = (word(0), word(1));
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn files_with_an_invalid_header_are_errors() {
         let error = |bytes: Vec<u8>| parse(bytes.into()).unwrap_err().to_string();
-        assert!(error(vec![0; 200]).contains("its beginning is another"));
+        assert!(error(vec![0; 200]).contains("it begins with other bytes"));
         assert!(error(file(32, 0, &[3], &[0; 8])).contains("3 elements of 32 bits do not take 8 bytes"));
         assert!(error(file(32, 0, &[u32::MAX, u32::MAX, u32::MAX], &[])).contains("larger than memory"));
         let mut deep = file(32, 0, &[], &[0; 4]);

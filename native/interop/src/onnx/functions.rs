@@ -109,7 +109,7 @@ impl Inliner<'_> {
         let Some(function) = self.functions.get(&key).copied() else {
             let bytes = if depth == 0 { 0 } else { node.encoded_len() };
             self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
-                let text = "the functions of the model call each other so often that it would become too large";
+                let text = "the model would become too large after inlining its functions";
                 Error::format(format!("{text}: more than {MAX_BYTES} bytes and {BYTES_PER_BYTE} times its own size"))
             })?;
             out.push(node);

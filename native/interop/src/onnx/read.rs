@@ -146,7 +146,7 @@ impl Reader<'_> {
             Ok(AttributeType::Strings) => {
                 Value::List(a.strings.iter().map(|s| text(s).map(Value::Text)).collect::<Result<_>>()?)
             }
-            Ok(other) => return Err(Error::unsupported(format!("attributes of type {other:?} are not mapped"))),
+            Ok(other) => return Err(Error::unsupported(format!("attributes of type {other:?} are not supported"))),
             Err(_) => return Err(Error::format(format!("its type has the unknown code {}", a.r#type))),
         })
     }
@@ -178,7 +178,7 @@ impl Reader<'_> {
             )));
         }
         if element == ElementType::DType(DType::Bool) && data.iter().any(|b| *b > 1) {
-            return Err(Error::format("a tensor of truth values has bytes other than 0 and 1"));
+            return Err(Error::format("a tensor of type bool has bytes other than 0 and 1"));
         }
         let data = match &element {
             ElementType::Widened(int) => int.widen(&data).into(),
@@ -200,7 +200,7 @@ impl Reader<'_> {
         let linear = indices.dims.len() == 1;
         let width = if linear { 1 } else { dims.len() };
         if indices.element != ElementType::DType(DType::I64) || indices.data.len() != stored * width * 8 {
-            return Err(Error::format("the indices of a sparse tensor are not as many 64-bit integers as it needs"));
+            return Err(Error::format("the indices of a sparse tensor have a wrong type or number: expected 64-bit integers"));
         }
         let number = |i: usize| i64::from_le_bytes(std::array::from_fn(|k| indices.data[i * 8 + k]));
         let mut data = vec![0u8; count * size];
@@ -215,7 +215,7 @@ impl Reader<'_> {
             };
             let at = at
                 .filter(|at| *at < count)
-                .ok_or_else(|| Error::format("an index of a sparse tensor is outside of it"))?;
+                .ok_or_else(|| Error::format("an index of a sparse tensor is out of range"))?;
             data[at * size..(at + 1) * size].copy_from_slice(&values.data[i * size..(i + 1) * size]);
         }
         Ok(Tensor { element: values.element, dims, data: data.into() })
@@ -224,11 +224,11 @@ impl Reader<'_> {
 
 fn dims(dims: &[i64]) -> Result<Vec<usize>> {
     let all: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
-    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is not a shape of a tensor")))
+    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is not a valid shape")))
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is not UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a string is not UTF-8"))
 }
 
 /// The elements of a tensor in typed fields. Types of up to 32 bits share `int32_data`, uint32 and uint64 share `uint64_data`.

@@ -136,7 +136,7 @@ impl Scan {
         self.numbers = self.numbers.saturating_add(n);
         if self.numbers > MAX_NUMBERS {
             return Err(Error::format(format!(
-                "the file has more than {MAX_NUMBERS} numbers outside of raw data: save its tensors as raw_data"
+                "the file has more than {MAX_NUMBERS} numbers outside raw data: save its tensors as raw_data"
             )));
         }
         Ok(())

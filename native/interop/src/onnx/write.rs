@@ -36,7 +36,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     let n = proto.encoded_len();
     if n > MAX_BYTES {
         return Err(Error::unsupported(format!(
-            "the model takes {n} bytes; a file of this format holds at most {MAX_BYTES}"
+            "the model has {n} bytes; a file of this format has at most {MAX_BYTES}"
         )));
     }
     Ok(proto.encode_to_vec())
@@ -116,7 +116,7 @@ fn attribute(name: &str, value: &Value) -> Result<AttributeProto> {
         _ => {}
     }
     if kind == AttributeType::Undefined {
-        return Err(Error::unsupported(format!("the attribute {name} is a {}, which cannot be written", value.kind())));
+        return Err(Error::unsupported(format!("the attribute {name} is a {}, which cannot be exported", value.kind())));
     }
     a.r#type = kind.into();
     Ok(a)
@@ -137,7 +137,7 @@ fn tensor(name: &str, t: &Tensor) -> Result<TensorProto> {
 
 fn value_info(info: &ValueInfo) -> Result<ValueInfoProto> {
     let Some(element) = &info.element else {
-        return Err(Error::value(format!("the element type of '{}' is not known: give it", info.name)));
+        return Err(Error::value(format!("the element type of '{}' is unknown: specify it", info.name)));
     };
     let dim = |d: &Dim| Dimension {
         value: match d {

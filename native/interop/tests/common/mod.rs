@@ -1,4 +1,4 @@
-//! What the tests on recorded cases share.
+//! Helpers for tests with recorded cases.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use ferromx_core::context::Context;

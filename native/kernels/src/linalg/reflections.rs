@@ -73,7 +73,7 @@ impl<T: Scalar> Reflections<'_, T> {
         });
     }
 
-    /// Writes the first rows of H_last ... H_1 H_0, as many as `out` has.
+    /// Writes the first rows of H_last ... H_1 H_0; `out` determines their number.
     pub(super) fn product(&self, count: usize, out: &mut [T]) {
         let (n, rows) = (self.n, out.len() / self.n.max(1));
         out.fill(T::zero());

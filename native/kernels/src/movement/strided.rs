@@ -184,7 +184,7 @@ pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped
     check_shape(dst.len(), shape);
     let mut sorted = perm.to_vec();
     sorted.sort_unstable();
-    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is no permutation of the axes of {shape:?}");
+    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is not a permutation of the axes of {shape:?}");
     if src.is_empty() {
         return;
     }

@@ -16,7 +16,7 @@ pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut 
     assert_eq!(src.len(), dst.len(), "a transposition keeps the number of elements");
     let mut sorted = SmallVec::<[usize; 6]>::from_slice(perm);
     sorted.sort_unstable();
-    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is no permutation of the axes of {shape:?}");
+    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is not a permutation of the axes of {shape:?}");
     if src.is_empty() {
         return;
     }

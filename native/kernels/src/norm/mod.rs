@@ -10,7 +10,7 @@
 //! - `l2`: L2 normalisation.
 //! - `local`: local response normalisation.
 //! - `rectify`: the rectifier after a normalisation.
-//! - `statistics`: mean and variance as an operator of their own.
+//! - `statistics`: the operator that computes mean and variance.
 //! - `moments`: sums, means and variances of contiguous elements, for all of the above.
 
 mod batch;

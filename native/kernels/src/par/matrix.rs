@@ -93,7 +93,7 @@ fn check_block((all_rows, all_cols): (usize, usize), row: usize, col: usize, row
     let fits = |start: usize, len: usize, all: usize| start.checked_add(len).is_some_and(|end| end <= all);
     assert!(
         fits(row, rows, all_rows) && fits(col, cols, all_cols),
-        "the {rows} x {cols} block at ({row}, {col}) is outside of a {all_rows} x {all_cols} matrix"
+        "the {rows} x {cols} block at ({row}, {col}) is outside a {all_rows} x {all_cols} matrix"
     );
 }
 

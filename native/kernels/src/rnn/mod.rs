@@ -64,7 +64,7 @@ fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Opt
     }
 }
 
-/// The elements of the step computed before time step `t`, and what follows.
+/// The elements of the step computed before time step `t`, and the elements after them.
 fn previous<T>(data: &[T], len: usize, t: usize, reverse: bool, steps: usize) -> Option<&[T]> {
     let t = if reverse { Some(t + 1).filter(|t| *t < steps) } else { t.checked_sub(1) };
     t.map(|t| &data[t * len..])

@@ -103,7 +103,7 @@ fn sorted_indices<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
 /// # Panics
 /// If `k` exceeds `width` or the lengths do not match.
 pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Order, dst: &mut [I]) {
-    assert!(k <= width, "there are no {k} elements in a row of {width}");
+    assert!(k <= width, "{k} elements cannot be selected from a row of {width}");
     check(src.len(), width, dst.len(), k);
     for_each_row(width, dst, k, |r, dst| {
         let row = &src[r * width..(r + 1) * width];
@@ -246,7 +246,7 @@ fn gather_block<T: SortKey>(
 #[track_caller]
 fn check(src: usize, width: usize, dst: usize, k: usize) {
     let rows = src.checked_div(width).unwrap_or(0);
-    assert_eq!(src, rows * width, "{src} elements are no rows of {width}");
+    assert_eq!(src, rows * width, "{src} elements do not form rows of {width}");
     assert!(dst == rows * k || width == 0, "{dst} elements do not hold {rows} rows of {k}");
     assert!(u32::try_from(width).is_ok(), "a row of {width} elements is too long to be sorted");
 }

@@ -31,7 +31,7 @@ pub(super) static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
     .inputs(&[arg("data", "The array, with at least one axis.")])
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().dims();
-        ensure!(!dims.is_empty(), "_contrib_div_sqrt_dim takes the length of the last axis, but the data is a scalar");
+        ensure!(!dims.is_empty(), "_contrib_div_sqrt_dim needs data with at least one axis, but the data is a scalar");
         with_scalar::<Div>(ctx, &ins[0], (dims[dims.len() - 1] as f64).sqrt(), &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_div_sqrt_dim", &[n.ograds[0]], &[])?)])))

@@ -32,7 +32,7 @@ fn heads(p: &Params) -> Result<i32> {
     let p = p.get::<FusedAttentionParam>();
     ensure!(
         !p.quantized,
-        "attention on 8-bit integers is only supported by oneDNN: dequantize the inputs and leave out quantized"
+        "attention on 8-bit integers is only supported by oneDNN: dequantize the inputs and omit quantized"
     );
     ensure!(p.heads > 0, "heads={} must be positive", p.heads);
     Ok(p.heads)

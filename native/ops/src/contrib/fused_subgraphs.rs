@@ -50,7 +50,7 @@ params! {
 
 const SUBGRAPH: &[ArgDef] = &[ArgDef { name: "graph", doc: "The fused subgraph.", type_string: "Symbol" }];
 
-/// What the definitions of both operators share. As in MXNet, their metadata lists no arguments.
+/// The common part of both operator definitions. As in MXNet, their metadata lists no arguments.
 const fn fused_subgraph(name: &'static str) -> OpDef {
     OpDef::new(name)
         .expands(SUBGRAPH)
@@ -60,7 +60,7 @@ const fn fused_subgraph(name: &'static str) -> OpDef {
         .ready_if(|_| {
             Err(Error::Unsupported(
                 "it represents a subgraph, which is its first argument: load the symbol file that has it, or compose it of that \
-                 graph and its inputs; on arrays, call the operators of the subgraph"
+                 graph and its inputs; to compute imperatively, call the operators of the subgraph"
                     .into(),
             ))
         })

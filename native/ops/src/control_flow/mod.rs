@@ -31,7 +31,7 @@ const fn graph(name: &'static str, doc: &'static str) -> ArgDef {
 /// The graph that was attached to an operator; an error if there is none.
 fn attached_graph(graph: Option<&Arc<dyn Subgraph>>) -> Result<&dyn Subgraph> {
     graph.map(|g| &**g).ok_or_else(|| {
-        Error::value("the operator has no graph: it must be composed into a symbol, and cannot be called on arrays")
+        Error::value("the operator has no subgraph: compose it into a symbol instead of calling it imperatively")
     })
 }
 

@@ -107,13 +107,13 @@ impl WhileParam {
 
 fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
     let p = params.get::<WhileParam>();
-    let graphs: [Arc<dyn Subgraph>; 2] = graphs.try_into().map_err(|_| Error::value("two graphs were expected"))?;
+    let graphs: [Arc<dyn Subgraph>; 2] = graphs.try_into().map_err(|_| Error::value("two subgraphs were expected"))?;
     check_num_inputs(&*graphs[0], p.cond_locs.len(), "cond_input_locs")?;
     check_num_inputs(&*graphs[1], p.func_locs.len(), "func_input_locs")?;
     ensure!(graphs[0].outputs() == 1, "the condition has {} outputs; it must have one", graphs[0].outputs());
     ensure!(
         graphs[1].outputs() == p.num_outputs,
-        "the graph of an iteration has {} outputs, but num_outputs is {}",
+        "the subgraph of an iteration has {} outputs, but num_outputs is {}",
         graphs[1].outputs(),
         p.num_outputs
     );

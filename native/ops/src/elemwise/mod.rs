@@ -1,6 +1,6 @@
 //! Elementwise operators on arrays of one shape.
 //!
-//! A macro of `family` declares an operator in a few lines, from a formula of its own or one of `formulas`, which several families share.
+//! A macro of `family` declares an operator in a few lines, from its own formula or from one in `formulas`, which several families share.
 //! `loops` compiles the loops of a formula and runs them on arrays of any type.
 
 mod binary;

@@ -74,7 +74,7 @@ impl RnnParam {
                 return Err(Error::value("lstm_state_clip_* are for mode='lstm' only: leave them out"));
             }
             _ => {
-                return Err(Error::value("lstm_state_clip_min and lstm_state_clip_max go together: give both or none"));
+                return Err(Error::value("lstm_state_clip_min and lstm_state_clip_max must be given together: give both or neither"));
             }
         };
         Ok(Geometry {
@@ -413,7 +413,7 @@ mod tests {
             Case::new(&RNN, &attrs).shapes(&ins).unwrap_err().to_string()
         };
         assert!(error(&[("mode", "gru"), ("projection_size", "2")]).contains("mode='lstm' only"));
-        assert!(error(&[("mode", "lstm"), ("lstm_state_clip_min", "0")]).contains("go together"));
+        assert!(error(&[("mode", "lstm"), ("lstm_state_clip_min", "0")]).contains("must be given together"));
         assert!(error(&[("mode", "lstm"), ("projection_size", "0")]).contains("at least 1"));
     }
 }

@@ -230,7 +230,7 @@ impl Parser<'_> {
     fn sum(&mut self) -> std::result::Result<DimExpr, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("expressions nest deeper than {MAX_DEPTH}"));
+            return Err(format!("expressions are nested deeper than {MAX_DEPTH}"));
         }
         let mut left = match self.accept("-") {
             true => binary(DimOp::Sub, DimExpr::Number(0), self.product()?),

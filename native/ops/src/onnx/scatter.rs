@@ -202,7 +202,7 @@ fn resolve_index(index: i64, len: usize, axis: usize) -> Result<usize> {
     let from_start = if index < 0 { index.saturating_add(len as i64) } else { index };
     match usize::try_from(from_start).ok().filter(|i| *i < len) {
         Some(i) => Ok(i),
-        None => Err(Error::Value(format!("index {index} is outside of axis {axis}, which has length {len}"))),
+        None => Err(Error::Value(format!("index {index} is outside axis {axis}, which has length {len}"))),
     }
 }
 
@@ -351,7 +351,7 @@ mod tests {
     fn indices_out_of_bounds_are_errors() {
         let case = Case::new(&SCATTER_ELEMENTS, &[]);
         let e = case.run1(&[array(&[1f32; 2], &[2]), array(&[2i64], &[1]), array(&[1f32], &[1])]).unwrap_err();
-        assert!(e.to_string().contains("index 2 is outside of axis 0"), "{e}");
+        assert!(e.to_string().contains("index 2 is outside axis 0"), "{e}");
         assert!(case.shapes(&[[2, 3].into(), [1, 4].into(), [1, 4].into()]).is_err());
         let nd = Case::new(&SCATTER_ND, &[]);
         assert_eq!(

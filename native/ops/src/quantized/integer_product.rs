@@ -21,7 +21,7 @@ use super::{max_abs, range_max_abs, write_range};
 use crate::nn::batch_norm::{BatchNormParam, scale_and_shift};
 use crate::nn::convolution::ConvolutionParam;
 
-/// What the integers of an operand represent.
+/// How the integers of an operand are converted to numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
     /// `(q - zero) * scale`. The quantization parameters are scale and zero point.
@@ -77,7 +77,7 @@ pub struct IntegerProduct {
     pub params: Option<Params>,
     /// Whether the matrix of weights has shape (N, K) instead of (K, N).
     pub is_transposed: bool,
-    /// What the integers of the data represent.
+    /// How the integers of the data are converted to numbers.
     pub data: Scheme,
     /// The weights.
     pub weights: Weights,

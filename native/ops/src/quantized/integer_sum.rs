@@ -14,11 +14,11 @@ use crate::nn::pooling::PoolingParam;
 /// A sum of integers. The inputs of the kernel are the two operands, then the quantization parameters of the first operand, the second and
 /// the output, as their [`Scheme`] and [`Output`] say.
 pub struct IntegerSum {
-    /// What the integers of the operands represent.
+    /// How the integers of the operands are converted to numbers.
     pub operands: [Scheme; 2],
     /// The bounds of the result before quantization, such as those of ReLU.
     pub clamp: Option<[f32; 2]>,
-    /// What the integers of the result represent.
+    /// How the result is converted to integers.
     pub output: Output,
 }
 

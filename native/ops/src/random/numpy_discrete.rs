@@ -164,7 +164,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         return Ok(());
     }
     for (i, x) in out.iter_mut().enumerate() {
-        ensure!(weights.iter().any(|w| *w > 0.0), "fewer numbers have a positive probability than are to be chosen");
+        ensure!(weights.iter().any(|w| *w > 0.0), "fewer numbers have a positive probability than are to be drawn");
         let index = random.draws(i as u64).categorical(weights.iter().copied());
         weights[index] = 0.0;
         *x = index as i64;

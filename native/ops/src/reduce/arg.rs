@@ -125,7 +125,7 @@ pub(super) static NP_ARGMIN: OpDef = arg_op(
     })
 });
 
-/// What the definitions of `_npi_argmax` and `_npi_argmin` share.
+/// The common part of the definitions of `_npi_argmax` and `_npi_argmin`.
 const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(doc)

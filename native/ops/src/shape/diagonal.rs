@@ -81,7 +81,7 @@ fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let len = if dims[row] < 0 || dims[col] < 0 { -1 } else { diagonal_len(dims[row], dims[col], p.k.into()) };
     ensure!(
         len >= 0 || dims[row] < 0 || dims[col] < 0,
-        "k={} is outside of matrices with {} rows and {} columns",
+        "k={} is outside matrices with {} rows and {} columns",
         p.k,
         dims[row],
         dims[col]

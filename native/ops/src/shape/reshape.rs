@@ -253,7 +253,7 @@ fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             Some(x) => i64::from(x),
         };
         let (b, e) = (resolve(begin, 0), resolve(end, n));
-        ensure!(0 <= b && b <= e && e <= n as i64, "{side}_begin..{side}_end = {b}..{e} is outside of {n} dimensions");
+        ensure!(0 <= b && b <= e && e <= n as i64, "{side}_begin..{side}_end = {b}..{e} is outside {n} dimensions");
         Ok((b as usize, e as usize))
     };
     let (lb, le) = range(p.lhs_begin, p.lhs_end, l, "lhs")?;
@@ -390,7 +390,7 @@ fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
                 let n = next()?;
                 ensure!(
                     n == 1 || n < 0,
-                    "-3 in newshape={spec_text} drops an axis of length 1, but meets one of length {n}"
+                    "-3 in newshape={spec_text} removes an axis of length 1, but this axis has length {n}"
                 );
             }
             -4 => {

@@ -63,7 +63,7 @@ fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut part = Shape::unknown();
     for (i, s) in io.outs.iter().enumerate() {
         let so_far = part.clone();
-        ensure!(part.assign(s), "parts of an axis are equal, but output {i} is {s} and those before it are {so_far}");
+        ensure!(part.assign(s), "the parts must have equal shapes, but output {i} is {s} and the previous outputs are {so_far}");
     }
     io.outs.iter_mut().for_each(|s| s.clone_from(&part));
     infer_input_shape(io, axis, p.squeeze_axis)?;
@@ -193,7 +193,7 @@ fn infer_input_shape(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Resul
         let so_far = shape.clone();
         ensure!(
             shape.assign(&Shape::from(dims)),
-            "output {i} is {part}, which does not fit the parts before it: {so_far}"
+            "output {i} is {part}, which does not match the previous parts: {so_far}"
         );
     }
     if let (Some(n), Some(dims)) = (total, shape.dims_mut()) {
@@ -229,7 +229,7 @@ fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
 
 fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
-    ensure!(num_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
+    ensure!(num_parts(p) > 0, "neither indices nor sections were given: give one of them");
     let Some(rank) = input_rank(io, p.squeeze_axis) else { return Ok(()) };
     split_along(p, io, axis_index(p.axis, rank)?)
 }
@@ -253,7 +253,7 @@ macro_rules! splitting {
             .shape(|p, io| {
                 let p = p.get::<SplitParam>();
                 let Some($rank) = input_rank(io, p.squeeze_axis) else { return Ok(()) };
-                ensure!(num_parts(p) > 0, "there is nothing to split into: give indices or sections");
+                ensure!(num_parts(p) > 0, "no parts were specified: give indices or sections");
                 split_along(p, io, $axis?)
             })
             .dtype(one_dtype)

@@ -1,4 +1,4 @@
-//! Sorting: `sort` and `argsort` in this file, `topk` and `unique` in files of their own.
+//! Sorting: `sort` and `argsort` are in this file; `topk` and `unique` have their own files.
 //!
 //! Sorting is stable; NaN is larger than every number.
 

@@ -154,7 +154,7 @@ pub(super) static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
 /// The kernel of operators that have no dense form: an error.
 pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Unsupported(format!(
-        "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it on arrays",
+        "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it imperatively",
         ctx.op
     )))
 }

@@ -193,7 +193,7 @@ pub(super) fn mutated_entries(graph: &Graph, external: &HashMap<Entry, NDArray>)
 
 /// The error for an operator with dynamic output shapes in a graph that needs a plan.
 pub(crate) fn no_plan(op: &'static str, node: &str) -> Error {
-    let reason = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
+    let reason = "the shape of its output depends on the values of its inputs, so it cannot be part of a plan: call it imperatively";
     Error::Unsupported(reason.into()).in_operator(op, node)
 }
 

@@ -83,7 +83,7 @@ impl Plans {
         }
         match self.slot(purpose) {
             Some(plan) => Ok(plan),
-            None => Err(Error::Internal("a plan got lost".into())),
+            None => Err(Error::Internal("a plan is missing".into())),
         }
     }
 
@@ -187,7 +187,7 @@ impl PlanLock {
         let current = thread_id();
         // Only this thread stores its own id, so a relaxed load cannot miss it.
         if self.owner.load(Ordering::Relaxed) == current {
-            let text = "an operator of this executor used the executor while it was running: bind another one for it";
+            let text = "an operator of this executor used the executor while it was running: bind a second executor for it";
             return Err(Error::value(text));
         }
         let plans = self.plans.lock();

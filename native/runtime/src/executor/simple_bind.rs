@@ -189,7 +189,7 @@ fn dense_zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Res
 fn checked_shared(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
     ensure!(
         array.shape() == shape && array.dtype() == dtype && array.storage_type() == storage,
-        "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage}) is needed: shared arrays must be alike",
+        "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage}) is needed: bind without sharing it",
         array.shape(),
         array.dtype(),
         array.storage_type()

@@ -110,7 +110,7 @@ impl Stepwise {
         let missing = (0..self.losses.len()).find(|i| !self.losses[*i] && head_grads.get(*i).is_none());
         if let Some(i) = missing {
             return Err(Error::Value(format!(
-                "output {i} is no loss, so backward needs its gradient: pass one array per output, or end the network with a loss \
+                "output {i} is not a loss, so backward needs its head gradient: pass one array per output, or end the network with a loss \
                  such as SoftmaxOutput or MakeLoss"
             )));
         }

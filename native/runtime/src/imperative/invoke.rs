@@ -127,7 +127,7 @@ fn store_dynamic_outputs(results: Vec<NDArray>, outs: &mut Arrays) -> Result<()>
         ensure!(
             target.shape() == array.shape() && target.dtype() == array.dtype(),
             "output {k} is of shape {} and type {}, but an array of shape {} and type {} was given for it: give none, since the \
-             shape depends on the content of the inputs",
+             shape depends on the values of the inputs",
             array.shape(),
             array.dtype(),
             target.shape(),

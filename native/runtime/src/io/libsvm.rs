@@ -65,10 +65,10 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         p.round_batch,
         "round_batch=False is not supported: the last batch is always filled up; leave the parameter out"
     );
-    ensure!(p.part_index < p.num_parts, "part_index {} is not below num_parts {}", p.part_index, p.num_parts);
+    ensure!(p.part_index < p.num_parts, "part_index {} must be less than num_parts {}", p.part_index, p.num_parts);
     let columns = |shape: &Shape, name: &str| match shape.dims() {
         [n] if *n > 0 => Ok(*n),
-        _ => Err(Error::Value(format!("{name} is {shape}: one dimension, the number of columns, was expected"))),
+        _ => Err(Error::Value(format!("{name} is {shape}: expected one dimension, the number of columns"))),
     };
     let data = Rows::read(&p.data_libsvm, columns(&p.data_shape, "data_shape")?)?;
     let label_columns = columns(&p.label_shape, "label_shape")?;

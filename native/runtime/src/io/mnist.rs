@@ -54,7 +54,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let (labels, classes) = read_idx(&p.label, 1)?;
     let (n, rows, columns) = (images[0], images[1], images[2]);
     ensure!(n == labels[0], "{} holds {n} images, but {} holds {} labels", p.image, p.label, labels[0]);
-    ensure!(p.part_index < p.num_parts, "part_index {} is not below num_parts {}", p.part_index, p.num_parts);
+    ensure!(p.part_index < p.num_parts, "part_index {} must be less than num_parts {}", p.part_index, p.num_parts);
     let mut order: Vec<u64> = memory::collected(0..n as u64);
     if p.shuffle {
         shuffle(&mut order, p.seed as u64);
@@ -115,7 +115,7 @@ fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
     let expected = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).unwrap_or(usize::MAX);
     if bytes.len() - header != expected {
         return Err(invalid(format!(
-            "its header announces {dims:?} = {expected} bytes, but {} follow",
+            "its header gives {dims:?} = {expected} bytes, but {} follow",
             bytes.len() - header
         )));
     }

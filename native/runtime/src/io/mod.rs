@@ -72,7 +72,7 @@ fn first_example(epoch: Epoch, examples: usize) -> Result<usize> {
     match usize::try_from(epoch.first) {
         Ok(first) if first <= examples => Ok(first),
         _ => Err(Error::Value(format!(
-            "the epoch begins at example {} but there are {examples}: it was saved with other data",
+            "the epoch begins at example {} of only {examples}: the position was saved with other data",
             epoch.first
         ))),
     }

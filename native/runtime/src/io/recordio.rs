@@ -48,7 +48,7 @@ impl Writer {
     pub fn write(&mut self, record: &[u8]) -> Result<()> {
         ensure!(
             record.len() < MAX_LENGTH,
-            "a record of {} bytes was to be written to {}: records are shorter than {MAX_LENGTH} bytes",
+            "cannot write a record of {} bytes to {}: records must be shorter than {MAX_LENGTH} bytes",
             record.len(),
             self.path
         );
@@ -132,7 +132,7 @@ impl Reader {
     pub fn skip(&mut self) -> Result<Option<u64>> {
         let start = self.position;
         let Some((mut kind, mut length)) = self.read_header()? else { return Ok(None) };
-        // As in `read`, a middle or last part that does not follow a first one is a record of its own.
+        // As in `read`, a middle or last part that does not follow a first one is a separate record.
         let is_whole = kind != Kind::First;
         loop {
             let padded = length.next_multiple_of(4);
@@ -150,7 +150,7 @@ impl Reader {
         let offset = self.position;
         match self.read_header()? {
             Some((kind @ (Kind::Middle | Kind::Last), length)) => Ok((kind, length)),
-            Some(_) => Err(self.damaged(offset, "a new record begins before the last one ends")),
+            Some(_) => Err(self.damaged(offset, "a new record begins before the previous one ends")),
             None => Err(self.damaged(offset, "it ends in the middle of a record")),
         }
     }
@@ -173,7 +173,7 @@ impl Reader {
             1 => Kind::First,
             2 => Kind::Middle,
             3 => Kind::Last,
-            other => return Err(self.damaged(offset, &format!("parts of kind {other} are unknown"))),
+            other => return Err(self.damaged(offset, &format!("the part kind {other} is unknown"))),
         };
         Ok(Some((kind, number as usize & (MAX_LENGTH - 1))))
     }
@@ -185,7 +185,7 @@ impl Reader {
         let read = (&mut self.file).take(padded).read_to_end(record).map_err(|e| Error::io(&self.path, &e))?;
         self.position += read as u64;
         if (read as u64) < padded {
-            return Err(self.damaged(offset, &format!("{padded} bytes were announced, but {read} follow")));
+            return Err(self.damaged(offset, &format!("the header gives {padded} bytes, but {read} follow")));
         }
         record.truncate(before + length);
         Ok(())

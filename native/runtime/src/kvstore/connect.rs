@@ -109,7 +109,7 @@ fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, us: &Membersh
         .map_err(|_| rejected("it does not have this job's secret"))?;
     let u32_at = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
     if u32_at(13) != us.size {
-        return Err(rejected(&format!("it belongs to a job of {} ranks", u32_at(13))));
+        return Err(rejected(&format!("it belongs to a job with {} ranks", u32_at(13))));
     }
     stream.write_all(&[1])?;
     configure(stream, us.timeout)?;

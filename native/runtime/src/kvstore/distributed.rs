@@ -112,7 +112,7 @@ impl Distributed {
     ) -> Result<Vec<Vec<SparseArray>>> {
         ensure!(
             like.storage_type() == StorageType::RowSparse,
-            "a distributed key-value store holds dense and row_sparse arrays: convert the csr array by tostype first"
+            "a distributed key-value store holds dense and row_sparse arrays: convert the csr array with tostype first"
         );
         let num_rows: Vec<u8> = own.iter().flat_map(|rows| rows.num_rows.to_le_bytes()).collect();
         let num_rows = self.all_gather(digest, &num_rows, |rank| 8 * num_arrays(rank))?;

@@ -167,7 +167,7 @@ fn join(settings: &Settings) -> Result<Job> {
         let peers = vec![format!("127.0.0.1:{}", listener.port())];
         return Job::join(listener, joining(0, peers), &|| false);
     }
-    let failed = |e: io::Error| Error::Value(format!("the workers of the distributed job could not meet: {e}"));
+    let failed = |e: io::Error| Error::Value(format!("the workers of the distributed job could not connect: {e}"));
     let root = root_listener(settings)?;
     let root_copy = root.as_ref().map(TcpListener::try_clone).transpose().map_err(failed)?;
     if let Some(root) = root {
@@ -197,7 +197,7 @@ fn root_listener(settings: &Settings) -> Result<Option<TcpListener>> {
         Ok(listener) => Ok(Some(listener)),
         Err(e) if matches!(e.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) => Ok(None),
         Err(e) => Err(Error::Value(format!(
-            "the root address {host}:{port} cannot be listened at: {e}: check DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+            "cannot listen on the root address {host}:{port}: {e}: check DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
         ))),
     }
 }
@@ -288,9 +288,9 @@ fn run_rendezvous(listener: TcpListener, us: &Membership, size: usize) -> Result
                 let missing: Vec<_> = (0..size).filter(|rank| workers.iter().all(|w| w.rank != Some(*rank))).collect();
                 failure = Some(if workers.iter().all(|w| w.rank.is_some()) {
                     let missing: Vec<_> = missing.iter().map(|rank| format!("rank {rank}")).collect();
-                    format!("{} did not come within {seconds:.1} s", missing.join(", "))
+                    format!("{} did not register within {seconds:.1} s", missing.join(", "))
                 } else {
-                    format!("{num_registered} of {size} workers came within {seconds:.1} s")
+                    format!("{num_registered} of {size} workers registered within {seconds:.1} s")
                 });
             }
         }

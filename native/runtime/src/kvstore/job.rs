@@ -131,7 +131,7 @@ impl Listener {
     /// # Errors
     /// An address that cannot be listened on.
     pub(super) fn open(host: &str, port: u16) -> Result<Listener> {
-        let failed = |e: std::io::Error| Error::Value(format!("a distributed job cannot listen at {host}:{port}: {e}"));
+        let failed = |e: std::io::Error| Error::Value(format!("a distributed job cannot listen on {host}:{port}: {e}"));
         let listener = TcpListener::bind((host, port)).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         Ok(Listener { listener, port })
@@ -174,7 +174,7 @@ impl Job {
         let size = peers.len();
         ensure!(rank < size, "rank {rank} is not among the {size} peers: ranks count from 0");
         ensure!(size <= MAX_SIZE, "{size} peers were given: a distributed job has at most {MAX_SIZE}");
-        ensure!(!timeout.is_zero(), "the time-out of a distributed job is zero: give the longest wait for other ranks");
+        ensure!(!timeout.is_zero(), "the timeout of a distributed job is zero: give the maximum time to wait for other ranks");
         ensure!(
             size == 1 || secret.len() >= MIN_SECRET,
             "the secret of a distributed job has {} bytes: give the same {MIN_SECRET} or more random bytes to all ranks",
@@ -412,7 +412,7 @@ impl Shared {
     fn fail_because_of(&self, state: &mut MutexGuard<'_, State>, peer: usize, reason: String) -> Error {
         let reason = format!("{} {reason}", self.name(peer));
         MutexGuard::unlocked(state, || self.fail(reason));
-        self.check(state).err().unwrap_or_else(|| Error::Internal("a failure without a reason".into()))
+        self.check(state).err().unwrap_or_else(|| Error::Internal("an unknown failure".into()))
     }
 
     fn post_to_operation(&self, peer: usize, kind: Kind, sequence: u64, digest: u64, body: Payload) {
@@ -431,7 +431,7 @@ impl Shared {
         body: Payload,
     ) -> Result<(), String> {
         let operation = state.operations.get_mut(&sequence).filter(|o| !o.is_done);
-        let operation = operation.ok_or("sent a message of an operation that is done")?;
+        let operation = operation.ok_or("sent a message of a completed operation")?;
         if operation.digest != digest {
             return Err(format!(
                 "called the key-value store with other keys, shapes, types or numbers of shards than rank {} in call {sequence}: all \
@@ -608,7 +608,7 @@ impl Shared {
         if sequence >= state.next_sequence {
             // A rank waits for this one before it starts an operation after its window, so it cannot be further ahead.
             if sequence - state.next_sequence >= WINDOW {
-                return Err(format!("is {} calls ahead, which is not possible", sequence - state.next_sequence));
+                return Err(format!("is {} calls ahead, which violates the protocol", sequence - state.next_sequence));
             }
             let early = state.early.insert((sequence, peer, is_sum), (header.digest, body));
             return if early.is_some() { Err("sent a message twice".into()) } else { Ok(true) };
@@ -629,7 +629,7 @@ impl Shared {
             let sent = stream.write_all(&message.header).and_then(|()| stream.write_all(&message.body[message.range]));
             if let Err(e) = sent {
                 let reason = match wire::timed_out(&e) {
-                    true => format!("takes no messages for {:.1} s", self.us.timeout.as_secs_f64()),
+                    true => format!("has received no messages for {:.1} s", self.us.timeout.as_secs_f64()),
                     false => format!("was lost: {e}"),
                 };
                 let has_left = {

@@ -137,7 +137,7 @@ impl Drop for KvStore {
         if self.waits_at_end.load(Ordering::Relaxed)
             && let Err(e) = self.barrier()
         {
-            log::warn!("a key-value store ended without the other ranks: {e}");
+            log::warn!("a key-value store was closed without the other ranks: {e}");
         }
     }
 }
@@ -264,7 +264,7 @@ impl KvStore {
         match self.scope {
             Scope::Local => Ok(()),
             _ => Err(Error::Unsupported(format!(
-                "command {command} has no server to go to, since every worker of this library holds all values: set the updater or \
+                "command {command} cannot be sent: there are no servers, because every worker holds all values. Set the updater or \
                  optimizer of each worker's store instead"
             ))),
         }
@@ -308,7 +308,7 @@ impl KvStore {
         ensure!(
             !state.values.contains_key(key),
             "duplicate init of key {key}. Please double check if you called kv.init or kv.broadcast with this key multiple \
-             times; push changes what is stored"
+             times; use push to change the stored value"
         );
         Ok(())
     }
@@ -567,7 +567,7 @@ impl KvStore {
         );
         ensure!(
             threshold.is_none() || self.can_compress,
-            "a key-value store of kind '{}' does not compress gradients: make one of kind 'device' or 'dist_sync'",
+            "a key-value store of kind '{}' does not compress gradients: create one of kind 'device' or 'dist_sync'",
             self.kind
         );
         self.state.lock().threshold = threshold;
@@ -579,7 +579,7 @@ impl KvStore {
 fn distributed_kind(kind: &str) -> Result<&'static str> {
     DISTRIBUTED_KINDS.iter().find(|name| **name == kind).copied().ok_or_else(|| {
         Error::Unsupported(format!(
-            "a key-value store of kind '{kind}' is not there: the distributed ones are {}",
+            "key-value stores of kind '{kind}' are not supported: the distributed kinds are {}",
             DISTRIBUTED_KINDS.join(", ")
         ))
     })
@@ -587,7 +587,7 @@ fn distributed_kind(kind: &str) -> Result<&'static str> {
 
 fn no_values(role: Role) -> Error {
     Error::Unsupported(format!(
-        "this process is a {role:?} of a distributed job, which holds no values: workers train, so set DMLC_ROLE to worker"
+        "this process is a {role:?} of a distributed job and holds no values: set DMLC_ROLE to worker for training"
     ))
 }
 
@@ -595,7 +595,7 @@ fn no_values(role: Role) -> Error {
 fn check_kind(key: &Key, other: &Key) -> Result<()> {
     ensure!(
         std::mem::discriminant(key) == std::mem::discriminant(other),
-        "Mixed key types are not allowed: key {key} and key {other}: a store has either numbers or names as keys"
+        "Mixed key types are not allowed: key {key} and key {other}: the keys of a store must be all numbers or all names"
     );
     Ok(())
 }

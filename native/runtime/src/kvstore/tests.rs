@@ -42,7 +42,7 @@ fn invalid_calls_are_errors_that_say_why() {
     store.init(&[Key::Number(3)], &[tensor(&[1.])]).unwrap();
     let error = |r: Result<()>| r.unwrap_err().to_string();
     assert!(error(store.init(&[Key::Number(3)], &[tensor(&[1.])])).contains("duplicate init of key 3"));
-    assert!(error(store.init(&[key("a")], &[tensor(&[1.])])).contains("either numbers or names"));
+    assert!(error(store.init(&[key("a")], &[tensor(&[1.])])).contains("all numbers or all names"));
     assert!(error(store.push(&[Key::Number(4)], &[tensor(&[1.])])).contains("key 4 has not been inited"));
     let two = [tensor(&[1., 2.]), tensor(&[1., 2.])];
     assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));

@@ -371,7 +371,7 @@ impl Mark {
     pub fn domain(&self) -> Result<&str> {
         match self {
             Mark::Domain(name) => Ok(name),
-            _ => Err(Error::value("a domain was expected: make one by MXProfileCreateDomain")),
+            _ => Err(Error::value("a domain was expected: create one with MXProfileCreateDomain")),
         }
     }
 
@@ -432,7 +432,7 @@ impl Mark {
     /// Records the new value, which `update` returns.
     fn update_counter(&self, update: impl FnOnce(&AtomicI64) -> i64) -> Result<()> {
         let Mark::Counter { category, name, value } = self else {
-            return Err(Error::value("a counter was expected: make one by MXProfileCreateCounter"));
+            return Err(Error::value("a counter was expected: create one with MXProfileCreateCounter"));
         };
         let value = update(value);
         if is_enabled(MARKED) {
@@ -444,7 +444,7 @@ impl Mark {
 }
 
 fn not_a_span() -> Error {
-    Error::value("a task, frame or event was expected: make one by MXProfileCreateTask, -Frame or -Event")
+    Error::value("a task, frame or event was expected: create one with MXProfileCreateTask, -Frame or -Event")
 }
 
 /// Records an instant. The scope is `global`, `process`, `thread`, `task` or `marker`.

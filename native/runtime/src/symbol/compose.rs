@@ -103,7 +103,7 @@ impl AtomicSymbol {
             return Ok(all_outputs(Arc::new(node)));
         }
         if is_variadic && keys.is_some() && !inputs.is_empty() {
-            let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
+            let text = format!("{} takes any number of inputs: pass them by position, not by name", self.op);
             return Err(locate(Error::Value(text)));
         }
         let mut count = graphs.len() + inputs.len();
@@ -163,7 +163,7 @@ fn single_output(symbol: &Symbol, index: usize) -> Result<NodeEntry> {
     match symbol.outputs.as_slice() {
         [entry] => Ok(entry.clone()),
         many => Err(Error::Value(format!(
-            "input {index} is a symbol of {} outputs; an input is one output: choose it by get(index)",
+            "input {index} is a symbol of {} outputs; an input must be a single output: choose one with get(index)",
             many.len()
         ))),
     }
@@ -224,7 +224,7 @@ impl Symbol {
     pub fn renamed(&self, name: &str) -> Result<Symbol> {
         let old = self.outputs.first().filter(|_| self.name().is_some());
         let Some(old) = old else {
-            return Err(Error::Value("a name belongs to a symbol of one node; this one is a group".into()));
+            return Err(Error::Value("only a symbol with one node has a name; this symbol is a group".into()));
         };
         let node = Arc::new(Node {
             name: name.into(),

@@ -133,7 +133,7 @@ impl Symbol {
     pub fn from_json(text: &str) -> Result<Symbol> {
         memory::ensure_available(text.len().saturating_mul(JSON_BYTES_PER_CHARACTER))?;
         let root: Value = serde_json::from_str(text).map_err(|e| {
-            Error::Format(format!("the symbol file is not complete JSON: {e}; save it again or download it anew"))
+            Error::Format(format!("the symbol file is not complete JSON: {e}; save it or download it again"))
         })?;
         let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
         Symbol::from_value(&root, version, 0)
@@ -142,7 +142,7 @@ impl Symbol {
     /// Reads a graph that is nested `depth` levels deep.
     fn from_value(root: &Value, version: i64, depth: usize) -> Result<Symbol> {
         if depth > MAX_DEPTH {
-            return Err(invalid(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
+            return Err(invalid(format!("graphs inside operators are nested more than {MAX_DEPTH} deep")));
         }
         let list = root["nodes"].as_array().ok_or_else(|| invalid("the field 'nodes' is missing"))?;
         // Each node with its number of outputs, since counting those of a node with subgraphs takes time.
@@ -180,12 +180,12 @@ fn invalid(reason: impl std::fmt::Display) -> Error {
 fn read_entry(value: &Value, nodes: &[(Arc<Node>, usize)]) -> Result<NodeEntry> {
     let index_at = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
     let (Some(id), Some(index)) = (index_at(0), index_at(1)) else {
-        return Err(invalid(format!("{value} is not a reference to a node; [node, output, version] was expected")));
+        return Err(invalid(format!("{value} is not a reference to a node; expected [node, output, version]")));
     };
     let (node, count) =
-        nodes.get(id).ok_or_else(|| invalid(format!("node {id} is referred to before it is defined")))?;
+        nodes.get(id).ok_or_else(|| invalid(format!("node {id} is used before it is defined")))?;
     if index >= *count {
-        return Err(invalid(format!("output {index} of node '{}' is referred to, but it has {count}", node.name)));
+        return Err(invalid(format!("output {index} of node '{}' is used, but the node has {count} outputs", node.name)));
     }
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }

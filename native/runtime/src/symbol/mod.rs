@@ -201,7 +201,7 @@ impl Symbol {
     fn single_node(&self) -> Result<&Arc<Node>> {
         match (self.name(), self.outputs.first()) {
             (Some(_), Some(e)) => Ok(&e.node),
-            _ => Err(Error::Value("attributes belong to a symbol of one node; this one is a group".into())),
+            _ => Err(Error::Value("only a symbol with one node has attributes; this symbol is a group".into())),
         }
     }
 

@@ -134,7 +134,7 @@ impl Pass<'_> {
         let key = (Arc::as_ptr(&e.node), e.index);
         self.mapped
             .get_mut(&key)
-            .ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", e.node.name)))
+            .ok_or_else(|| Error::Internal(format!("'{}' was not visited before the nodes that use it", e.node.name)))
     }
 
     /// The entry of the new graph, without a cast.

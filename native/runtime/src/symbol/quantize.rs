@@ -228,7 +228,7 @@ struct Pass<'q> {
 impl Pass<'_> {
     fn copy_of(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
         let copy = self.copies.get(&Arc::as_ptr(node)).cloned();
-        copy.ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", node.name)))
+        copy.ok_or_else(|| Error::Internal(format!("'{}' was not visited before the nodes that use it", node.name)))
     }
 
     /// Whether the new node for a node has quantized outputs with a range.

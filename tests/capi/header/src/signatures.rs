@@ -140,7 +140,7 @@ fn take_bodies(text: &mut String, keyword: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What a header declares.
+/// The declarations of a header.
 fn declared(header: &str) -> Declarations {
     let mut text = code(header);
     let mut all = Declarations::new();

@@ -334,7 +334,7 @@ impl CApi {
         let (op, num_attrs) = (self.operator(op)?, keys.pointers.len() as u32);
         let symbol = self.owned(self.functions.MXSymbolFree, |out| {
             let (keys, values) = (keys.pointers.as_ptr(), values.pointers.as_ptr());
-            // SAFETY: there are as many keys and values as said.
+            // SAFETY: there are `num_attrs` keys and values.
             unsafe { (self.functions.MXSymbolCreateAtomicSymbol)(op, num_attrs, keys, values, out) }
         })?;
         let (len, inputs) = (inputs.len() as u32, handles(inputs));
@@ -470,7 +470,7 @@ impl Owned<'_> {
         let codes: Vec<c_int> = known.iter().map(|(_, dtype)| dtype.code()).collect();
         let (mut len, mut data) = ([0; 3], [null(); 3]);
         let ([args, outputs, aux], [arg_data, output_data, aux_data]) = (&mut len, &mut data);
-        // SAFETY: there are as many keys and codes as said; the results are local variables.
+        // SAFETY: the lists have the given lengths; the results are local variables.
         let status = unsafe {
             (self.library.functions.MXSymbolInferTypePartial)(
                 self.handle,
@@ -538,7 +538,7 @@ impl<'l> Owned<'l> {
     pub(super) fn executor_backward(&self, heads: &[Owned<'_>], is_train: bool) -> Result<(), String> {
         let heads = handles(heads);
         let functions = &self.library.functions;
-        // SAFETY: there are as many head gradients as said.
+        // SAFETY: the list of head gradients has the given length.
         self.library.checked(unsafe {
             (functions.MXExecutorBackwardEx)(self.handle, heads.len() as u32, heads.as_ptr(), is_train.into())
         })

@@ -41,7 +41,7 @@ rules! {
             "replicate" => Ok("edge"),
             "reflect" => Ok("reflect"),
             other => {
-                let text = format!("border '{other}' has no process; constant, replicate and reflect have");
+                let text = format!("border '{other}' is not supported; use constant, replicate or reflect");
                 Err(Error::unsupported(text))
             }
         }
@@ -63,7 +63,7 @@ rules! {
         let inner = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { spatial(list) };
         let (strides, dilations) = (inner(stride), inner(dilation));
         if dilations.iter().any(|d| *d != 1) {
-            return Err(Error::unsupported("the mean of windows with gaps (dilation) has no process"));
+            return Err(Error::unsupported("average pooling with dilation is not supported"));
         }
         let pairs = padding.get(2..).unwrap_or(&[]).iter().filter_map(Value::ints);
         let (begin, end): (Vec<i64>, Vec<i64>) = pairs.map(|p| (p[0], p[1])).unzip();

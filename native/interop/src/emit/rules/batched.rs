@@ -49,7 +49,7 @@ rules! {
 fn total_length(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
     match s.info(rows).shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
-        [_] => Err(Error::value("a scanned input has a batch and a sequence, but one dimension was given")),
+        [_] => Err(Error::value("a scanned input needs a batch axis and a sequence axis, but has one dimension")),
         _ => Ok(i64::MAX),
     }
 }
@@ -60,7 +60,7 @@ fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()>
     let Some(known) = &s.info(lengths).value else { return Ok(()) };
     match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > max_length as f64) {
         Some(wrong) => {
-            Err(Error::value(format!("sequence_lens has {wrong}, but sequences have up to {max_length} elements")))
+            Err(Error::value(format!("sequence_lens has {wrong}, but sequences have at most {max_length} elements")))
         }
         None => Ok(()),
     }

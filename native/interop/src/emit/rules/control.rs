@@ -66,7 +66,7 @@ const MAX_EXECUTED: i64 = 100_000_000;
 /// The value of a condition or trip count.
 fn known(s: &Scope<'_, '_>, tensor: Handle) -> Result<NDArray> {
     s.info(tensor).value.clone().ok_or_else(|| {
-        Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
+        Error::NeedsValue("the branch or loop depends on a tensor whose value is known only when the model runs".into())
     })
 }
 
@@ -84,7 +84,7 @@ fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<
     let outputs = s.context.graph(graph, inputs)?;
     let handle = |value: Value| match value {
         Value::Handle(h) => Ok(Handle(h)),
-        _ => Err(Error::format("an output of an inner graph is not a tensor")),
+        _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
     outputs.into_iter().map(handle).collect()
 }
@@ -92,7 +92,7 @@ fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<
 /// Maps a loop body with these tensors as its inputs.
 pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
     if body.inputs.len() != values.len() {
-        return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
+        return Err(Error::format(format!("the body has {} inputs, but {} were given", body.inputs.len(), values.len())));
     }
     let before = s.context.problem_count();
     let outputs = map_graph(s, body, values);
@@ -126,13 +126,13 @@ fn unroll(
     let mut values = carried.to_vec();
     let num_scans = body.outputs.len().checked_sub(carried.len() + 1);
     let num_scans =
-        num_scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
+        num_scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than loop-carried values"))?;
     let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_scans];
     let limit = if s.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
     let mut i = 0;
     while i < trips && keep_going.map_or(Ok(true), |keep_going| condition_value(s, keep_going))? {
         if i >= limit {
-            return Err(Error::NeedsValue(format!("a loop runs for more than {limit} rounds")));
+            return Err(Error::NeedsValue(format!("a loop runs for more than {limit} iterations")));
         }
         let condition_in = match keep_going {
             Some(tensor) => tensor,
@@ -228,11 +228,11 @@ fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Handle], wanted: &[i64]) -> Resu
     let (mut axes, mut length) = (Vec::new(), None);
     for (k, sequence) in sequences.iter().enumerate() {
         let shape = &s.info(*sequence).shape;
-        let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
+        let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is unknown".into()))?;
         let axis = Shape::axis(wanted.get(k).copied().unwrap_or(0), rank)?;
         let n = shape.dim(axis);
         if n >= 0 && length.is_some_and(|l| l >= 0 && l != n) {
-            return Err(Error::value("scanned inputs differ in length"));
+            return Err(Error::value("the scanned inputs have different lengths"));
         }
         length = length.max(Some(n));
         axes.push(axis as i64);

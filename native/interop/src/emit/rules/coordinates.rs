@@ -41,14 +41,14 @@ rules! {
         let shape = s.info(tensor).shape.clone();
         let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
         if axes.len() != sizes.len() {
-            return Err(Error::value(format!("the sizes {sizes:?} do not fit the axes {axes:?}")));
+            return Err(Error::value(format!("the sizes {sizes:?} do not match the axes {axes:?}")));
         }
         let (mut begin, mut end) = (vec![0i64; rank], vec![0i64; rank]);
         for (axis, size) in axes.into_iter().zip(sizes) {
             let axis = Shape::axis(axis, rank)?;
             let n = shape.dim(axis);
             if n < 0 {
-                return Err(needs_shapes(&format!("dimension {axis} is not known")));
+                return Err(needs_shapes(&format!("dimension {axis} is unknown")));
             }
             // Negative padding crops.
             let less = (size - n).abs() / 2;
@@ -63,7 +63,7 @@ rules! {
         let mut shape = shape;
         let n = kernel.len();
         if shape.len() != n + 2 || strides.len() != n || pads.len() != 2 * n {
-            return Err(Error::value(format!("windows {kernel:?} do not fit the shape {shape:?}")));
+            return Err(Error::value(format!("a kernel {kernel:?} does not match the shape {shape:?}")));
         }
         for k in 0..n {
             shape[k + 2] = (shape[k + 2] - 1) * strides[k] + kernel[k] - pads[k] - pads[n + k];
@@ -79,7 +79,7 @@ rules! {
     /// The sample indices of all complete frames of a signal: (frames, size).
     fn frames(s, length: i64, size: i64, step: i64) -> Handle {
         if size < 1 || step < 1 || size > length {
-            return Err(Error::value(format!("frames of {size} every {step} do not fit a signal of {length}")));
+            return Err(Error::value(format!("frames of {size} samples with step {step} do not fit in a signal of {length} samples")));
         }
         let count = (length - size) / step + 1;
         constant_len(&[count, size])?;

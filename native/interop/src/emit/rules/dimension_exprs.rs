@@ -46,7 +46,7 @@ rules! {
         let numbers = elements(s, expressions, &tensors)?;
         let axes = s.integers("axes", &[0])?;
         let scalar = |n: Option<Value>| {
-            let n = n.ok_or_else(|| Error::value("a range has a start, a limit and a step"))?;
+            let n = n.ok_or_else(|| Error::value("a range needs a start, a limit and a step"))?;
             emit_onnx(s, OnnxOp::Squeeze {}, vec![n, axes.into()])
         };
         let numbers = numbers.into_iter().map(scalar).collect::<Result<Vec<_>>>()?;

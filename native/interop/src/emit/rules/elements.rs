@@ -54,7 +54,7 @@ rules! {
                 let (low, high) = (number(0, f64::from(f32::MIN)), number(1, f64::from(f32::MAX)));
                 s.emit_named(op!(CLIP(tensor), a_min: low, a_max: high))
             }
-            other => Err(Error::unsupported(format!("the activation {other} has no process"))),
+            other => Err(Error::unsupported(format!("the activation {other} is not supported"))),
         }
     }
 
@@ -73,7 +73,7 @@ rules! {
 
     /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its first axis.
     fn real_rows_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
-        let unknown = || Error::unsupported("the scales of rows need 8-bit integers and one scale of type float32 for each row");
+        let unknown = || Error::unsupported("scales per row need 8-bit integers and one float32 scale per row");
         dequantize(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
     }
 
@@ -81,7 +81,7 @@ rules! {
     fn real_triples(s, tensors: &[Value]) -> Vec<Handle> {
         if !tensors.len().is_multiple_of(3) {
             let count = tensors.len();
-            return Err(Error::value(format!("{count} inputs are not triples of tensor, scale and zero point")));
+            return Err(Error::value(format!("{count} inputs cannot be divided into triples of tensor, scale and zero point")));
         }
         let triples = tensors.chunks_exact(3);
         triples
@@ -102,7 +102,7 @@ rules! {
             DType::U8 => (0.0, ByteType::Uint8),
             DType::I8 => (-128.0, ByteType::Int8),
             other => {
-                let text = format!("integers of type {other} have no process; int8 and uint8 have");
+                let text = format!("integers of type {other} are not supported; use int8 or uint8");
                 return Err(Error::unsupported(text));
             }
         };
@@ -134,7 +134,7 @@ rules! {
             Some(axes) => axes.into_iter().map(|x| Shape::axis(x, rank)).collect::<Result<_, _>>()?,
         };
         if pads.len() != 2 * axes.len() {
-            return Err(Error::value(format!("padding {pads:?} has no pair for each of {} axes", axes.len())));
+            return Err(Error::value(format!("padding {pads:?} must have one pair for each of {} axes", axes.len())));
         }
         let mut pairs = vec![[0i64, 0]; rank];
         for (k, axis) in axes.iter().enumerate() {
@@ -166,7 +166,7 @@ fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: Handle, pairs: &[[i64; 2]]) -> Re
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let n = s.known_dims(tensor)?[axis];
         if n == 0 {
-            return Err(Error::value("an empty axis has no other end"));
+            return Err(Error::value("an empty axis cannot be reversed"));
         }
         let indices: Vec<i64> = (-pair[0]..n + pair[1]).map(|i| i.rem_euclid(n)).collect();
         let indices = s.integers("indices", &indices)?;

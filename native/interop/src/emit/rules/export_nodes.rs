@@ -36,7 +36,7 @@ rules! {
         let size = shape.dim(axis);
         if n < 1 || size < 0 || size % n != 0 {
             return Err(Error::value(format!(
-                "an axis of {size} cannot be written as {n} parts: give the shapes of the inputs"
+                "an axis of {size} cannot be split into {n} parts: give the shapes of the inputs"
             )));
         }
         let sizes = s.integers("sizes", &vec![size / n; n as usize])?;
@@ -74,13 +74,13 @@ rules! {
         for pair in parameters.chunks_exact(2) {
             match pair {
                 [Value::Text(name), value] => params.push((name.as_str(), value.clone())),
-                _ => return Err(Error::value("a parameter has a name and a value")),
+                _ => return Err(Error::value("a parameter needs a name and a value")),
             }
         }
         let constant = s.operator(op, inputs, params, Naming::Operator)?;
         match &constant {
             Value::Handle(h) if s.info(Handle(*h)).value.is_some() => Ok(constant),
-            _ => Err(Error::unsupported(format!("{op} makes a constant that is too large"))),
+            _ => Err(Error::unsupported(format!("{op} creates a constant that is too large"))),
         }
     }
 
@@ -101,7 +101,7 @@ rules! {
     /// The matrix of n rows with the weights of each column at its tap indices.
     fn interpolation_matrix(s, taps: Handle, weights: Handle, n: i64) -> Handle {
         let known = |tensor: Handle| {
-            let unknown = || Error::unsupported("indices and weights can be written only where they are constant");
+            let unknown = || Error::unsupported("indices and weights must be constant");
             s.info(tensor).value.clone().ok_or_else(unknown)
         };
         let (indices, weights) = (known(taps)?, known(weights)?);

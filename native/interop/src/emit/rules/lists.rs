@@ -38,7 +38,7 @@ rules! {
         let found = keys.iter().position(|key| *key == value).and_then(|i| values.get(i)).cloned();
         found.ok_or_else(|| {
             let known: Vec<_> = keys.iter().map(Value::to_string).collect();
-            Error::unsupported(format!("the value {value} is not mapped; {} are", known.join(", ")))
+            Error::unsupported(format!("the value {value} is not supported; use {}", known.join(", ")))
         })
     } reversed |made, args| {
         let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
@@ -61,7 +61,7 @@ rules! {
     /// A list with n copies of the value, without the limit of `fill`.
     fn fill_long(_, value: Value, n: i64) -> Vec<Value> {
         let n = usize::try_from(n).ok().filter(|n| *n <= 1 << 24);
-        Ok(vec![value; n.ok_or_else(|| Error::value("the length is not known, or too large"))?])
+        Ok(vec![value; n.ok_or_else(|| Error::value("the length is unknown or too large"))?])
     }
 
     /// The first n elements; -n leaves out the last n.
@@ -78,7 +78,7 @@ rules! {
     fn element(_, list: &[Value], n: i64) -> Value {
         let index = if n < 0 { n + list.len() as i64 } else { n };
         let found = usize::try_from(index).ok().and_then(|index| list.get(index)).cloned();
-        found.ok_or_else(|| Error::value(format!("there is no element {n} in a list of {}", list.len())))
+        found.ok_or_else(|| Error::value(format!("element {n} was requested from a list of {}", list.len())))
     }
 
     /// True if all elements equal a value.
@@ -128,14 +128,14 @@ rules! {
 
     /// The maximum of integers.
     fn largest(_, list: Vec<i64>) -> i64 {
-        list.into_iter().max().ok_or_else(|| Error::value("there are no numbers"))
+        list.into_iter().max().ok_or_else(|| Error::value("the list of numbers is empty"))
     }
 
     /// An axis that may count from the end, counted from the start.
     fn axis_from_start(_, axis: i64, rank: i64) -> i64 {
         match (-rank..rank).contains(&axis) {
             true => Ok(if axis < 0 { axis + rank } else { axis }),
-            false => Err(Error::value(format!("there is no axis {axis} among {rank}"))),
+            false => Err(Error::value(format!("axis {axis} is out of range for {rank} axes"))),
         }
     } reversed |made, _| Some(made.clone());
 
@@ -186,7 +186,7 @@ rules! {
         let size = match (&sizes, is_symbolic(size.0)) {
             (_, false) => size.0,
             (Some(sizes), true) => total(sizes)?,
-            (None, true) => return Err(super::needs_shapes("a dimension is not known")),
+            (None, true) => return Err(super::needs_shapes("a dimension is unknown")),
         };
         let sizes: Vec<i64> = match sizes {
             Some(sizes) => sizes,
@@ -197,7 +197,7 @@ rules! {
             None => return Err(Error::value("an axis has at least one part")),
         };
         if sizes.iter().any(|x| *x < 0) || total(&sizes)? != size {
-            return Err(Error::value(format!("parts of {sizes:?} do not make an axis of {size}")));
+            return Err(Error::value(format!("parts of {sizes:?} do not add up to an axis of {size}")));
         }
         let begins = sizes.iter().scan(0, |at, n| {
             *at += n;
@@ -255,7 +255,7 @@ rules! {
             target.push(-1);
         }
         if target.iter().any(|x| *x < -2) {
-            return Err(Error::unsupported(format!("the special numbers in {target:?} cannot be written")));
+            return Err(Error::unsupported(format!("the special values in {target:?} cannot be exported")));
         }
         Ok(target.into_iter().map(|x| if x == -2 { 0 } else { x }).collect())
     }
@@ -283,7 +283,7 @@ rules! {
     fn pads_of(_, pairs: &[Value]) -> Vec<i64> {
         let pairs: Option<Vec<Vec<i64>>> = pairs.iter().map(Value::ints).collect();
         let pairs = pairs.filter(|p| p.iter().all(|p| p.len() == 2));
-        let pairs = pairs.ok_or_else(|| Error::value("padding is a pair for each axis"))?;
+        let pairs = pairs.ok_or_else(|| Error::value("padding must have one pair per axis"))?;
         Ok(pairs.iter().map(|p| p[0]).chain(pairs.iter().map(|p| p[1])).collect())
     }
 
@@ -345,7 +345,7 @@ rules! {
         let mut order: Vec<i64> = (0..rank).collect();
         match (axis(a), axis(b)) {
             (Some(x), Some(y)) => order.swap(x, y),
-            _ => return Err(Error::value(format!("there are no such axes among {rank}"))),
+            _ => return Err(Error::value(format!("an axis is out of range for {rank} axes"))),
         }
         Ok(order)
     }
@@ -353,7 +353,7 @@ rules! {
     /// The numbers below size, each repeated a given number of times.
     fn repeated_indices(_, size: i64, repeats: i64) -> Vec<i64> {
         let count = size.checked_mul(repeats).filter(|n| (0..1 << 24).contains(n));
-        count.ok_or_else(|| Error::value(format!("{size} indices cannot be written {repeats} times")))?;
+        count.ok_or_else(|| Error::value(format!("{size} indices cannot be repeated {repeats} times")))?;
         Ok((0..size).flat_map(|i| std::iter::repeat_n(i, repeats as usize)).collect())
     }
 
@@ -379,7 +379,7 @@ fn slice_steps(steps: &Value, n: usize) -> Result<Vec<i64>> {
     match steps {
         Value::List(items) if items.len() == n => Ok(items.iter().map(|v| v.int().unwrap_or(1)).collect()),
         Value::List(items) if items.is_empty() => Ok(vec![1; n]),
-        other => Err(Error::value(format!("{other} are not steps of {n} slices"))),
+        other => Err(Error::value(format!("the steps {other} do not match {n} slices"))),
     }
 }
 

@@ -71,7 +71,7 @@ fn body_using(
 fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<Handle>> {
     let handle = |value: Value| match value {
         Value::Handle(h) => Ok(Handle(h)),
-        _ => Err(Error::format("an output of an inner graph is not a tensor")),
+        _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
     s.context.graph(graph, HashMap::new())?.into_iter().map(handle).collect()
 }
@@ -88,7 +88,7 @@ pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [
     let is_compatible = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
     if shapes[0].len() != shapes[1].len() || !shapes[0].iter().zip(&shapes[1]).all(is_compatible) {
         return Err(Error::NeedsValue(
-            "the branches make outputs of different shapes, and which one runs is known only when the model runs"
+            "the branches have outputs of different shapes, and which one runs is known only when the model runs"
                 .into(),
         ));
     }
@@ -148,13 +148,13 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Gr
     )?;
     for (v, out) in variables.iter().zip(&outputs[num_scan_outputs..]) {
         if !s.info(*v).shape.clone().assign(&s.info(*out).shape) {
-            return Err(Error::NeedsValue("a value that a loop carries changes its shape from round to round".into()));
+            return Err(Error::NeedsValue("a loop-carried value changes its shape between iterations".into()));
         }
     }
     let has_constant_condition = condition.is_none() || s.info(outputs[num_scan_outputs + 1]).value.is_some();
     if num_scan_outputs > 0 && !(has_constant_condition && max_trip_count.is_some()) {
         return Err(Error::NeedsValue(
-            "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects"
+            "the number of iterations of a loop is known only when the model runs, and so is the length of its outputs"
                 .into(),
         ));
     }

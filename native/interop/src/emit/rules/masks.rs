@@ -50,7 +50,7 @@ rules! {
             Some(1) => {
                 let keys = s.info(keys).shape.dim(2);
                 if keys < 0 {
-                    return Err(needs_shapes("the number of keys is not known"));
+                    return Err(needs_shapes("the number of keys is unknown"));
                 }
                 let positions = s.integers("keys", &(0..keys).collect::<Vec<_>>())?;
                 let ends = s.emit(op!(CAST(mask), dtype: DType::I64))?;
@@ -58,7 +58,7 @@ rules! {
                 s.emit(op!(LESS(positions, ends)))?
             }
             Some(2 | 3) => s.emit(op!(GREATER_EQUAL(mask, 1)))?,
-            _ => return Err(Error::unsupported("only masks of one to three axes have a process")),
+            _ => return Err(Error::unsupported("only masks with one to three axes are supported")),
         };
         let valid = if rank == Some(3) { valid } else { s.emit(op!(EXPAND_DIMS(valid), axis: 1))? };
         let valid = s.emit(op!(EXPAND_DIMS(valid), axis: 1))?;

@@ -152,7 +152,7 @@ fn constant_len(dims: &[i64]) -> Result<usize> {
     let n = shape.checked_elements()?;
     match n <= MAX_CONSTANT_LEN {
         true => Ok(n),
-        false => Err(Error::value(format!("a constant of shape {shape} would be made, which is too large"))),
+        false => Err(Error::value(format!("a constant of shape {shape} would be too large"))),
     }
 }
 
@@ -171,7 +171,7 @@ fn needs_shapes(what: &str) -> Error {
 impl Scope<'_, '_> {
     /// The rank of a tensor.
     fn rank(&self, tensor: Handle) -> Result<usize> {
-        self.info(tensor).shape.ndim().ok_or_else(|| needs_shapes("the number of dimensions is not known"))
+        self.info(tensor).shape.ndim().ok_or_else(|| needs_shapes("the number of dimensions is unknown"))
     }
 
     /// The dimensions of a tensor; unknown ones are symbolic.

@@ -53,7 +53,7 @@ rules! {
     ) -> Vec<Value> {
         let inputs = s.info(data).shape.dim(2);
         if inputs < 0 || !(1..=256).contains(&layers) {
-            return Err(needs_shapes("the size of the input is not known"));
+            return Err(needs_shapes("the size of the input is unknown"));
         }
         let order = gate_order(mode)?;
         let directions = if bidirectional { 2 } else { 1 };
@@ -62,7 +62,7 @@ rules! {
             list => s.emit(op!(CONCAT(list), dim: 0))?,
         };
         if s.info(vector).value.is_none() {
-            return Err(Error::unsupported("the parameters of RNN can be written only where they are given"));
+            return Err(Error::unsupported("the parameters of RNN must be given to export it"));
         }
         let weights = weights(s, vector, order, Sizes { layers, directions, hidden, inputs })?;
         let states: Vec<&Value> = states.iter().filter(|v| **v != Value::None).collect();
@@ -98,7 +98,7 @@ fn gate_order(mode: &str) -> Result<&'static [i64]> {
         "lstm" => Ok(&[0, 3, 1, 2]),
         "gru" => Ok(&[1, 0, 2]),
         "rnn_tanh" | "rnn_relu" => Ok(&[0]),
-        other => Err(Error::unsupported(format!("the mode {other} has no form"))),
+        other => Err(Error::unsupported(format!("the mode {other} is not supported"))),
     }
 }
 

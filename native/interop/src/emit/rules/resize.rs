@@ -18,7 +18,7 @@ rules! {
         s, tensor: Handle, roi: Option<Vec<f64>>, scales: Option<Vec<f64>>, sizes: Option<&[Value]>,
         axes: Option<Vec<i64>>, how: &[Value],
     ) -> Handle {
-        let dims = s.info(tensor).dims.clone().ok_or_else(|| needs_shapes("the rank is not known"))?.to_vec();
+        let dims = s.info(tensor).dims.clone().ok_or_else(|| needs_shapes("the rank is unknown"))?.to_vec();
         let options = Options::read(how)?;
         let sizes = sizes.and_then(|sizes| sizes.iter().map(Value::int).collect::<Option<Vec<_>>>());
         let non_empty = |list: Option<Vec<f64>>| list.filter(|items| !items.is_empty());

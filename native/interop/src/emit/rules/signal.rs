@@ -14,7 +14,7 @@ rules! {
     /// A cosine-sum window: the sum of coefficient k times cos(2 pi k n / N), with N the size, or one less if not periodic.
     fn window(s, coefficients: Vec<f64>, size: i64, periodic: bool, dtype: DType) -> Handle {
         if !(0..=1 << 28).contains(&size) {
-            return Err(Error::value(format!("a window of {size} samples cannot be made")));
+            return Err(Error::value(format!("a window of {size} samples is too large")));
         }
         let length = (if periodic { size } else { size - 1 }).max(1) as f64;
         let term = |n: i64, k: usize| (2.0 * PI * k as f64 * n as f64 / length).cos();
@@ -103,11 +103,11 @@ rules! {
             )));
         }
         if from < 0 {
-            return Err(needs_shapes(&format!("the length of axis {axis} is not known")));
+            return Err(needs_shapes(&format!("the length of axis {axis} is unknown")));
         }
         let n = length.unwrap_or(if inverse && onesided { 2 * (from - 1) } else { from });
         if !(1..=1 << 28).contains(&n) {
-            return Err(Error::value(format!("a transform of {n} numbers cannot be made")));
+            return Err(Error::value(format!("a transform of {n} numbers is not supported")));
         }
         let half = n / 2 + 1;
         let mut t = Fourier { scope: s, rank, n };
@@ -133,7 +133,7 @@ rules! {
                 t.scope.emit(op!(EXPAND_DIMS(real), axis: -1))?
             }
             _ => {
-                let text = "the inverse transform of real numbers has no process: give both parts";
+                let text = "the inverse transform of real numbers is not supported: give real and imaginary parts";
                 return Err(Error::unsupported(text));
             }
         };

@@ -166,7 +166,7 @@ rules! {
 
     /// An operator of two inputs applied to all tensors from left to right.
     fn chain(s, op: &str, tensors: &[Value]) -> Value {
-        let (first, rest) = tensors.split_first().ok_or_else(|| Error::value("there are no tensors"))?;
+        let (first, rest) = tensors.split_first().ok_or_else(|| Error::value("the list of tensors is empty"))?;
         rest.iter().try_fold(first.clone(), |left, right| {
             s.operator(op, vec![left, right.clone()], vec![], Naming::Node)
         })
@@ -296,7 +296,7 @@ rules! {
             (d, t) if d == t => Ok(d),
             // One of them is 1, or both are equal.
             (d, t) if is_symbolic(d) && is_symbolic(t) => {
-                s.builder().max_dim(d, t).ok_or_else(|| needs_shapes("a dimension is not known"))
+                s.builder().max_dim(d, t).ok_or_else(|| needs_shapes("a dimension is unknown"))
             }
             (d, t) if is_symbolic(d) || is_symbolic(t) => Ok(if is_symbolic(d) { t } else { d }),
             (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
@@ -312,7 +312,7 @@ fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
         return elements(array);
     }
     let why =
-        || format!("the value of '{}' decides the form of the graph, but is known only when the model runs", info.name);
+        || format!("the value of '{}' determines the structure of the graph, but is known only when the model runs", info.name);
     let value = info.value.as_ref().ok_or_else(|| Error::NeedsValue(why()))?;
     Ok(elements(value)?.into_iter().map(not_symbolic).collect())
 }
@@ -380,7 +380,7 @@ const UNKNOWN: i64 = i64::MIN;
 /// Begin, end and step of MXNet's `slice` for a slice of ONNX along an axis of length `n`.
 fn slice_bounds(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value, Value, i64)> {
     if by == 0 {
-        return Err(Error::value("a step of 0 leads nowhere"));
+        return Err(Error::value("the step is 0"));
     }
     if [n, from, to].into_iter().any(is_symbolic) {
         // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others when the model runs.

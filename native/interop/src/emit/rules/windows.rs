@@ -18,7 +18,7 @@ rules! {
         let n = kernel.len();
         if strides.len() != n || dilations.len() != n {
             return Err(Error::value(format!(
-                "strides {strides:?} and dilations {dilations:?} do not fit a kernel {kernel:?}"
+                "strides {strides:?} and dilations {dilations:?} do not match a kernel {kernel:?}"
             )));
         }
         let is_same_upper = match auto_pad {
@@ -26,7 +26,7 @@ rules! {
                 let pads = pads.unwrap_or_else(|| vec![0; 2 * n]);
                 return match pads.len() == 2 * n && pads.iter().all(|p| *p >= 0) {
                     true => Ok(pads),
-                    false => Err(Error::value(format!("padding {pads:?} does not fit a kernel {kernel:?}"))),
+                    false => Err(Error::value(format!("padding {pads:?} does not match a kernel {kernel:?}"))),
                 };
             }
             "VALID" => return Ok(vec![0; 2 * n]),
@@ -36,7 +36,7 @@ rules! {
         };
         let shape = s.info(data).shape.clone();
         if shape.dims().len() != n + 2 {
-            return Err(needs_shapes(&format!("a kernel {kernel:?} meets the shape {shape}")));
+            return Err(needs_shapes(&format!("a kernel {kernel:?} does not match the shape {shape}")));
         }
         let (mut begin, mut end) = (vec![0; n], vec![0; n]);
         for k in 0..n {
@@ -93,7 +93,7 @@ rules! {
         let pads = pads.unwrap_or_else(|| vec![0; 2 * n]);
         check_windows(&[&kernel, &strides, &dilations, &extra, &pads])?;
         if [strides.len(), dilations.len(), extra.len(), pads.len() / 2] != [n; 4] {
-            let text = format!("strides, dilations, pads or output_padding do not fit a kernel {kernel:?}");
+            let text = format!("strides, dilations, pads or output_padding do not match a kernel {kernel:?}");
             return Err(Error::value(text));
         }
         let is_same_upper = match auto_pad {
@@ -190,6 +190,6 @@ fn check_windows(lists: &[&[i64]]) -> Result<()> {
 fn halves(pads: &[i64]) -> Result<(&[i64], &[i64])> {
     match pads.len().is_multiple_of(2) {
         true => Ok(pads.split_at(pads.len() / 2)),
-        false => Err(Error::value(format!("padding {pads:?} has no pair for each axis"))),
+        false => Err(Error::value(format!("padding {pads:?} must have one pair per axis"))),
     }
 }

@@ -125,17 +125,17 @@ impl Augmenter {
         let has_crop_size = p.max_crop_size != -1 || p.min_crop_size != -1;
         ensure!(
             !has_crop_size || (!p.random_resized_crop && p.min_crop_size > 0 && p.max_crop_size >= p.min_crop_size),
-            "min_crop_size {} and max_crop_size {} do not go together: use 1 <= min_crop_size <= max_crop_size without \
+            "min_crop_size {} and max_crop_size {} cannot be combined: use 1 <= min_crop_size <= max_crop_size without \
              random_resized_crop",
             p.min_crop_size,
             p.max_crop_size
         );
         let (low, high) = self.ratios();
-        ensure!(0.0 < low && low <= high, "ratios of width to height from {low} to {high} are impossible");
+        ensure!(0.0 < low && low <= high, "ratios of width to height from {low} to {high} are not valid: use 0 < minimum <= maximum");
         let has_color_jitter = p.brightness > 0.0 || p.contrast > 0.0 || p.saturation > 0.0 || p.pca_noise > 0.0;
         ensure!(
             !has_color_jitter || p.brightness.max(p.contrast).max(p.saturation) <= 1.0,
-            "brightness, contrast and saturation are at most 1"
+            "brightness, contrast and saturation must be at most 1"
         );
         self.warp.check()
     }

@@ -148,7 +148,7 @@ impl DetectionAugmenter {
             let (low, high) = (per_sampler(name, &low.0, n)?, per_sampler(name, &high.0, n)?);
             let all = memory::collected(low.into_iter().zip(high).map(|(low, high)| Bounds { low, high }));
             for Bounds { low, high } in &all {
-                ensure!(0.0 <= *low && low <= high && *high <= max, "{name} from {low} to {high} are impossible");
+                ensure!(0.0 <= *low && low <= high && *high <= max, "{name} from {low} to {high} are not valid");
             }
             Ok(all)
         };

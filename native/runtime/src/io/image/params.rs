@@ -339,7 +339,7 @@ pub(super) fn reject<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
         let given = P::parse(&Attrs::from([(field.name.to_string(), text.clone())]))?;
         if format!("{given:?}") != default {
             return Err(Error::Unsupported(format!(
-                "{}={text} is not supported by this iterator: leave it out ({})",
+                "{}={text} is not supported by this iterator: omit it ({})",
                 field.name, field.type_string
             )));
         }

@@ -76,7 +76,7 @@ impl Records {
         ensure!(!source.records.is_empty(), "path_imgrec is missing: name the RecordIO file with the images");
         ensure!(
             source.part < source.num_parts,
-            "part_index {} is not below num_parts {}",
+            "part_index {} must be less than num_parts {}",
             source.part,
             source.num_parts
         );

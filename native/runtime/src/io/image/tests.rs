@@ -178,7 +178,7 @@ fn invalid_parameters_and_files_are_errors() {
     assert!(error(&[("data_shape", "(2, 2, 2)")]).contains("1, 3 or 4 channels"));
     assert!(error(&[("dtype", "float64")]).contains("yields float32, uint8, int8"));
     assert!(error(&[("dtype", "uint8"), ("mean_r", "2")]).contains("mean_r=2"));
-    assert!(error(&[("min_crop_size", "4")]).contains("do not go together"));
+    assert!(error(&[("min_crop_size", "4")]).contains("cannot be combined"));
     assert!(make(create, &path, &[("rotate", "-1"), ("random_h", "0")]).is_ok());
     let bad = write("bad", &[record(3, &[1.], b"\xff\xd8 no image"), vec![1, 2, 3]]);
     let e = make(create, &bad, &[]).unwrap().next().unwrap_err().to_string();

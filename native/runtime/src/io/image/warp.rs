@@ -16,13 +16,13 @@ impl WarpParam {
     pub(super) fn check(&self) -> Result<()> {
         ensure!(
             0.0 < self.min_random_scale && self.min_random_scale <= self.max_random_scale,
-            "random scales from {} to {} are impossible: use 0 < min_random_scale <= max_random_scale",
+            "random scales from {} to {} are not valid: use 0 < min_random_scale <= max_random_scale",
             self.min_random_scale,
             self.max_random_scale
         );
         ensure!(
             self.min_img_size <= self.max_img_size && self.min_img_size <= MAX_SIDE && self.max_img_size >= 1.0,
-            "sides of {} to {} pixels are impossible",
+            "sides of {} to {} pixels are not valid",
             self.min_img_size,
             self.max_img_size
         );

@@ -299,7 +299,7 @@ fn hostile_messages_are_errors_that_name_the_rank() {
         "sent 1 bytes where 0 were expected",
         &send([header(Kind::Contribution, 0, 0, 1).to_vec(), vec![0]].concat()),
     );
-    check("calls ahead, which is not possible", &send(header(Kind::Contribution, 1001, 0, 0).to_vec()));
+    check("calls ahead, which violates the protocol", &send(header(Kind::Contribution, 1001, 0, 0).to_vec()));
     check("other keys", &send(header(Kind::Contribution, 0, 5, 0).to_vec()));
 }
 

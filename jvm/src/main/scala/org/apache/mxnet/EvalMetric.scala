@@ -190,7 +190,7 @@ class Accuracy extends EvalMetric("accuracy") {
   * @param topK number of classes that count as a hit, at least 2; limited to the number of classes
   */
 class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
-  require(topK > 1, s"topK is $topK: it must be at least 2; use Accuracy for the best class alone")
+  require(topK > 1, s"topK is $topK; it must be at least 2. For the best class only, use Accuracy")
 
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>

@@ -284,7 +284,7 @@ class Executor private[mxnet] (
       )
 
   private def unknown(method: String, kind: String, name: String, known: Map[String, NDArray]): MXNetError =
-    new MXNetError(s"Executor.$method: there is no $kind '$name'; there are ${known.keys.mkString(", ")}")
+    new MXNetError(s"Executor.$method: there is no $kind '$name'; the names are ${known.keys.mkString(", ")}")
 
   /** A readable listing of the plan. */
   def debugStr: String = native(_LIB.executorPrint)

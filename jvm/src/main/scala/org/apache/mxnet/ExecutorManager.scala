@@ -49,7 +49,7 @@ private[mxnet] class DataParallelExecutorManager(
   require(
     symbol.listArguments() == argNames && symbol.listAuxiliaryStates() == auxNames,
     s"the network has the arguments ${symbol.listArguments().mkString(", ")} and the states " +
-      s"${symbol.listAuxiliaryStates().mkString(", ")}, but others were named"
+      s"${symbol.listAuxiliaryStates().mkString(", ")}, but other names were given"
   )
   ExecutorManager.checkArguments(symbol)
   DataParallelExecutorManager.logger.debug(s"training on ${ctx.mkString(", ")}")

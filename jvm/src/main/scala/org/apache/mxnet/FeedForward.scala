@@ -177,7 +177,7 @@ class FeedForward private (
       batch.release()
       count += 1
     }
-    require(count > 0, "there is no batch to predict: the data are empty")
+    require(count > 0, "there is no batch to predict: the iterator has no data")
     val joined = outputs.map(parts => NDArray.concatenate(parts.toSeq, axis = 0, alwaysCopy = true))
     outputs.foreach(_.foreach(_.dispose()))
     joined
@@ -186,7 +186,7 @@ class FeedForward private (
   private def preparePredictor(inputs: IndexedSeq[DataDesc]): Unit = {
     require(
       symbol != null,
-      "the model has no network yet: it is made from the symbol generator when the model is trained"
+      "the model has no network yet: the symbol generator creates it when the model is trained"
     )
     require(currentArgs != null, "the model has no parameters; train it, load it, or give argParams")
     val shapes = inputs.map(desc => desc.name -> desc.shape).toMap
@@ -372,7 +372,7 @@ class FeedForward private (
     */
   def save(prefix: String, epoch: Int = -1): Unit = {
     val number = if (epoch < 0) numEpoch else epoch
-    require(number >= 0, "the number of the epoch is not known; give it to save")
+    require(number >= 0, "the epoch number is unknown; pass it to save")
     Model.saveCheckpoint(prefix, number, symbol, withValues(currentArgs), Option(currentAux).getOrElse(Map.empty))
   }
 
@@ -516,7 +516,7 @@ object FeedForward {
     def params(): Map[String, Array[Byte]] = Iterator.fill(in.readInt())(text() -> block()).toMap
     try {
       if (in.readInt() != Magic)
-        throw new MXNetError("these bytes are not a model of FeedForward.serialize")
+        throw new MXNetError("these bytes were not written by FeedForward.serialize")
       new Model.SerializedModel(text(), params(), params())
     } catch {
       case _: EOFException => throw new MXNetError(s"the serialized model ends too early, after ${bytes.length} bytes")

@@ -94,7 +94,7 @@ object Image {
     requireNonNull("Image.toImage", "src" -> src)
     val shape = src.shape
     if (shape.length != 3 || (shape(2) != 1 && shape(2) != 3))
-      throw new MXNetError(s"Image.toImage: it needs the shape (height, width, 3) or (height, width, 1), not $shape")
+      throw new MXNetError(s"Image.toImage: the shape must be (height, width, 3) or (height, width, 1), not $shape")
     val (height, width, channels) = (shape(0), shape(1), shape(2))
     val samples =
       (if (src.dtype == DType.UInt8) src.internal.getRaw.map(_ & 0xff) else src.toArray.map(_.toInt)).toArray

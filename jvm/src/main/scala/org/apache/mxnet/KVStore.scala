@@ -125,7 +125,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Sets the function that updates a stored value when a value is pushed. */
   def setUpdater(updater: MXKVStoreUpdater): Unit = {
-    require(updater != null, "the updater is null; create a new store to have none")
+    require(updater != null, "the updater is null; to remove an updater, create a new store")
     native(_LIB.kvstoreSetUpdater(_, new KVStore.Callback(updater, indices)))
     this.updater = Some(updater)
   }

@@ -138,7 +138,7 @@ final class ModelNode private[mxnet] (
     * an array), or an [[NDArray]].
     */
   def withAttribute(name: String, value: Any): ModelNode = {
-    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is not a value of an attribute"))
+    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: attributes do not support this type"))
     copy(attributes = attributes + (name -> plain))
   }
 
@@ -152,8 +152,8 @@ final class ModelNode private[mxnet] (
     plain.foldLeft(copy(attributes = attributes -- ModelNode.ownKeys)) { case (node, (name, value)) =>
       val text = ModelNode.plain(value).getOrElse {
         fail(
-          s"its property '$name' is a ${value.getClass.getSimpleName}, which no attribute of ONNX holds: mark the field " +
-            "@transient, or write the node by a hook of your own"
+          s"its property '$name' is a ${value.getClass.getSimpleName}, which ONNX attributes do not support: mark the field " +
+            "@transient, or export the node with an ExportHook"
         )
       }
       node.copy(attributes = node.attributes + (name -> text))
@@ -168,7 +168,7 @@ final class ModelNode private[mxnet] (
 
   /** The node with a constant as one of its inputs. Missing inputs before it are absent. */
   def withInput(index: Int, value: NDArray): ModelNode = {
-    if (index < 0) fail(s"there is no input $index")
+    if (index < 0) fail(s"the input index $index is negative")
     val name = s"${outputs.find(_.nonEmpty).getOrElse(this.name)}/input$index"
     copy(inputNames = inputNames.padTo(index + 1, "").updated(index, name), constants = constants + (name -> value))
   }

@@ -336,7 +336,7 @@ class NDArray private[mxnet] (
   /** The transpose of a matrix, as a copy. */
   def T: NDArray = {
     if (shape.size != 2)
-      throw new MXNetError(s"NDArray.T: it needs a matrix, the shape is $shape; use NDArray.transpose with axes")
+      throw new MXNetError(s"NDArray.T: the array must be a matrix, but its shape is $shape; use NDArray.transpose with axes")
     NDArray.invoke(NDArrayOps.transpose, Array(this), null, Nil).head
   }
 
@@ -427,7 +427,7 @@ class NDArray private[mxnet] (
   private def checkSource(length: Int): Unit = {
     if (!writable) readOnly("NDArray.set")
     if (length != size)
-      throw new MXNetError(s"NDArray.set: $length values were given, an array of shape $shape takes $size")
+      throw new MXNetError(s"NDArray.set: $length values were given, but an array of shape $shape needs $size")
   }
 
   /** The elements as 32-bit numbers, in row-major order. */

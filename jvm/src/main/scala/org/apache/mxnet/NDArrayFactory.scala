@@ -67,11 +67,11 @@ trait NDArrayFactory {
     val dims = ArrayBuffer.empty[Int]
     def measure(value: Any): Unit = value match {
       case items: Array[_] =>
-        if (items.isEmpty) throw new MXNetError("NDArray.toNDArray: an array in it is empty, so there is no shape")
+        if (items.isEmpty) throw new MXNetError("NDArray.toNDArray: an empty nested array has no shape; give at least one element")
         dims += items.length
         measure(items(0))
       case _: Float | _: Double =>
-      case other => throw new MXNetError(s"NDArray.toNDArray: it takes Float and Double, not ${typeName(other)}")
+      case other => throw new MXNetError(s"NDArray.toNDArray: elements must be Float or Double, not ${typeName(other)}")
     }
     measure(sourceArr)
     val isDouble = leaf(sourceArr).isInstanceOf[Double]
@@ -124,7 +124,7 @@ trait NDArrayFactory {
     */
   def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
     requireNonNull("NDArray.concatenate", "arrays" -> arrays)
-    if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: there is no array to join")
+    if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: the list of arrays is empty; give at least one")
     if (arrays.length == 1 && !alwaysCopy) arrays.head
     else
       NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head

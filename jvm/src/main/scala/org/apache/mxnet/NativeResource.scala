@@ -178,7 +178,7 @@ private[mxnet] object NativeResourceRef {
     try ref.free()
     catch {
       // There is no caller, and the next resource must still be freed.
-      case NonFatal(e) => System.err.println(s"mxnet: a collected object could not be freed: ${e.getMessage}")
+      case NonFatal(e) => System.err.println(s"mxnet: a garbage-collected resource could not be freed: ${e.getMessage}")
     }
   }
 

@@ -70,7 +70,7 @@ private[mxnet] class JavaSerializer extends Serializer {
         .unapply(value)
         .getOrElse(
           throw new MXNetError(
-            s"JavaSerializer: the bytes hold a ${value.getClass.getName}, not a ${expected.runtimeClass.getName}"
+            s"JavaSerializer: the bytes contain a ${value.getClass.getName}, not a ${expected.runtimeClass.getName}"
           )
         )
   }
@@ -119,7 +119,7 @@ private object JavaSerializer {
       case v: collection.Seq[_]    => all(17, v)
       case other                   =>
         throw new MXNetError(
-          s"JavaSerializer: a ${other.getClass.getName} cannot be written; give numbers, texts, arrays, or " +
+          s"JavaSerializer: a ${other.getClass.getName} cannot be serialized; give numbers, strings, arrays, or " +
             "options, pairs, sequences, sets and maps of them, or an optimizer of this library"
         )
     }
@@ -159,7 +159,7 @@ private object JavaSerializer {
       case 16    => all().toSet
       case 17    => all()
       case 18    => OptimizerContent.restore(all().collect { case (name: String, value) => name -> value }.toMap)
-      case other => throw new MXNetError(s"JavaSerializer: there is no kind of value with the code $other")
+      case other => throw new MXNetError(s"JavaSerializer: unknown type code $other; the bytes are damaged or from a newer version")
     }
   }
 

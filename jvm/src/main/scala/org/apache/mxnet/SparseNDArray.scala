@@ -58,7 +58,7 @@ object SparseNDArray {
   def retain(sparseNDArray: SparseNDArray, indices: Array[Float]): SparseNDArray = {
     requireNonNull("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
     if (sparseNDArray.sparseFormat != SparseFormat.ROW_SPARSE)
-      throw new MXNetError(s"SparseNDArray.retain: it needs row_sparse, the format is ${sparseNDArray.sparseFormat}")
+      throw new MXNetError(s"SparseNDArray.retain: the array must be row_sparse, not ${sparseNDArray.sparseFormat}")
     val rows = indexArray(indices, sparseNDArray.context)
     NDArray.genericNDArrayFunctionInvoke("_sparse_retain", Seq(sparseNDArray, rows)).head match {
       case sparse: SparseNDArray => sparse
@@ -137,7 +137,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   private def rows(start: Int, end: Int): SparseNDArray = {
     if (start < 0 || start >= end || end > shape(0))
       throw new MXNetError(
-        s"SparseNDArray.slice: rows $start until $end were requested, the shape is $shape; give 0 <= start < end"
+        s"SparseNDArray.slice: rows $start until $end are out of range for the shape $shape; give 0 <= start < end"
       )
     if (sparseFormat == SparseFormat.CSR) asSparse(sliceRows(start, end)) else sliceStoredRows(start, end)
   }
@@ -183,7 +183,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   /** The row pointers of a csr array: the index in the values of the start of each row, and the end. */
   def getIndptr: NDArray = {
     if (sparseFormat != SparseFormat.CSR)
-      throw new MXNetError(s"SparseNDArray.getIndptr: it needs csr, the format is $sparseFormat")
+      throw new MXNetError(s"SparseNDArray.getIndptr: the array must be csr, not $sparseFormat")
     auxiliary(0)
   }
 

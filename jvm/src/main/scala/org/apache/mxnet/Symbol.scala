@@ -36,7 +36,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
       dType: DType = null,
       kwargs: Map[String, String] = null
   ): Symbol = {
-    if (name == null || name.isEmpty) throw new MXNetError("Symbol.Variable: it needs a name")
+    if (name == null || name.isEmpty) throw new MXNetError("Symbol.Variable: the name is null or empty")
     val more = Option(kwargs).getOrElse(Map.empty)
     more.keys.find(key => key.length < 5 || !key.startsWith("__") || !key.endsWith("__")).foreach { key =>
       throw new MXNetError(
@@ -91,7 +91,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     val op = NativeOp(operator)
     if (symbols.nonEmpty && op.keyVarNumArgs.isDefined)
       throw new MXNetError(
-        s"$operator: it takes any number of inputs, so they have no names; " +
+        s"$operator takes any number of inputs, so they have no names; " +
           s"pass ${symbols.keys.mkString(", ")} by position"
       )
     val (keys, inputs) = symbols.toArray.unzip
@@ -128,7 +128,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     val (named, params) = separate(kwargs)
     if (symbols.nonEmpty && named.nonEmpty)
       throw new MXNetError(
-        s"$operator: inputs are given all by position or all by name; ${symbols.length} came by position, " +
+        s"$operator: give all inputs by position or all by name; ${symbols.length} came by position, " +
           s"${named.keys.mkString(", ")} by name"
       )
     if (named.isEmpty) createFromListedSymbols(operator, name, attr)(symbols.toArray, params)

@@ -74,7 +74,7 @@ class BadInputSuite extends munit.FunSuite {
   test("wrong names: arguments, outputs, attributes") {
     fails("fc_wight")(fullyConnected.inferShape(Map("fc_wight" -> Shape(4, 3))))
     fails("wight")(Symbol.FullyConnected("fc")()(Map("wight" -> Symbol.Variable("w"), "num_hidden" -> 4)))
-    fails("needs a name")(Symbol.Variable(""))
+    fails("the name is null or empty")(Symbol.Variable(""))
     fails("lr_mult", "__lr_mult__")(Symbol.Variable("x", kwargs = Map("lr_mult" -> "1")))
   }
 

@@ -33,7 +33,7 @@ class SparseNDArraySuite extends munit.FunSuite {
     assertEquals(r.getIndices.toArray.toSeq, Seq(1f, 3f))
     assertEquals(r.getData.shape, Shape(2, 2))
     assertEquals(r.toDense.isSparse, false)
-    assert(intercept[MXNetError](r.getIndptr).getMessage.contains("it needs csr"))
+    assert(intercept[MXNetError](r.getIndptr).getMessage.contains("must be csr"))
   }
 
   test("dense arrays become sparse ones and come back") {
@@ -51,7 +51,7 @@ class SparseNDArraySuite extends munit.FunSuite {
     val kept = SparseNDArray.retain(rows, Array(0f, 3f))
     assertEquals(kept.sparseFormat, SparseFormat.ROW_SPARSE)
     assertEquals(kept.toArray.toSeq, Seq(0f, 0f, 0f, 0f, 0f, 0f, 3f, 4f, 0f, 0f))
-    assert(intercept[MXNetError](SparseNDArray.retain(matrix, Array(0f))).getMessage.contains("it needs row_sparse"))
+    assert(intercept[MXNetError](SparseNDArray.retain(matrix, Array(0f))).getMessage.contains("must be row_sparse"))
     val part = matrix.slice(1, 3)
     assertEquals(part.shape, Shape(2, 3))
     assertEquals(part.toArray.toSeq, matrixElements.drop(3))

@@ -89,7 +89,7 @@ class SymbolSuite extends munit.FunSuite {
     val listed = Symbol.FullyConnected("fc")(a, b)(Map("num_hidden" -> 3))
     assertEquals(listed.listArguments(), IndexedSeq("a", "b", "fc_bias"))
     val error = intercept[MXNetError](Symbol.FullyConnected("fc")(a)(Map("weight" -> b, "num_hidden" -> 3)))
-    assert(error.getMessage.contains("all by position or all by name"), error.getMessage)
+    assert(error.getMessage.contains("all inputs by position or all by name"), error.getMessage)
   }
 
   test("an operator of any number of inputs counts them, and takes them by position only") {

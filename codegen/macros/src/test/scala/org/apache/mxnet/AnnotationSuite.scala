@@ -25,7 +25,7 @@ class AnnotationSuite extends munit.FunSuite {
 
   test("C26: the annotations go on objects, with a literal argument") {
     val error = compileErrors("@AddSymbolAPIs(false) class NotAnObject")
-    assert(error.contains("This annotation goes on an object"), error)
+    assert(error.contains("This annotation applies to objects only"), error)
     val argument = compileErrors("""@AddSymbolAPIs("x".isEmpty) object Computed extends SymbolAPIBase""")
     assert(argument.contains("isContrib must be true or false itself"), argument)
   }

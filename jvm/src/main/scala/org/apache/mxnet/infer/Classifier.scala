@@ -86,13 +86,13 @@ class Classifier(
 
   private def requireNames(scores: Int, advice: String): Unit = require(
     scores <= synset.length,
-    s"the network gave $scores numbers, there are ${synset.length} classes in $synsetFilePath; $advice"
+    s"the network returns $scores scores, but $synsetFilePath has ${synset.length} classes; $advice"
   )
 
   private def asDouble(number: Any): Double = number match {
     case value: Float  => value.toDouble
     case value: Double => value
-    case other         => throw new IllegalArgumentException(s"the network gave ${other.getClass.getName}")
+    case other         => throw new IllegalArgumentException(s"the network returned ${other.getClass.getName}")
   }
 
   /** The classes of each instance of a batch.

@@ -118,7 +118,7 @@ object ImageClassifier {
     val expected = Seq(3, height, width)
     require(
       shape.toVector.dropWhile(_ == 1) == expected.dropWhile(_ == 1) || shape.toVector.takeRight(3) == expected,
-      s"the image is $width x $height, which does not make the shape $shape; scale it with reshapeImage"
+      s"the image is $width x $height, which does not match the shape $shape; scale it with reshapeImage"
     )
     val pixels = image.getRGB(0, 0, width, height, null, 0, width)
     val samples = new Array[Float](3 * pixels.length)

@@ -89,7 +89,7 @@ class ObjectDetector(
     val chosen = topK.fold(objects)(k => objects.sortBy(-_(1)).take(k))
     chosen.map { row =>
       val index = row(0).toInt
-      require(index < synset.length, s"the network found class $index, synset.txt has ${synset.length} classes")
+      require(index < synset.length, s"the network detected class $index, but synset.txt has only ${synset.length} classes")
       (synset(index), row.takeRight(5))
     }
   }
@@ -108,6 +108,6 @@ class ObjectDetector(
 private object ObjectDetector {
   private def requireDetections(shape: Shape): Unit = require(
     shape.length == 3 && shape(2) >= 6,
-    s"the network's output has the shape $shape; a detector gives (batch, objects, 6)"
+    s"the network's output has the shape $shape; the output of a detector has the shape (batch, objects, 6)"
   )
 }

@@ -69,7 +69,7 @@ private[mxnet] class MXDataIter(
 
   @throws(classOf[NoSuchElementException])
   override def next(): DataBatch = {
-    if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
+    if (!hasNext) throw new NoSuchElementException("all batches have been read; call reset() for another pass")
     val batch = nextBatch
     nextBatch = null
     numReturned += 1

@@ -142,7 +142,7 @@ class NDArrayIter(
   @throws(classOf[NoSuchElementException])
   override def next(): DataBatch = {
     if (!hasNext) {
-      throw new NoSuchElementException(s"all $numData instances have been given; call reset() for another pass")
+      throw new NoSuchElementException(s"all $numData instances have been read; call reset() for another pass")
     }
     cursor += dataBatchSize
     new DataBatch(getData(), getLabel(), getIndex(), getPad(), null, dataDescs, labelDescs).asTemporary()
@@ -225,7 +225,7 @@ object NDArrayIter {
     }
     require(
       lastBatchHandle != "discard" || batchSize <= first.shape(0),
-      s"dataBatchSize is $batchSize but there are only ${first.shape(0)} instances, and discard would drop them all"
+      s"dataBatchSize is $batchSize but there are only ${first.shape(0)} instances, all of which discard would drop"
     )
     for ((desc, array) <- label) {
       val bad = array.toArray.indexWhere(_.isNaN)

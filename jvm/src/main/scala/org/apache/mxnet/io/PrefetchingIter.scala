@@ -60,7 +60,7 @@ class PrefetchingIter(
       require(names.length == descs.length, s"$what has ${names.length} maps but there are ${descs.length} iterators")
       descs.zip(names).flatMap { case (ownDescs, renamed) =>
         ownDescs.map { desc =>
-          require(renamed.contains(desc.name), s"$what gives no new name for ${desc.name}")
+          require(renamed.contains(desc.name), s"$what has no new name for ${desc.name}")
           desc.copy(name = renamed(desc.name))
         }
       }
@@ -85,13 +85,13 @@ class PrefetchingIter(
     }
     slots.collectFirst { case PrefetchingIter.Failure(error) => error }.foreach(error => throw error)
     val ended = slots.count(_ == PrefetchingIter.End)
-    require(ended == 0 || ended == slots.length, "the iterators of PrefetchingIter give different numbers of batches")
+    require(ended == 0 || ended == slots.length, "the iterators of PrefetchingIter have different numbers of batches")
     ended == 0
   }
 
   @throws(classOf[NoSuchElementException])
   override def next(): DataBatch = {
-    if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
+    if (!hasNext) throw new NoSuchElementException("all batches have been read; call reset() for another pass")
     val batches = slots.toIndexedSeq.collect { case PrefetchingIter.Batch(batch) => batch }
     require(batches.forall(_.pad == batches.head.pad), "the iterators of PrefetchingIter pad their batches differently")
     current = new DataBatch(

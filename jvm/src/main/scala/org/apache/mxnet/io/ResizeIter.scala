@@ -44,7 +44,7 @@ class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
     if (!source.hasNext) {
       source.reset()
       if (!source.hasNext)
-        throw new NoSuchElementException("the iterator that ResizeIter resizes gives no batch at all")
+        throw new NoSuchElementException("the iterator that ResizeIter wraps has no batches")
     }
     current = source.next()
     batches += 1

@@ -165,7 +165,7 @@ abstract class BaseModule {
     */
   def predict(evalData: DataIter, numBatch: Int = -1, reset: Boolean = true): IndexedSeq[NDArray] = {
     val batches = predictEveryBatch(evalData, numBatch, reset)
-    require(batches.nonEmpty, "there is no batch to predict: the data are empty or at their end; reset them")
+    require(batches.nonEmpty, "there is no batch to predict: the iterator has no data or is at its end; call reset()")
     val counts = batches.map(_.length).distinct
     require(
       counts.length == 1,

@@ -130,7 +130,7 @@ class Module(
     else
       values.get(name) match {
         case Some(value) =>
-          require(value != null, s"the value given for parameter $name is null; leave it out or give an array")
+          require(value != null, s"the value given for parameter $name is null; omit it or give an array")
           require(
             value.shape == target.shape,
             s"the value given for parameter $name has the shape ${value.shape} but the network needs ${target.shape}"
@@ -428,7 +428,7 @@ class Module(
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
     requireNonNull("Module.loadOptimizerStates", "fname" -> fname)
-    require(optimizerInitialized, "the module has no optimizer to take the states; call initOptimizer first")
+    require(optimizerInitialized, "the module has no optimizer whose states could be loaded; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
     else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }

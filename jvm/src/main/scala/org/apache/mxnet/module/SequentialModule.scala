@@ -162,7 +162,7 @@ class SequentialModule extends BaseModule {
     require(
       names.length == inputs.length,
       s"auto_wiring: the module takes ${names.length} inputs (${names.mkString(", ")}) " +
-        s"but the one before gives ${inputs.length}"
+        s"but the previous one has ${inputs.length} outputs"
     )
     names.lazyZip(inputs).map((name, desc) => desc.copy(name = name))
   }

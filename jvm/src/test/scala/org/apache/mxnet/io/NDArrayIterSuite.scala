@@ -93,7 +93,7 @@ class NDArrayIterSuite extends munit.FunSuite {
     val bad = message(new NDArrayIter(IndexedSeq(rows(2)), IndexedSeq(nan), 1))
     assert(bad.contains("label label of shape (2) is NaN at element 1"), bad)
     assert(message(iter(4, 0, "pad")).contains("dataBatchSize is 0"))
-    assert(message(iter(4, 8, "discard")).contains("would drop them all"))
+    assert(message(iter(4, 8, "discard")).contains("all of which discard would drop"))
     assert(message(iter(4, 2, "keep")).contains("must be one of pad, discard, roll_over"))
     assert(message(new NDArrayIter(IndexedSeq.empty[NDArray])).contains("data is empty"))
   }

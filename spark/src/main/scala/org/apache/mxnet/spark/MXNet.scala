@@ -57,7 +57,7 @@ class MXNet extends Serializable {
 
   /** Sets the devices of a worker; each gets an equal part of its batch. */
   def setContext(ctx: Array[Context]): this.type = {
-    require(ctx.nonEmpty, "setContext: there is no context; give one or more")
+    require(ctx.nonEmpty, "setContext: the list of contexts is empty; give at least one")
     ctx.find(_.deviceType != "cpu").foreach { other =>
       throw new IllegalArgumentException(s"setContext: $other is not a device of this library; use Context.cpu()")
     }
@@ -109,7 +109,7 @@ class MXNet extends Serializable {
       .createDataFrame(data.map(point => (point.label, point.features.asML)))
       .toDF(MXNet.LabelColumn, MXNet.FeaturesColumn)
     val estimator = new MXNetEstimator()
-      .setSymbol(network.getOrElse(throw new IllegalArgumentException("fit: there is no network; call setNetwork")))
+      .setSymbol(network.getOrElse(throw new IllegalArgumentException("fit: no network is set; call setNetwork")))
       .setFeedDict(Map(dataName -> MXNet.FeaturesColumn))
       .setLabelCol(MXNet.LabelColumn)
       .setLabelName(labelName)

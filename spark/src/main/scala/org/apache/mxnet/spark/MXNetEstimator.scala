@@ -366,7 +366,7 @@ class MXNetEstimator(override val uid: String)
       names.indices.map { i =>
         names(i) -> known.get(names(i)).orElse(first(i)).getOrElse {
           throw new IllegalArgumentException(
-            s"$uid: the shape of '${names(i)}' does not follow from column '${frame.columns(i)}'; give it by inputShapes"
+            s"$uid: the shape of '${names(i)}' cannot be inferred from column '${frame.columns(i)}'; set inputShapes"
           )
         }
       }
@@ -384,7 +384,7 @@ class MXNetEstimator(override val uid: String)
     val (args, _, aux) = network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
     require(
       args != null,
-      s"$uid: the shapes of the network do not follow from ${inputs.mkString(", ")}; check inputShapes"
+      s"$uid: the shapes of the network cannot be inferred from ${inputs.mkString(", ")}; check inputShapes"
     )
     (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
   }
@@ -454,7 +454,7 @@ class MXNetEstimator(override val uid: String)
       case progress: TrainingProgress =>
         MXNetEstimator.logger.info(s"$uid: ${progress.line}")
         DriverMessages.post(context, progress)
-      case other => MXNetEstimator.logger.warn(s"$uid: a worker sent $other")
+      case other => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
     } {
       val trained = rows.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)

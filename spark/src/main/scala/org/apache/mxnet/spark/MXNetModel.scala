@@ -197,7 +197,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       getFeedDict.size == 1,
       s"$uid: predict needs a network with one input, but this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
     )
-    require(dataset.hasNext, s"$uid: there is no row to predict")
+    require(dataset.hasNext, s"$uid: the dataset has no rows to predict")
     val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
     try
       new VectorPrediction(session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))

@@ -201,7 +201,7 @@ final class ApiMacros(val c: whitebox.Context) {
     case Seq(q"$mods object $name extends { ..$early } with ..$parents { $self => ..$body }") =>
       val added = functions(operators).toList
       q"$mods object $name extends { ..$early } with ..$parents { $self => ..$body; ..$added }"
-    case _ => c.abort(c.enclosingPosition, "This annotation goes on an object")
+    case _ => c.abort(c.enclosingPosition, "This annotation applies to objects only")
   }
 
   private def isContrib: Boolean = c.prefix.tree match {

@@ -120,7 +120,7 @@ private[infer] final class SerializedPredictor(
       case "Classifier"      => new Classifier(prefix, inputs, devices, givenEpoch)
       case "ImageClassifier" => new ImageClassifier(prefix, inputs, devices, givenEpoch)
       case "ObjectDetector"  => new ObjectDetector(prefix, inputs, devices, givenEpoch)
-      case other             => throw new MXNetError(s"a serialized predictor is of the unknown class $other")
+      case other             => throw new MXNetError(s"the serialized predictor has the unknown class $other")
     }
   }
 }

@@ -63,13 +63,13 @@ private[infer] final class NetworkInputs(described: IndexedSeq[DataDesc]) {
     }
     require(
       counts.distinct.length == 1,
-      s"the inputs have ${counts.mkString(", ")} instances; give equally many of each"
+      s"the inputs have ${counts.mkString(", ")} instances; give the same number of each"
     )
     if (counts.head > 1)
       descs.indices.foreach { i =>
         require(
           batchAxes(i) == 0,
-          s"input '${names(i)}' has the layout ${descs(i).layout}, whose instances do not lie one after the other; " +
+          s"input '${names(i)}' has the layout ${descs(i).layout}, in which instances are not contiguous; " +
             "give one instance, or use predictWithNDArray"
         )
       }

@@ -136,7 +136,7 @@ private[infer] final class SharedNetwork(
     names.indices.foreach { i =>
       require(
         arrays(i) == null || arrays(i).shape == shapes(i),
-        s"'${names(i)}' has the shape ${arrays(i).shape} in the file, but ${shapes(i)} follows from the inputs; " +
+        s"'${names(i)}' has the shape ${arrays(i).shape} in the file, but the inputs require ${shapes(i)}; " +
           "check the input descriptors"
       )
     }

@@ -86,7 +86,7 @@ private[mxnet] object NativeLibrary {
       val copy = Files.createTempFile("mxnet-", "-" + file.getFileName)
       copy.toFile.deleteOnExit()
       Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING)
-      if (!isLoaded(copy)) throw error(s"the copy $copy of $file is in use already", "start the application again")
+      if (!isLoaded(copy)) throw error(s"the copy $copy of $file is in use already", "restart the application")
       System.setProperty(key, (copies :+ copy.toString).mkString("\n"))
     }
   }
@@ -100,7 +100,7 @@ private[mxnet] object NativeLibrary {
       }
     if (found != LibInfo.AbiVersion)
       throw error(
-        s"$file implements version $found of the native interface, this jar needs version ${LibInfo.AbiVersion}",
+        s"$file implements version $found of the native interface, but this jar needs version ${LibInfo.AbiVersion}",
         useMatching
       )
   }
@@ -158,7 +158,7 @@ private[mxnet] object NativeLibrary {
     val resourceName = String.join("/", "", "native", target, name)
     val notSet = "-D".concat(PathProperty).concat(": not set")
     if (resource(resourceName).map(_.close()).isEmpty)
-      throw notFound(Seq(notSet, s"resource $resourceName: not on the class path"))
+      throw notFound(Seq(notSet, s"resource $resourceName: not found on the class path"))
     val tried = ArrayBuffer(notSet)
     val directories = cacheDirectories(property)
     var found: Path = null
@@ -208,7 +208,7 @@ private[mxnet] object NativeLibrary {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {
         Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
-        if (!isIntact(partial, digest)) throw new IOException(s"$name of the jar does not have the checksum $digest")
+        if (!isIntact(partial, digest)) throw new IOException(s"the copy of $name does not have the checksum $digest of the jar")
         if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
         try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
         catch {
@@ -258,7 +258,7 @@ private[mxnet] object NativeLibrary {
 
   private def notFound(tried: Seq[String]): MXNetError =
     new MXNetError(
-      "NativeLibrary: there is no libmxnet to load; tried" + tried.map("\n  - " + _).mkString +
+      "NativeLibrary: no libmxnet was found; tried" + tried.map("\n  - " + _).mkString +
         s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
     )
 

@@ -17,7 +17,7 @@ private[mxnet] class OperatorCall(val operator: String) {
       several.indices.foreach { i =>
         if (several(i) == null)
           throw new IllegalArgumentException(
-            s"$operator: input $i of ${several.length} is null; leave it out or pass one"
+            s"$operator: input $i of ${several.length} is null; omit it or give an array"
           )
         input(several(i))
       }

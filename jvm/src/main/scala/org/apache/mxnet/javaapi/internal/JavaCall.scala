@@ -20,7 +20,7 @@ private[mxnet] final class JavaCall(operator: String) {
     case several: Array[_] =>
       several.indices.foreach { i =>
         if (several(i) == null)
-          throw new MXNetError(s"$operator: input $i of ${several.length} is null; leave it out or give an array")
+          throw new MXNetError(s"$operator: input $i of ${several.length} is null; omit it or give an array")
         input(several(i))
       }
     case other =>

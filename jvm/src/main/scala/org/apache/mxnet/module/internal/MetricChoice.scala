@@ -11,7 +11,7 @@ import org.apache.mxnet.MXNetError
   * @param mode `max`, `min`, or `auto` for the metrics of this library
   */
 private[mxnet] final class MetricChoice(metric: String, mode: String) {
-  require(metric != null, "metric is null; leave it out for the first metric")
+  require(metric != null, "metric is null; omit it for the first metric")
   require(Seq("auto", "max", "min").contains(mode), s"mode is $mode; it must be auto, max or min")
 
   /** Name and value in an epoch. */

@@ -66,6 +66,6 @@ private[mxnet] object OptimizerContent {
 
   private def named(values: Any): Map[String, Any] = values match {
     case map: collection.Map[_, _] => map.collect { case (name: String, value) => name -> value }.toMap
-    case other => throw new MXNetError(s"JavaSerializer: an optimizer is written by names, not by $other")
+    case other => throw new MXNetError(s"JavaSerializer: an optimizer is stored by its name, not by $other")
   }
 }

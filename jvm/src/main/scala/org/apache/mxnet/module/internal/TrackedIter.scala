@@ -69,7 +69,7 @@ private[mxnet] final class TrackedIter(iter: DataIter) extends DataIter with Res
   private def skip(count: Int): Unit = (0 until count).foreach { i =>
     if (!iter.hasNext)
       throw new MXNetError(
-        s"the data give $i batches in a pass in which training had read $count: resume with the same data"
+        s"the data have $i batches in a pass of which training had read $count: resume with the same data"
       )
     iter.next().dispose()
   }

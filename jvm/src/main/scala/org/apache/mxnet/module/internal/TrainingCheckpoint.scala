@@ -167,7 +167,7 @@ private[mxnet] final case class OptimizerCheckpoint(
     if (optimizer.getClass.getName != kind)
       throw new MXNetError(
         s"the checkpoint was written by training with the optimizer $kind; it cannot resume with " +
-          s"${optimizer.getClass.getName}: give the same optimizer, or remove the checkpoint to start anew"
+          s"${optimizer.getClass.getName}: use the same optimizer, or delete the checkpoint to start again"
       )
     optimizer.restoreUpdateCounts(updateCounts)
     FieldState.write(optimizer, counters)

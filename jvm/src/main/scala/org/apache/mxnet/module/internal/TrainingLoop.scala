@@ -70,7 +70,7 @@ private[mxnet] final class TrainingLoop(
     while (if (epochSize < 0) train.hasNext else nBatch < epochSize) {
       if (!train.hasNext) {
         train.reset()
-        require(train.hasNext, "the training data give no batch at all")
+        require(train.hasNext, "the training data have no batches")
       }
       val batch = train.next()
       params.monitor.foreach(_.tic())

@@ -14,13 +14,13 @@ private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Do
   def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit = {
     require(
       rowShape.length == 3,
-      s"an image goes to an input whose rows have three dimensions, not $rowShape; check the parameter inputShapes"
+      s"an image needs an input with rows of three dimensions, not $rowShape; check the parameter inputShapes"
     )
     val (channels, height, width) =
       if (channelsFirst) (rowShape(0), rowShape(1), rowShape(2)) else (rowShape(2), rowShape(0), rowShape(1))
     require(
       channels == 1 || channels == 3,
-      s"an image has one or three channels, the input has rows of shape $rowShape; check inputShapes and imageLayout"
+      s"an image has one or three channels, but the input has rows of shape $rowShape; check inputShapes and imageLayout"
     )
     val pixels = ResourceScope.using() {
       val image = Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)

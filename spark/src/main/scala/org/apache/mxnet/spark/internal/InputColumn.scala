@@ -48,7 +48,7 @@ private[mxnet] sealed abstract class InputColumn[A](
   protected final def checkLength(length: Int): Unit =
     if (length != rowSize)
       throw new IllegalArgumentException(
-        s"column '$column' has a value of $length elements, but the model's input takes $rowSize in every row"
+        s"column '$column' has a value of $length elements, but the model's input needs $rowSize per row"
       )
 
   protected final def checkNulls(values: ArrayData): Unit = {
@@ -56,7 +56,7 @@ private[mxnet] sealed abstract class InputColumn[A](
     while (i < values.numElements()) {
       if (values.isNullAt(i))
         throw new IllegalArgumentException(
-          s"column '$column' has an array whose element $i is null; the model takes numbers"
+          s"column '$column' has an array whose element $i is null; the model needs numbers"
         )
       i += 1
     }

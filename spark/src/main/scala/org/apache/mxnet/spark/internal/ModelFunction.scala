@@ -55,8 +55,8 @@ private[mxnet] final case class ModelFunction(
       def ofValue = InputColumn.sizeOf(feed.dataType, first, ordinals(i))
       feed.rowShape.map(Shape(_)).orElse(session.rowShape(feed.input)).orElse(ofValue).getOrElse {
         throw new IllegalArgumentException(
-          s"the shape of the input '${feed.input}' is not in the model and does not follow from column '${feed.column}'; " +
-            "give it by the parameter inputShapes"
+          s"the shape of the input '${feed.input}' is not in the model and cannot be inferred from column '${feed.column}'; " +
+            "set the parameter inputShapes"
         )
       }
     }
@@ -114,7 +114,7 @@ private[mxnet] final case class ModelFunction(
     private def checkNull(row: InternalRow, i: Int): Unit =
       if (row.isNullAt(ordinals(i)))
         throw new IllegalArgumentException(
-          s"column '${feeds(i).column}' is null in a row; set handleInvalid to 'skip' to leave out such rows"
+          s"column '${feeds(i).column}' is null in a row; set handleInvalid to 'skip' to skip such rows"
         )
 
     private def paddedSize(rows: Int): Int = fixedBatch.getOrElse(ModelFunction.paddedSize(rows, largest))

@@ -134,7 +134,7 @@ private[mxnet] final class ModelSession private (
       } ++ used)
       if (argShapes == null)
         throw new IllegalArgumentException(
-          s"the shapes of the network do not follow from the inputs ${shapes.mkString(", ")}; check the parameter inputShapes"
+          s"the shapes of the network cannot be inferred from the inputs ${shapes.mkString(", ")}; check the parameter inputShapes"
         )
       val arrays = argNames.indices.map { i =>
         args.getOrElse(argNames(i), NDArray.zeros(argShapes(i), Context.cpu(), argTypes(argNames(i))))

@@ -118,5 +118,5 @@ private[mxnet] object Registry {
 
   private def find[A](makers: Seq[(String, A)], name: String): A = makers
     .collectFirst { case (`name`, make) => make }
-    .getOrElse(throw new IllegalArgumentException(s"'$name' is none of ${makers.map(_._1).mkString(", ")}"))
+    .getOrElse(throw new IllegalArgumentException(s"'$name' is not one of ${makers.map(_._1).mkString(", ")}"))
 }

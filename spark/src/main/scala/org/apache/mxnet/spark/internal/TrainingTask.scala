@@ -139,7 +139,7 @@ private[mxnet] final class ShardNetwork(
   private val device = Context.cpu(shard)
 
   private val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
-  require(argShapes != null, s"the shapes of the network do not follow from the inputs ${shapes.mkString(", ")}")
+  require(argShapes != null, s"the shapes of the network cannot be inferred from the inputs ${shapes.mkString(", ")}")
   val args: Map[String, NDArray] =
     symbol.listArguments().zip(argShapes).map { case (name, shape) => name -> NDArray.zeros(shape, device) }.toMap
   val aux: Map[String, NDArray] =

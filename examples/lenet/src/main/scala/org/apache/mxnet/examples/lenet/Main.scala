@@ -39,14 +39,14 @@ object Main {
       .grouped(2)
       .map {
         case key :: value :: Nil if key.startsWith("--") => key.drop(2) -> value
-        case other => throw new BadUsage(s"'${other.mkString(" ")}' is no option with a value")
+        case other => throw new BadUsage(s"'${other.mkString(" ")}' is not an option with a value")
       }
       .toMap
     (chosen.keySet -- Set("data", "output", "epochs", "seed")).headOption.foreach(key =>
-      throw new BadUsage(s"there is no option --$key")
+      throw new BadUsage(s"unknown option --$key")
     )
     def number(key: String, default: Int): Int = chosen.get(key).fold(default) { text =>
-      text.toIntOption.getOrElse(throw new BadUsage(s"--$key is '$text', which is no whole number"))
+      text.toIntOption.getOrElse(throw new BadUsage(s"--$key is '$text'; give an integer"))
     }
     Settings(
       chosen.getOrElse("data", "data/digits"),
@@ -87,7 +87,7 @@ object Main {
     println(f"accuracy of the loaded network ${LeNet.accuracy(module, settings.data)}%.3f")
     println(s"largest difference from the predictions after training: $difference")
     if (now.length != before.length || difference > Tolerance)
-      fail("the loaded network predicts other numbers than the trained one")
+      fail("the predictions of the loaded network differ from those of the trained one")
   }
 
   private def fail(message: String): Nothing = {

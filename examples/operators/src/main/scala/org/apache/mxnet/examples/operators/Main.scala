@@ -46,7 +46,7 @@ object Main {
     val difference = now.lazyZip(before).map((a, b) => math.abs(a - b)).max
     println(f"$name%-10s accuracy of the loaded network ${Networks.accuracy(module, data)}%.3f, difference $difference")
     if (now.length != before.length || difference > 1e-6f) {
-      System.err.println(s"$name predicts other numbers after loading")
+      System.err.println(s"$name: the predictions differ after loading")
       sys.exit(1)
     }
   }

@@ -24,7 +24,7 @@ class TestAddUdf(symbols: Array[Symbol]) extends UserDefinedCustomOp(symbols) {
 
   override def calculateOutputShape(): Array[Shape] = {
     if (inputShapes(0) != inputShapes(1))
-      throw new MXNetError(s"$opName adds arrays of one shape, but they are ${inputShapes(0)} and ${inputShapes(1)}")
+      throw new MXNetError(s"$opName needs two arrays of the same shape, not ${inputShapes(0)} and ${inputShapes(1)}")
     Array(inputShapes(0))
   }
 
