@@ -1,16 +1,16 @@
-"""Measures FerroMX beside MXNet 1.9.1, PyTorch and ONNX Runtime in one interleaved run.
+"""Compares the speed of FerroMX with MXNet 1.9.1, PyTorch and ONNX Runtime in one interleaved run.
 
     python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--isa avx2] [--quick]
 
-Each contestant is a process of its own. In every round each of them runs the workload for a moment, in turn, so that whatever
-else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
-of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster. With --write the
-measurements go to results/workloads.tsv and the table of docs/performance.md. Networks run in processes of their own, whose peak of
-memory is shown. With --isa avx2 every contestant leaves AVX-512 out; ONNX
-Runtime cannot, so it takes part only where the processor has none.
+Each library runs in its own process. In every round, all of them run the workload for a moment in turn, so that other load on the
+machine affects all of them equally. On one thread, times are processor time; on more threads, wall-clock time. If a library has
+several variants, the fastest counts. The ratio is `best peer's median / FerroMX's`: above 1, FerroMX is faster. With --write the
+measurements go to results/workloads.tsv and the table of docs/performance.md. Each network runs in its own process, so that its peak
+memory is known. With --isa avx2 no library uses AVX-512. ONNX
+Runtime has no such option, so it takes part only if the processor lacks AVX-512.
 
-The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and
-BENCH_ONNXRUNTIME_PYTHON (which needs the package onnx too). A peer that is not named, or does not start, is left out.
+The environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and BENCH_ONNXRUNTIME_PYTHON (which also needs the package onnx) name
+the Python interpreters of the peers. A peer without an interpreter, or that does not start, is left out.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from workloads import NETWORK_KINDS, WORKLOADS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# OpenMP's threads look for work for up to 0.2 s before they sleep, which would cost the next contestant's turn.
+# OpenMP's threads spin for up to 0.2 s before they sleep, which would slow down the next library.
 PAUSE = {"cpu": 0, "wall": 0.25}
-# Names, and the modules that variables and workers are called after.
+# Names, and the modules after which variables and workers are named.
 PEERS = (("MXNet", "mxnet"), ("PyTorch", "torch"), ("ONNX Runtime", "onnxruntime"))
 
 
-# The variables by which FerroMX, oneDNN, MKL and ATen leave instructions out.
+# The variables that limit the instruction set of FerroMX, oneDNN, MKL and ATen.
 AVX2 = {
     "FERROMX_ISA": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -58,7 +58,7 @@ class Contestant:
         )
 
     def run(self, workload, seconds):
-        """Times of each variant, or None if this contestant has none."""
+        """Times of each variant, or None if this library has none."""
         try:
             self.process.stdin.write(json.dumps(dict(name=workload.name, seconds=seconds)) + "\n")
             self.process.stdin.flush()
@@ -104,13 +104,13 @@ def stop(field):
 
 
 def takes_part(contestant, workload):
-    """The exact convolutions differ in those of 3x3 taps only."""
+    """Exact convolutions only differ for 3x3 kernels."""
     args = workload.args
     return contestant.name != "FerroMX exact" or (args.get("kernel"), args.get("groups")) == (3, 1)
 
 
 def measure(field, workload, rounds, seconds, clock):
-    """Median and least time of the fastest variant of each contestant, by name."""
+    """Median and minimum time of the fastest variant of each library, by name."""
     times = {}
     for _ in range(rounds):
         for contestant in field:

@@ -1,4 +1,4 @@
-"""Times heavy operators at extreme shapes: kernels as large as the image, one channel, one pixel, 10^5 classes, an axis of length 1.
+"""Times expensive operators at extreme shapes: kernels as large as the image, one channel, one pixel, 10^5 classes, an axis of length 1.
 
     BENCH_MXNET_PYTHON=.../python python3 tests/bench/extremes.py [--library FILE] [--filter REGEX] [--slower 2]
 
@@ -17,7 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so")
 SECONDS = 0.3
-# A turn shorter than this is the front end's overhead on both sides, in milliseconds.
+# Below this time in milliseconds, both libraries measure only the overhead of the front end.
 SHORTEST = 0.2
 
 

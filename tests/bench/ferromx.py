@@ -50,11 +50,11 @@ class Library:
         return handle
 
     def write(self, handle, values):
-        """Copies an `array` of 32-bit floats into an array of as many elements."""
+        """Copies an `array` of 32-bit floats to an array with the same number of elements."""
         self.MXNDArraySyncCopyFromCPU(handle, (c_float * len(values)).from_buffer(values), c_size_t(len(values)))
 
     def invoke(self, op, inputs, output, attrs):
-        """A function without arguments that runs an operator on arrays, into `output`. What it passes is made once."""
+        """A function without arguments that runs an operator on arrays, into `output`. Its C arguments are created once."""
         op, inputs, count = self.operator(op), handles(inputs), len(inputs)
         keys, values = strings(attrs), strings(attrs.values())
         targets, number, types = handles([output]), c_int(1), POINTER(c_int)()
@@ -135,7 +135,7 @@ class Executor:
 
 
 def strings(items):
-    """Texts as C wants them: numbers and tuples are written out."""
+    """Converts values to C strings."""
     items = [item if isinstance(item, bytes) else str(item).encode() for item in items]
     return (c_char_p * len(items))(*items) if items else None
 

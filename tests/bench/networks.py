@@ -17,7 +17,7 @@ class Network(NamedTuple):
 
 
 class Builder:
-    """Adds operators with names of their own."""
+    """Adds operators with unique names."""
 
     def __init__(self, net):
         self.net, self.count = net, 0

@@ -1,4 +1,4 @@
-"""Times imported models beside ONNX Runtime: `onnx_import.py FOLDER --library libmxnet.so --ferromx ferromx`.
+"""Compares the time of imported models with ONNX Runtime: `onnx_import.py FOLDER --library libmxnet.so --ferromx ferromx`.
 
 FOLDER has the models of `onnx_models.py`. Each is imported by the command `ferromx` (whose time is shown), bound for batches of 1, and run in turns with ONNX
 Runtime on the same inputs; the least time of the rounds is shown, with the largest difference of the outputs. `--write` is the same network with the operators
@@ -19,7 +19,7 @@ import onnxruntime
 
 import ferromx
 
-# What is written by hand for the same thing.
+# The same network written by hand.
 BY_HAND = {"_npi_add": "elemwise_add", "_npi_multiply": "elemwise_mul"}
 
 
@@ -74,8 +74,8 @@ class Imported:
 
 
 def least(steps, rounds):
-    """The least time of each step in milliseconds, in turns of twenty calls. Threads of the one look for work before they sleep,
-    which would cost the next one's turn."""
+    """The minimum time of each step in milliseconds, in turns of twenty calls. The threads of one library spin before they sleep,
+    which would slow down the next one."""
     times = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():

@@ -1,4 +1,4 @@
-"""Which call of each operator is timed: the recorded cases of the goldens, made larger.
+"""Selects the call of each operator that is timed: goldens with larger inputs.
 
 A case is made larger in one of these ways, whichever the operator takes: every length but 1 grows by the same factor; the first
 axis grows, of all inputs that share its length; the first axis of the first input grows. Numbers repeat, so that indices stay
@@ -38,7 +38,7 @@ LAYERS = {
     "CTCLoss": (((64, 64, 256), (64, 16)), {}),
     "linalg_gemm2": (((1024, 1024), (1024, 1024)), {}),
 }
-# What makes arrays from nothing but its parameters.
+# Operators that create arrays from their parameters only.
 SOURCES = {
     "_zeros": {}, "_ones": {}, "_full": {"value": 2}, "_random_uniform": {}, "_random_normal": {}, "_random_gamma": {"alpha": 2.5},
     "_random_exponential": {}, "_random_poisson": {"lam": 4}, "_random_negative_binomial": {"k": 3, "p": 0.4},
@@ -61,7 +61,7 @@ def operators():
 
 
 def recorded():
-    """Cases by the name under which they were called: those that give values, of dense arrays."""
+    """The cases with dense arrays and values, by the name of the operator in the call."""
     cases = {}
     for path in sorted(glob.glob(os.path.join(GOLDENS, "*.jsonl"))):
         with open(path[: -len("jsonl")] + "bin", "rb") as f:
@@ -128,7 +128,7 @@ def everywhere(shapes, target):
 
 
 def along_first_axis(shapes, target, of_all):
-    """The first axis grows, of the inputs that share its length or of the first input alone."""
+    """Enlarges the first axis, of all inputs that share its length or of the first input only."""
     if not shapes or not shapes[0] or not elements(shapes[0]):
         return None
     length = shapes[0][0]

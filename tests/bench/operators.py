@@ -1,13 +1,13 @@
-"""Times every operator of FerroMX beside MXNet 1.9.1, both through their C API, in one interleaved run.
+"""Compares the time of every operator in FerroMX and MXNet 1.9.1, both through their C API, in one interleaved run.
 
     BENCH_MXNET_PYTHON=.../python python3 tests/bench/operators.py [--threads 1] [--filter REGEX] [--budget 50] [--again] [--write]
 
-Each operator runs at two sizes, about 4 thousand and about 1 million elements: forward alone, and forward with backward where it
-has a gradient. With one thread the times are those of the processor, with more those of the clock. Calls are those of the goldens,
-made larger (operator_calls.py). Of the turns the least counts. A ratio is MXNet's time by ours: above 1, FerroMX is faster.
+Each operator runs at two sizes, about 4 thousand and about 1 million elements: forward only, and forward with backward if it
+has a gradient. On one thread, times are processor time; on more threads, wall-clock time. The calls are enlarged goldens
+(operator_calls.py). The minimum over the rounds counts. A ratio is MXNet's time divided by FerroMX's: above 1, FerroMX is faster.
 
-What was measured is kept in a file, so that a run can be cut into slices: each goes on where the last one stopped, and --again
-measures once more what is there already. With --write all that the file holds goes to results/operators.tsv and docs/performance.md.
+The measurements are kept in a file, so that several short runs can share the work: each continues where the previous one stopped.
+--again repeats measurements. With --write, the file's content goes to results/operators.tsv and docs/performance.md.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from operator_calls import candidates, operators, recorded
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 SIZES = {"small": 1 << 12, "large": 1 << 20}
-# So short a turn is a single call.
+# A turn this short is a single call.
 ONE_CALL = 1e-9
 # A call that takes longer is made smaller, in milliseconds.
 LONGEST = 1500.0
-# Seconds after which a call is given up, and its process ended.
+# Seconds after which a call is abandoned and its process is killed.
 PATIENCE = 30
 
 
@@ -67,7 +67,7 @@ class Worker:
 
 
 class Measured:
-    """What was measured so far: by operator its calls and times, or why it was left out. Saved with every change."""
+    """The measurements so far: the calls and times of each operator, or why it was left out. Saved after every change."""
 
     def __init__(self, path, threads):
         self.path, self.results, self.left_out = path, {}, {}
@@ -95,7 +95,7 @@ class Measured:
 
 
 def chosen(ours, theirs, names, cases, target):
-    """The first call that both take, with the error of the last one if none is."""
+    """The first call that both libraries accept, or the error of the last one."""
     error = "no case"
     while target:
         for call in candidates(names, cases, target):
@@ -118,7 +118,7 @@ def chosen(ours, theirs, names, cases, target):
 
 
 def least(ours, theirs, call, rounds, seconds):
-    """The least time of each step on both sides."""
+    """The minimum time of each step in both libraries."""
     best = {}
     for _ in range(rounds):
         for side, worker in enumerate((ours, theirs)):

@@ -19,8 +19,8 @@ def measure(step, seconds):
 
 
 def serve(prepare):
-    """`prepare(workload)` gives a function for each variant, which returns when its results can be read. An empty dictionary
-    says that there is nothing to compare."""
+    """`prepare(workload)` returns a function for each variant, which returns when its results can be read. An empty dictionary
+    means that the library does not support the workload."""
     workloads = {w.name: w for w in WORKLOADS}
     ready = (None, {})
     for line in sys.stdin:

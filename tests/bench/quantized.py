@@ -108,7 +108,7 @@ def accuracy(net, images, labels):
 
 
 def fastest(nets, x):
-    """The least processor time of each network in milliseconds, in turns."""
+    """The minimum processor time of each network in milliseconds, over interleaved rounds."""
     for net in nets:
         for _ in range(2):
             net(x).wait_to_read()

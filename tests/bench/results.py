@@ -1,4 +1,4 @@
-"""The measurements that are checked in, in results/, and the tables that docs/performance.md shows of them.
+"""Reads and writes the measurements in results/, and the tables of docs/performance.md.
 
     python3 tests/bench/results.py      # writes the tables again, after bench.py --write or operators.py --write
 """
@@ -97,7 +97,7 @@ def workload_table():
 
 
 def memory_table():
-    """The peak of memory of each network, in MiB, on one thread."""
+    """The peak memory of each network, in MiB, on one thread."""
     peaks = {}
     for row in read(WORKLOADS):
         if row["threads"] == "1" and row.get("peak_mib"):
@@ -109,7 +109,7 @@ def memory_table():
 
 
 def operator_ratios():
-    """By operator, the worse of its two ratios at the large size."""
+    """The lower of the two ratios of each operator, at the large size."""
     ratios, left_out = {}, []
     for row in read(OPERATORS):
         pairs = [(row[f"large_{step}_ferromx_ms"], row[f"large_{step}_mxnet_ms"]) for step in STEPS]

@@ -1,4 +1,4 @@
-"""Runs workloads in MXNet 1.9.1, with the oneDNN sub-graph backend that it binds with by itself."""
+"""Runs workloads in MXNet 1.9.1, with its default oneDNN subgraph backend."""
 
 import ctypes
 
@@ -11,7 +11,7 @@ from protocol import serve
 
 
 class Net:
-    """Symbols of MXNet, as the graphs of `workloads` want them."""
+    """The `net` of `workloads` for MXNet's symbols."""
 
     @staticmethod
     def variable(name):

@@ -106,7 +106,7 @@ def chain(size):
 
 
 def network(args):
-    """The network of PyTorch, exported; nothing if that is not installed."""
+    """The exported PyTorch network, or nothing if PyTorch is not installed."""
     try:
         import torch
         import torch_networks

@@ -1,4 +1,4 @@
-"""Runs single operators through the C API of the library that is named: FerroMX's or MXNet's own. Reads calls from standard
+"""Runs single operators through the C API of the given library, FerroMX's or MXNet's. Reads calls from standard
 input, one JSON line each, and answers with milliseconds."""
 
 import ctypes
@@ -12,7 +12,7 @@ from protocol import measure
 
 CODES = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6, "bool": 7}
 WRITE = 1
-# A call that takes more is left to smaller sizes.
+# A call that takes longer runs at smaller sizes only.
 MEMORY = 8 << 30
 
 
@@ -61,7 +61,7 @@ class Call:
         self.free(outs)
 
     def forward_and_backward(self):
-        """A step as a training program takes it: forward, recorded, and backward from ones."""
+        """A training step: forward, recorded, and backward from ones."""
         before = c_int()
         self.library.MXAutogradSetIsRecording(1, byref(before))
         outs = self.run()
@@ -89,7 +89,7 @@ def width(dtype):
 
 
 def answer(library, request):
-    """Times by the name of the step, and what went wrong."""
+    """The time of each step by name, and the error if there is one."""
     result = {}
     try:
         call = Call(library, request)

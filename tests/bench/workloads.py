@@ -1,11 +1,11 @@
-"""What is measured. As in `networks`, graphs are written once for any `net` that has `variable(name)` and `apply(op, name, inputs, **attrs)`."""
+"""The workloads. As in `networks`, graphs are written once for any `net` with `variable(name)` and `apply(op, name, inputs, **attrs)`."""
 
 from array import array
 from collections import namedtuple
 
 from networks import NETWORKS
 
-# `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
+# `kind` selects what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
 # operators in a bound graph), `operator` (one with the inputs and parameters that are given), `inference` of a network, `step` (forward,
 # backward and an update of every parameter of a network by SGD with momentum), `bind` or `copy`. `goal` is the ratio to the best peer.
 Workload = namedtuple("Workload", "name kind args goal")
@@ -40,7 +40,7 @@ def operator(op, inputs, backward=False, **attrs):
 MILLION = {"data": (1_000_000,)}
 IMAGES = {"data": (32, 64, 56, 56)}
 WORDS = {"data": (512, 768)}
-# Steps, samples, features, as many as hidden units.
+# Steps, samples, features (which are also the number of hidden units).
 SEQUENCE = {"data": (32, 64, 256)}
 LSTM = dict(mode="lstm", state_size=256, num_layers=1)
 ROWS = {"data": (4096, 1024)}
@@ -100,7 +100,7 @@ WORKLOADS = [
     step("BERT, 4 layers, 128 words, batch 2,", "bert", 2, 1.15),
 ]
 
-# What runs in processes of its own, so that its peak of memory is known.
+# These run in processes of their own, so that their peak memory is known.
 NETWORK_KINDS = ("inference", "step")
 
 
@@ -145,6 +145,6 @@ def labels(args):
 
 
 def numbers(count):
-    """32-bit floats between -0.5 and 0.5, the same for everyone."""
+    """32-bit floats between -0.5 and 0.5, the same in all libraries."""
     period = array("f", ((i * 7919 % 1009) / 1009 - 0.5 for i in range(1009)))
     return (period * (count // len(period) + 1))[:count]

@@ -1,8 +1,8 @@
-"""What NNEF says of its operators: `schema.py` writes `native/interop/data/nnef-operators.txt`.
+"""Writes the operator descriptors of NNEF: `schema.py` writes `native/interop/data/nnef-operators.txt`.
 
-The declarations are those of the standard, which the package `nnef` carries as a text. `external`, `variable` and `update` are left out, as they
-are no operators of the neutral form. There `constant` holds a tensor, and `cast` its element type, which in NNEF is a parameter in pointed
-brackets.
+The declarations are those of the standard, which the package `nnef` contains. `external`, `variable` and `update` are left out, because
+they are not operators of the neutral form. There, `constant` has a tensor, and `cast` has the element type, which in NNEF is a parameter in
+angle brackets.
 """
 
 import importlib.metadata

@@ -391,7 +391,7 @@ def recurrent():
 
 
 def control():
-    """Branches and loops, which run where what decides about them is known."""
+    """Branches and loops with known conditions and lengths."""
     f = lambda name, shape=(): helper.make_tensor_value_info(name, 1, shape)
     branch = lambda op: helper.make_graph([helper.make_node(op, ["x"], ["r"])], op, [], [f("r", (3,))])
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg"))

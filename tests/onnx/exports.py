@@ -1,4 +1,4 @@
-"""Records what MXNet 1.9.1 computes for operators that the exporter writes: `exports.py` writes `data/exports.jsonl`.
+"""Records the results of MXNet 1.9.1 for operators that can be exported: `exports.py` writes `data/exports.jsonl`.
 
 A line is a graph of one operator: its name, parameters, inputs and outputs. Inputs that are parameters of the model are marked. The test
 `exported_operators_give_mxnets_values` of `native/interop` exports each, reads the model again and compares; `check_exports.py` runs the

@@ -1,14 +1,14 @@
-"""Exports of model families as PyTorch makes them, and what becomes of each here.
+"""Exports model families from PyTorch, and tests the import of each.
 
     python3 tests/onnx/families.py make DIR [NAME ...]      # exports the models, with inputs of several sizes
     python3 tests/onnx/families.py compare DIR [NAME ...]   # checks, runs and exports them again with `target/debug/ferromx`
 
 `make` needs the packages `torch`, `transformers`, `torchvision` and `onnxscript` besides those of `requirements.txt`. The models have random
-weights and small configurations, so nothing is downloaded. Each is exported by both exporters of PyTorch, with fixed and with open dimensions.
+weights and small configurations, so nothing is downloaded. Both exporters of PyTorch export each, with fixed and with dynamic dimensions.
 `DIR/NAME/model.onnx` is an export and `DIR/NAME/SIZE/input_0.npy`, ... are its inputs; ONNX Runtime computes `expected_0.npy`, ...
 
-`compare` prints a line for each export: whether `check` takes it as it is, how many sizes agree with ONNX Runtime when the model is imported
-with its dimensions open, and with the shapes of the inputs, and whether ONNX Runtime agrees with the export of what was imported.
+`compare` prints a line for each export: whether `check` accepts it unchanged, how many sizes agree with ONNX Runtime when the model is
+imported with dynamic dimensions and with the shapes of the inputs, and whether ONNX Runtime agrees with the export of the imported graph.
 """
 
 import collections
@@ -241,7 +241,7 @@ def session(path):
 
 
 def record(path, size, given):
-    """Writes the inputs of a size in the order of the model's, and what ONNX Runtime makes of them."""
+    """Writes the inputs of a size, in the model's order, and the outputs of ONNX Runtime."""
     runtime = session(path / "model.onnx")
     folder = path / size
     folder.mkdir()
@@ -276,7 +276,7 @@ def make(directory, wanted):
 
 
 def close(folder, prefix, outputs):
-    """Why outputs differ from what is expected; nothing if they agree."""
+    """How outputs differ from the expected ones; nothing if they agree."""
     expected = sorted(folder.glob("expected_*.npy"), key=lambda p: int(p.stem.split("_")[1]))
     for k, path in enumerate(expected):
         want = np.load(path)
@@ -291,7 +291,7 @@ def close(folder, prefix, outputs):
 
 
 def run(case, sizes, how):
-    """Runs a model on inputs of several sizes, and what was exported again in ONNX Runtime."""
+    """Runs a model on inputs of several sizes, and its export in ONNX Runtime."""
     subprocess.run([FERROMX, "onnx", "run", str(case), "--export", *how], capture_output=True)
     ran, again = [], []
     for folder in sizes:

@@ -1,9 +1,9 @@
-"""The node tests that the package onnx ships, run by FerroMX, and ONNX Runtime on what FerroMX exports again.
+"""Runs the node tests of the package onnx in FerroMX, and the models that FerroMX exports again in ONNX Runtime.
 
     python3 tests/onnx/node_tests.py DIR [PATTERN]      # writes the cases to DIR and runs `target/debug/ferromx onnx run --export`
 
-Cases whose inputs or outputs are no tensors (sequences, optionals, text) are left out. For each case that fails a line says how; the last
-lines count. Results are compared with the expected outputs of the package, or with those of ONNX Runtime where it passes the case.
+Cases whose inputs or outputs are not tensors (sequences, optionals, strings) are left out. A line describes each case that fails; the last
+lines are totals. Results are compared with the expected outputs of the package, or with those of ONNX Runtime where it passes the case.
 """
 
 import collections
@@ -54,7 +54,7 @@ def agree(found, expected):
 
 
 def runtime(model, inputs):
-    """What ONNX Runtime makes of a model; a text if it cannot."""
+    """The outputs of a model in ONNX Runtime, or its error as a string."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

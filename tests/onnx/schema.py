@@ -4,7 +4,7 @@ One line describes one version of an operator, all versions in ascending order:
 
     Conv@11(X, W, B?) -> (Y) auto_pad: string = "NOTSET", dilations: ints?, group: int = 1
 
-`?` marks what may be absent, `*` what stands for any number. Needs the package `onnx`.
+`?` marks optional inputs and attributes, `*` any number of inputs. Needs the package `onnx`.
 """
 
 import sys

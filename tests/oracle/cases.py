@@ -25,7 +25,7 @@ class OpCase:
     np_shape: bool = False
     """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
     compare: str = "data"
-    """`data` compares values; `first` those of the first output alone; `shape` none, for random results."""
+    """`data` compares all values, `first` those of the first output, `shape` none (for random results)."""
     rtol: Optional[float] = None
     atol: Optional[float] = None
     head: Optional[list] = None
@@ -55,7 +55,7 @@ class OpCase:
 
 @dataclass
 class InferCase:
-    """Inference of shapes or types from what is known of arguments and outputs, without data."""
+    """Inference of shapes or types from partly known arguments and outputs, without data."""
 
     op: str
     attrs: dict = field(default_factory=dict)

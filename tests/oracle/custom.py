@@ -5,7 +5,7 @@ import mxnet as mx
 
 @mx.operator.register("scaled_by_python")
 class Scaled(mx.operator.CustomOpProp):
-    """An operator with a parameter, an output of its own name, and an auxiliary state."""
+    """An operator with a parameter, a named output and an auxiliary state."""
 
     def __init__(self, factor):
         super().__init__(need_top_grad=True)

@@ -1,4 +1,4 @@
-"""Networks that MXNet's oneDNN backend rewrote, in single precision and with 8-bit integers, and what MXNet computes with them."""
+"""Networks that MXNet's oneDNN backend rewrote, in single precision and with 8-bit integers, and their results in MXNet."""
 
 import logging
 

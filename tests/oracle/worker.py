@@ -11,7 +11,7 @@ from cases import FLOATS, attr
 
 
 class Oracle:
-    """MXNet, driven through its executor so that one path gives outputs, gradients and changed states."""
+    """MXNet, called through its executor, which returns outputs, gradients and changed states."""
 
     def __init__(self):
         import mxnet as mx
@@ -53,7 +53,7 @@ class Oracle:
         return symbol
 
     def required_inputs(self, creator):
-        """The array arguments of an operator's metadata, for those that do not make missing inputs themselves."""
+        """The array arguments of an operator's metadata, for operators that do not create missing inputs."""
         text = ctypes.c_char_p
         name, doc, count, variadic, result = text(), text(), ctypes.c_uint(), text(), text()
         names, types, docs = (ctypes.POINTER(text)() for _ in range(3))

@@ -1,4 +1,4 @@
-"""What autograd refuses, and where errors of kernels are reported: at the first wait that depends on them, once."""
+"""Calls that autograd rejects, and when errors of kernels are reported: once, at the first wait that depends on them."""
 
 import mxnet as mx
 from mxnet import autograd, gluon, nd

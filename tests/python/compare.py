@@ -1,4 +1,4 @@
-"""Compares what one program recorded with two libraries: `compare.py EXPECTED ACTUAL`, both written by `record.py`."""
+"""Compares the results that a program recorded with two libraries: `compare.py EXPECTED ACTUAL`, both written by `record.py`."""
 
 import sys
 
@@ -9,7 +9,7 @@ RELATIVE, ABSOLUTE = 2e-3, 2e-4
 
 
 def difference(expected, actual, within):
-    """What differs between two arrays; empty if they agree."""
+    """The difference between two arrays as text; empty if they agree."""
     if expected.shape != actual.shape:
         return f"shape {actual.shape} instead of {expected.shape}"
     if expected.dtype.kind != actual.dtype.kind:

@@ -118,7 +118,7 @@ path = os.path.join(folder, "a.csv")
 np.savetxt(path, np.arange(24).reshape(6, 4), delimiter=",")
 passes("csv", mx.io.CSVIter(data_csv=path, data_shape=(2, 2), batch_size=3))
 passes("prefetching", mx.io.PrefetchingIter(mx.io.CSVIter(data_csv=path, data_shape=(4,), batch_size=3)))
-# Whole passes: where MXNet goes on after the middle of one depends on what it has read ahead.
+# Whole passes only: after a partial pass, MXNet's position depends on what it has prefetched.
 passes("resized", mx.io.ResizeIter(mx.io.CSVIter(data_csv=path, data_shape=(4,), batch_size=3), 4))
 batch = mx.io.NDArrayIter({"a": np.arange(10), "b": np.ones((10, 2))}, np.arange(10), 4, last_batch_handle="discard")
 record("ndarray", [b.label[0].asnumpy() for b in batch])

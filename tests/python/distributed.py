@@ -1,4 +1,4 @@
-"""Distributed key-value stores: training on several processes is training on one process with a batch of that many times the size.
+"""Distributed key-value stores: training on n processes gives the same results as training on one process with n times the batch size.
 
 MXNet itself needs a scheduler and servers for this, so that its library trains the large batch only. With this library, the same
 results come from two and from four processes, which are started like the workers of MXNet's launcher.
@@ -74,7 +74,7 @@ def train_gluon(rank, size, store):
 
 
 def store_calls(rank, size, store):
-    """What a worker's own pushes sum up to."""
+    """The sum of a worker's own pushes."""
     store.init("w", mx.nd.ones((2, 3)))
     store.push("w", [mx.nd.ones((2, 3)) * (rank + 1), mx.nd.ones((2, 3)) * 10])
     out = mx.nd.zeros((2, 3))

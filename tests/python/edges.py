@@ -1,4 +1,4 @@
-"""Arrays without elements or dimensions in the legacy semantics, rows of vectors, and what MXNet takes although it is odd."""
+"""Arrays without elements or dimensions in the legacy semantics, rows of vectors, and unusual calls that MXNet accepts."""
 
 import mxnet as mx
 import numpy as np
@@ -67,7 +67,7 @@ for name, value in (("zero", 0), ("two", 2)):
 
 
 def gamma_after(call):
-    """What a batch normalisation with fix_gamma leaves in gamma."""
+    """The gamma after a batch normalisation with fix_gamma."""
     gamma = nd.full((3,), 2)
     call(nd.arange(24).reshape((2, 3, 4)), gamma, nd.ones(3), nd.zeros(3), nd.ones(3))
     nd.waitall()

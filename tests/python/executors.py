@@ -11,7 +11,7 @@ sym = mx.sym
 
 
 def network(grouped=False):
-    """Two layers, each in a group of its own if `grouped`."""
+    """Two layers, in separate groups if `grouped`."""
 
     def scope(name):
         return mx.AttrScope(ctx_group=name) if grouped else mx.AttrScope()
@@ -57,7 +57,7 @@ def step(executor, *heads):
     return executor
 
 
-# Devices: where arrays are, graphs over several, and what may not be mixed.
+# Devices: of arrays, graphs over several devices, and combinations that are errors.
 contexts = [mx.cpu(-1), mx.cpu(0), mx.cpu(3)]
 record("contexts", [str(mx.nd.zeros(2, ctx=c).context) for c in contexts])
 record("contexts/copies", [str(mx.nd.ones(2, ctx=c).as_in_context(mx.cpu(2)).context) for c in contexts])
@@ -178,7 +178,7 @@ for kind in ("forward", "sort", "pattern"):
         record(f"monitor class/{kind}/{number}", key)
         record(f"monitor class/{kind}/{number}/value", float(value.split()[0]))
 
-# What is simplified when a symbol is bound, and what files say.
+# Graphs that are simplified when a symbol is bound, and their files.
 for name, symbol in {
     "twice": sym.exp(a * b) + sym.exp(a * b),
     "different": sym.exp(a * b) + sym.exp(a + b),

@@ -6,7 +6,7 @@ from record import record
 
 
 def infer(name, symbol, outputs, **known):
-    """Adds variables of the given shapes to the outputs, so that these are known, and infers what is left."""
+    """Adds variables of the given shapes to the outputs, so that these are known, and infers the other shapes."""
     symbol = symbol.as_nd_ndarray() if hasattr(symbol, "as_nd_ndarray") else symbol
     sums = [mx.sym.elemwise_add(symbol[k], mx.sym.var(f"out{k}")) for k in range(len(outputs))]
     known.update({f"out{k}": shape for k, shape in enumerate(outputs) if shape is not None})

@@ -26,7 +26,7 @@ def empty(storage, context=None):
 
 
 def attempt(name, action):
-    """Records what an action leaves in an array, or the kind of its error."""
+    """Records the content of an array after an action, or the type of its error."""
     try:
         result = action()
         if result is not None:

@@ -1,4 +1,4 @@
-"""When batch normalisation and its kin update their moving averages: called, recorded, hybridized, bound and in a module."""
+"""When batch normalisation layers update their moving averages: called, recorded, hybridized, bound and in a module."""
 
 import mxnet as mx
 import numpy as np
@@ -25,7 +25,7 @@ def arrays():
 
 
 def keep(name, made):
-    # MXNet's executors do not make readers of the states wait for the pass backward.
+    # MXNet's executors do not make readers of the states wait for the backward pass.
     nd.waitall()
     record(f"{name}/mean", made[3])
     record(f"{name}/var", made[4])
@@ -83,7 +83,7 @@ for kind, operator in OPERATORS.items():
             return operator(F, *inputs, eps=1e-3, momentum=0.9, **settings, **more)
 
         title = f"{kind} {settings}"
-        # Python calls the first version with the data alone.
+        # Python calls the first version with the data only.
         if kind != "first":
             called(title, norm)
         bound(title, norm)

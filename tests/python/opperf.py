@@ -15,7 +15,7 @@ RECORDED = 64
 
 
 class Whole:
-    """An input of whole numbers below a bound, for operators that the benchmark gives such."""
+    """An input of integers below a bound, where the benchmark passes one."""
 
     def __init__(self, shape, bound):
         self.shape, self.bound = shape, bound
@@ -348,7 +348,7 @@ def run(name, op, described, attrs, is_update):
         autograd.backward(outputs)
         keep(name + " gradients", op, [x.grad for x in inputs])
     except (mx.base.MXNetError, ValueError):
-        # What MXNet cannot differentiate need not be differentiated here.
+        # Calls that MXNet cannot differentiate are not differentiated here.
         record(name + " has gradients", False)
 
 

@@ -127,7 +127,7 @@ for mode in ("none", "naive", "entropy"):
     record(f"net/{mode}/shape", list(result.shape))
     record(f"net/{mode}/near", bool(np.abs(result - expected[:8]).max() < 0.1 * np.abs(expected).max()))
 
-# Backends that take layers with what follows them.
+# Backends that fuse layers with the operators after them.
 x = mx.sym.Variable("x")
 c = convolution(x, "c", no_bias=True)
 f = mx.sym.FullyConnected(x, num_hidden=2, no_bias=True, name="f")
@@ -206,7 +206,7 @@ record("groups/optimized", structure(around.optimize_for("no such backend")))
 
 # Mixed precision.
 def is_near(compute, expected):
-    """Whether a result is near what 32 bits give; MXNet does not compute 16-bit products on CPUs."""
+    """Whether a result is close to that of 32 bits; MXNet does not compute 16-bit products on CPUs."""
     try:
         return bool(np.abs(compute() - expected).max() < 0.02)
     except mx.MXNetError as error:

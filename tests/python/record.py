@@ -1,4 +1,4 @@
-"""What a program computes, kept under names: `compare.py` holds it against the same program's results with another library."""
+"""Records the results of a program by name. `compare.py` compares them with the same program's results with another library."""
 
 import atexit
 import os
@@ -9,7 +9,7 @@ _results = {}
 
 
 def record(name, value, within=0):
-    """Keeps an array, a number or a text under a name that must be new; `within` is how far results may lie apart beyond rounding."""
+    """Records an array, a number or a string under a new name. Results may differ by `within` in addition to rounding."""
     if name in _results:
         raise KeyError(f"'{name}' was recorded already")
     if hasattr(value, "asnumpy"):

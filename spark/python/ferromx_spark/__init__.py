@@ -42,7 +42,7 @@ def _shape_map(value):
 
 
 class _Stage(JavaMLReadable, JavaMLWritable):
-    """What both stages have in common."""
+    """Methods that both stages share."""
 
     feedDict = Param(Params._dummy(), "feedDict", "column of each input, by the name of the input", _map)
     inputShapes = Param(Params._dummy(), "inputShapes", "shape of a row of an input, without the batch", _shape_map)
@@ -125,7 +125,7 @@ class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
         return self
 
     def _is_described(self):
-        """Whether a server of Spark Connect makes the model from the parameters; else it has the model."""
+        """True if a Spark Connect server creates the model from the parameters; False if it already has the model."""
         return isinstance(self._java_obj, str)
 
     def _as_transformer(self):

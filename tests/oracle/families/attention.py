@@ -1,4 +1,4 @@
-"""Layers of the contrib namespace: attention, deformable convolution, functions with gradients of their own."""
+"""Layers of the contrib namespace: attention, deformable convolution, functions with special gradients."""
 
 import numpy as np
 

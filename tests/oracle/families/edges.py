@@ -1,4 +1,4 @@
-"""What programs meet at the edges: arrays without elements, special numbers, and parameters and shapes that are odd but accepted."""
+"""Edge cases: arrays without elements, special numbers, and unusual parameters and shapes that MXNet accepts."""
 
 import numpy as np
 
@@ -211,7 +211,7 @@ def infinite_statistics():
 
 
 def lengths_of_zero():
-    """Lengths that follow from parameters, in both semantics, and what has no elements."""
+    """Lengths that parameters determine, in both semantics, and arrays without elements."""
     for op, attrs in (("_npi_blackman", {"M": "0"}), ("_npi_eye", {"N": "0"}), ("_npi_logspace", {"start": "0", "stop": "2", "num": "0"}),
                       ("_linspace", {"start": "0", "stop": "2", "num": "0"}), ("_npi_uniform", {"size": "(0, 2)", "low": "0", "high": "1"})):
         yield OpCase(op, [], attrs)

@@ -1,4 +1,4 @@
-"""Diagonals, coordinates, replaced elements, histograms, densities, point processes: operators that stand alone."""
+"""Diagonals, coordinates, replaced elements, histograms, densities, point processes: operators without a family."""
 
 import numpy as np
 

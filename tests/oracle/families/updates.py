@@ -1,4 +1,4 @@
-"""Steps of the optimizers beyond plain SGD and Adam, of several weights at once, and what is asked of all gradients."""
+"""Optimizer updates other than plain SGD and Adam, multi-tensor updates, and operators on all gradients."""
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def several():
 
 
 def calls(op, states, mixed_precision, attrs, dtype="float32", shared=(), why=""):
-    """MXNet computes norms in single precision, whatever the type of the weights."""
+    """MXNet computes norms in single precision for all types of weights."""
     inputs, changed = [], []
     for i, shape in enumerate(SHAPES):
         half = "float16" if mixed_precision else dtype
