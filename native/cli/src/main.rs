@@ -63,9 +63,8 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Imports a model and writes PREFIX-symbol.json and PREFIX-0000.params.
     Import {
@@ -79,9 +78,8 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Exports PREFIX-symbol.json with PREFIX-EPOCH.params as an ONNX model.
     Export {
@@ -97,18 +95,16 @@ enum Onnx {
         /// The shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Lists the mapping processes and rules.
     Rules {
         /// Lists only the processes that work in one direction.
         #[arg(long)]
         one_way: bool,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Runs model.onnx in every folder of DIR on input_0.npy, input_1.npy, ... and writes output_0.npy, ... or error.txt.
     Run {
@@ -129,9 +125,8 @@ enum Nnef {
     Check {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Imports a model and writes PREFIX-symbol.json and PREFIX-0000.params.
     Import {
@@ -139,34 +134,40 @@ enum Nnef {
         model: PathBuf,
         /// Prefix of the written files.
         prefix: String,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
     /// Lists the mapping processes and rules.
     Rules {
         /// Lists only the processes that work in one direction.
         #[arg(long)]
         one_way: bool,
-        /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
-        #[arg(long, value_name = "FILE")]
-        mappings: Vec<PathBuf>,
+        #[command(flatten)]
+        added: Added,
     },
+}
+
+// Without a doc comment, which clap would use as the description of the commands.
+#[derive(clap::Args)]
+struct Added {
+    /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    mappings: Vec<PathBuf>,
 }
 
 fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
     let source = |file, external_data, mappings| Source { framework: Framework::Onnx, file, external_data, mappings };
     match command {
-        Onnx::Check { file, shape, external_data, mappings } => {
-            models::check(source(&file, external_data, &mappings), &shape, progress)
+        Onnx::Check { file, shape, external_data, added } => {
+            models::check(source(&file, external_data, &added.mappings), &shape, progress)
         }
-        Onnx::Import { file, prefix, shape, external_data, mappings } => {
-            models::import(source(&file, external_data, &mappings), &prefix, &shape, progress)
+        Onnx::Import { file, prefix, shape, external_data, added } => {
+            models::import(source(&file, external_data, &added.mappings), &prefix, &shape, progress)
         }
-        Onnx::Rules { one_way, mappings } => models::rules(Framework::Onnx, one_way, &mappings),
+        Onnx::Rules { one_way, added } => models::rules(Framework::Onnx, one_way, &added.mappings),
         Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, dynamic: open }, progress),
-        Onnx::Export { prefix, epoch, file, opset, shape, mappings } => {
-            models::export(&prefix, epoch, &file, &Export { opset, shape: &shape, mappings: &mappings }, progress)
+        Onnx::Export { prefix, epoch, file, opset, shape, added } => {
+            models::export(&prefix, epoch, &file, &Export { opset, shape: &shape, mappings: &added.mappings }, progress)
         }
     }
 }
@@ -174,9 +175,9 @@ fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
 fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
     let source = |file, mappings| Source { framework: Framework::Nnef, file, external_data: true, mappings };
     match command {
-        Nnef::Check { model, mappings } => models::check(source(&model, &mappings), &[], progress),
-        Nnef::Import { model, prefix, mappings } => models::import(source(&model, &mappings), &prefix, &[], progress),
-        Nnef::Rules { one_way, mappings } => models::rules(Framework::Nnef, one_way, &mappings),
+        Nnef::Check { model, added } => models::check(source(&model, &added.mappings), &[], progress),
+        Nnef::Import { model, prefix, added } => models::import(source(&model, &added.mappings), &prefix, &[], progress),
+        Nnef::Rules { one_way, added } => models::rules(Framework::Nnef, one_way, &added.mappings),
     }
 }
 

@@ -16,7 +16,6 @@ use super::tape::unrecorded;
 use crate::arrays;
 use crate::executor::copy_kernel;
 use crate::passes::infer::shapes_without_inputs;
-use crate::random;
 use crate::symbol::OpCall;
 
 /// A list of arrays, inline while it is short.
@@ -48,8 +47,7 @@ pub(super) fn invoke_with(
 ) -> Result<()> {
     let locate = |e| op.locate(e, op.title(), inputs.len());
     let context = prepare(op, context, inputs, outputs).map_err(locate)?;
-    let random = random::device(context);
-    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context, recorder: None };
+    let ctx = op.ctx(context, is_train, cache);
     if let Forward::Dynamic(f) = op.def.forward {
         // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;

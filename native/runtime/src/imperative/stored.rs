@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Backward;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, SparseCall};
+use ferromx_core::op::SparseCall;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{Req, call_once};
@@ -15,7 +15,6 @@ use smallvec::SmallVec;
 
 use super::invoke::{Arrays, check_inputs, invoke};
 use crate::passes::infer::shapes_without_inputs;
-use crate::random;
 use crate::symbol::OpCall;
 
 /// A list of arrays of any storage type, inline while it is short.
@@ -71,15 +70,7 @@ fn dispatch_by_storage(
     };
     let shapes = infer(op, inputs, outputs)?;
     let results = (form.run)(&SparseCall {
-        ctx: &OpCtx {
-            op: op.name,
-            params: &op.params,
-            is_train,
-            random: random::device(context),
-            cache: None,
-            context,
-            recorder: None,
-        },
+        ctx: &op.ctx(context, is_train, None),
         ins: inputs,
         outs: outputs,
         shapes: &shapes,
@@ -180,15 +171,7 @@ pub(super) fn backward_stored(
     is_train: bool,
 ) -> Result<Stored> {
     let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-    let ctx = OpCtx {
-        op: op.name,
-        params: &op.params,
-        is_train,
-        random: random::device(context),
-        cache: None,
-        context,
-        recorder: None,
-    };
+    let ctx = op.ctx(context, is_train, None);
     let dense = |arrays: &[NDArray]| {
         let gradients =
             outputs.iter().map(|o| NDArray::empty(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;

@@ -10,7 +10,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, Forward, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, Forward};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
@@ -25,7 +25,7 @@ use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{Request, gradient};
 use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
-use crate::{profiler, random};
+use crate::profiler;
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -795,15 +795,7 @@ impl<'g> Evaluator<'g> {
         let outs = gradients.iter().map(empty).collect::<Result<Arrays>>()?;
         let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
         let cache = Some(&*self.graph.nodes[of as usize].cache);
-        let ctx = OpCtx {
-            op: op.name,
-            params: &op.params,
-            is_train,
-            random: random::device(context),
-            cache,
-            context,
-            recorder: None,
-        };
+        let ctx = op.ctx(context, is_train, cache);
         unrecorded(is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
         Ok(outs.into_iter().map(Array::Dense).collect())
     }

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::error::Error;
-use ferromx_core::op::{Forward, OpDef};
+use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Symbol;
 use super::subgraph_ops::{is_subgraph_op, subgraph_outputs};
+use crate::random;
 
 /// An operator with its parameters.
 #[derive(Clone)]
@@ -24,6 +26,12 @@ pub struct OpCall {
 }
 
 impl OpCall {
+    /// What the kernel gets besides its operands, for a call on a device.
+    pub(crate) fn ctx<'a>(&'a self, context: Context, is_train: bool, cache: Option<&'a Cache>) -> OpCtx<'a> {
+        let random = random::device(context);
+        OpCtx { op: self.name, params: &self.params, is_train, random, cache, context, recorder: None }
+    }
+
     /// Indices of the inputs that the operator mutates.
     pub fn mutated(&self) -> &[usize] {
         self.def.mutated(&self.params)

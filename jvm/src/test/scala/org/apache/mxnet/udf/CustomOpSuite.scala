@@ -117,27 +117,9 @@ class FactorProp extends CustomOpProp(true) {
   override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = {
     val factor = kwargs.getOrElse("factor", "1").toFloat
     FactorProp.made.add(factor)
-    new CustomOp {
-      override def forward(
-          isTrain: Boolean,
-          req: Array[String],
-          inData: Array[NDArray],
-          outData: Array[NDArray],
-          aux: Array[NDArray]
-      ): Unit = assign(outData(0), req(0), inData(0) * factor)
-
-      override def backward(
-          req: Array[String],
-          outGrad: Array[NDArray],
-          inData: Array[NDArray],
-          outData: Array[NDArray],
-          inGrad: Array[NDArray],
-          aux: Array[NDArray]
-      ): Unit = {
-        if (factor < 0) throw new IllegalStateException("negative")
-        assign(inGrad(0), req(0), outGrad(0) * factor)
-      }
-    }
+    def gradient(dy: NDArray): NDArray =
+      if (factor < 0) throw new IllegalStateException("negative") else dy * factor
+    new ElementwiseOp(_ * factor, (dy, _) => gradient(dy))
   }
 }
 

@@ -440,25 +440,8 @@ class ScaledProp extends CustomOpProp(true) {
   override def listAuxiliaryStates(): Array[String] = Array("count")
   override def inferShape(inShape: Array[Shape]): (Array[Shape], Array[Shape], Array[Shape]) =
     (inShape, inShape, Array(Shape(1)))
-  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = new CustomOp {
-    private val factor = kwargs("factor").toFloat
-    override def forward(
-        isTrain: Boolean,
-        req: Array[String],
-        inData: Array[NDArray],
-        outData: Array[NDArray],
-        aux: Array[NDArray]
-    ): Unit = {
-      assign(outData(0), req(0), inData(0) * factor)
-      aux(0) += 1f
-    }
-    override def backward(
-        req: Array[String],
-        outGrad: Array[NDArray],
-        inData: Array[NDArray],
-        outData: Array[NDArray],
-        inGrad: Array[NDArray],
-        aux: Array[NDArray]
-    ): Unit = assign(inGrad(0), req(0), outGrad(0) * factor)
+  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = {
+    val factor = kwargs("factor").toFloat
+    new ElementwiseOp(_ * factor, (dy, _) => dy * factor, aux => aux(0) += 1f)
   }
 }

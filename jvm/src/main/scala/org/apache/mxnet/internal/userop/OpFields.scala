@@ -1,7 +1,9 @@
 package org.apache.mxnet
 package internal.userop
 
-import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
+import java.lang.reflect.{Field, Modifier}
+
+import org.apache.mxnet.internal.util.FieldState
 
 /** The fields of a user-defined operator as its properties: those of its class and its superclasses below
   * `UserDefinedCustomOp`, except static and transient ones.
@@ -74,14 +76,5 @@ private[mxnet] object OpFields {
   }
 
   private def accessible(field: Field): Field =
-    try {
-      field.setAccessible(true)
-      field
-    } catch {
-      case _: InaccessibleObjectException =>
-        throw new MXNetError(
-          s"the module of ${field.getDeclaringClass.getName} does not let the fields of the operator be read: open the " +
-            "package, or override propertiesForFunction and setPropertiesForFunction"
-        )
-    }
+    FieldState.accessible(field, "or override propertiesForFunction and setPropertiesForFunction")
 }

@@ -72,14 +72,21 @@ private[mxnet] object FieldState {
   }
 
   private def accessible(field: Field): Field =
+    accessible(field, "so that training with this class can be saved")
+
+  /** The field, made accessible by reflection.
+    *
+    * @param advice ends the message "open it to io.github.ferromx.mxnet" if the module of the class does not allow it
+    */
+  private[internal] def accessible(field: Field, advice: String): Field =
     try {
       field.setAccessible(true)
       field
     } catch {
       case _: InaccessibleObjectException =>
         throw new MXNetError(
-          s"the module of ${field.getDeclaringClass.getName} does not let its fields be read, so training with it cannot " +
-            "be saved: open the package to io.github.ferromx.mxnet"
+          s"the fields of ${field.getDeclaringClass.getName} cannot be read, because its module does not open the package: " +
+            s"open it to io.github.ferromx.mxnet, $advice"
         )
     }
 }

@@ -8,6 +8,7 @@ import java.nio.file.{Files, Path}
 
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.module.Module
+import org.apache.mxnet.udf.ElementwiseOp
 
 import scala.jdk.CollectionConverters._
 
@@ -213,24 +214,7 @@ object ClassLoaderProgram {
 
   private class SquareProp extends CustomOpProp {
     override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp =
-      new CustomOp {
-        override def forward(
-            isTrain: Boolean,
-            req: Array[String],
-            inData: Array[NDArray],
-            outData: Array[NDArray],
-            aux: Array[NDArray]
-        ): Unit = assign(outData(0), req(0), inData(0) * inData(0))
-
-        override def backward(
-            req: Array[String],
-            outGrad: Array[NDArray],
-            inData: Array[NDArray],
-            outData: Array[NDArray],
-            inGrad: Array[NDArray],
-            aux: Array[NDArray]
-        ): Unit = assign(inGrad(0), req(0), outGrad(0) * inData(0) * 2)
-      }
+      new ElementwiseOp(x => x * x, (dy, x) => dy * x * 2)
   }
 
   def sum(count: Int): Float = NDArray.sum(NDArray.ones(count)).toScalar
