@@ -16,20 +16,21 @@ use crate::statistics::DRAWS;
 use crate::suite::Known;
 
 const HEAD: &str = "\
-# Coverage of operators
+# Operators and their tests
 
-Made by `cargo run -p ferromx-conformance --bin coverage`; a test compares it with the sources.
+This page lists all operators, with their types, gradients and tests. `cargo run -p ferromx-conformance --bin coverage` generates it;
+a test checks that it is up to date.
 
-- **Gradient**: *kernel* is computed by code of its own, *composed* is made of other operators and can be differentiated again,
-  *zero* does not depend on the inputs, *none* is an error when asked for.
-- **Types**: the element types of the inputs (of the outputs where there are no inputs) with which MXNet 1.9.1's answer is compared.
-- **Differences**: which derivatives are compared with finite differences in double precision, on the inputs of the goldens; for
-  operators whose gradient is not a derivative, what it is.
-- **Goldens**: cases recorded from MXNet 1.9.1. All of them agree but those counted as documented, which `docs/differences.md`
+- **Types**: the element types of the inputs (of the outputs if there are no inputs) with which results are compared with MXNet 1.9.1.
+- **Gradient**: *kernel* if a kernel computes it, *composed* if it is composed of operators and can be differentiated again, *zero* if the
+  output does not depend on the inputs, *none* if requesting it is an error.
+- **Differences**: the orders of the derivatives that are compared with finite differences in double precision, on the inputs of the
+  goldens. If the gradient is not a derivative by design, this column describes it.
+- **Goldens**: the number of cases recorded from MXNet 1.9.1. All agree, except those counted as documented, which `docs/differences.md`
   explains.
-- **Other tests**: *statistics* compares random numbers with their distribution (`tests/conformance/tests/statistics.rs`), *ONNX* the
-  operators that MXNet lacks with ONNX's reference implementation (`native/interop/tests/conformance.rs`); for operators without any of
-  these, a test that calls them.
+- **Other tests**: *statistics* compares random numbers with their distribution (`tests/conformance/tests/statistics.rs`). *ONNX* compares
+  operators that MXNet lacks with ONNX's reference implementation (`native/interop/tests/conformance.rs`). If an operator has none of these
+  and no goldens, the column names a test that calls it.
 
 ";
 

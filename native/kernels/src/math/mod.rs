@@ -154,7 +154,7 @@ functions! {
     sigmoid sigmoid_ "1 / (1 + e^-x).";
     softrelu softrelu_ "log(1 + e^x) without overflow.";
     erf erf_ "The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.";
-    erfinv erfinv_ "The inverse of the error function; infinite at -1 and 1, NaN outside of them.";
+    erfinv erfinv_ "The inverse of the error function; infinite at -1 and 1, NaN outside [-1, 1].";
     gelu gelu_ "The Gaussian error linear unit, x / 2 * (1 + erf(x / sqrt 2)).";
     cbrt cbrt_ "The cube root.";
     rcbrt rcbrt_ "The reciprocal of the cube root.";

@@ -23,7 +23,7 @@ operators! { OPS [ADD_N] =
         "The product, element by element: lhs * rhs.",
         Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
     binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
-        "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
+        "The quotient, element by element: lhs / rhs. Integers are truncated; integer division by 0 gives 0.",
         Div, df = (DivA, DivB), graph = |g, n| {
             let d = g.div(n.ograds[0], n.inputs[1])?;
             let minus = g.op("negative", d)?;

@@ -100,13 +100,13 @@ operators! { OPS [] =
             let y2 = g.op("square", y)?;
             g.affine(y2, 1.0, 1.0)
         });
-    unary!(ARCSIN keeps_zero: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside of [-1, 1].",
+    unary!(ARCSIN keeps_zero: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1].",
         f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
             let x2 = g.op("square", x)?;
             let d = g.with("_rminus_scalar", x2, 1.0)?;
             g.op("rsqrt", d)
         });
-    unary!(ARCCOS: "arccos" ["_sparse_arccos"], "The inverse cosine in radians, from 0 to pi; NaN outside of [-1, 1].",
+    unary!(ARCCOS: "arccos" ["_sparse_arccos"], "The inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
         f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
             let x2 = g.op("square", x)?;
             let d = g.with("_rminus_scalar", x2, 1.0)?;
@@ -140,7 +140,7 @@ operators! { OPS [] =
             let d = g.affine(x2, 1.0, -1.0)?;
             g.op("rsqrt", d)
         });
-    unary!(ARCTANH keeps_zero: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside of [-1, 1].",
+    unary!(ARCTANH keeps_zero: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside [-1, 1].",
         f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
             let x2 = g.op("square", x)?;
             let d = g.with("_rminus_scalar", x2, 1.0)?;
@@ -167,7 +167,7 @@ operators! { OPS [] =
             let e = g.op("exp", x2)?;
             g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
         });
-    unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside of them.",
+    unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside [-1, 1].",
         f = |x| math::erfinv(x),
         df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
             let y2 = g.op("square", y)?;

@@ -44,7 +44,7 @@ params! {
     pub struct EyeParam {
         /// The number of rows.
         n as "N": i64 = required, where 0..=i64::MAX;
-        /// The number of columns; 0 or less for as many as rows.
+        /// The number of columns; 0 or less means the number of rows.
         m as "M": i64 = 0;
         /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i64 = 0;
@@ -79,7 +79,7 @@ params! {
     pub struct NpEyeParam {
         /// The number of rows.
         n as "N": i64 = required;
-        /// The number of columns; by default as many as rows.
+        /// The number of columns; by default the number of rows.
         m as "M": Untyped<Option<i64>> = (Untyped(None));
         /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i64 = 0;

@@ -16,7 +16,7 @@ use ferromx_kernels::softmax::{
 };
 
 param_enum! {
-    /// What the gradient is divided by.
+    /// The divisor of the gradient.
     pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
 }
 
@@ -33,7 +33,7 @@ params! {
         use_ignore: bool = false;
         /// Whether the classes lie along the last axis; otherwise all axes but the first are flattened.
         preserve_shape: bool = false;
-        /// What the gradient is divided by: nothing, the number of rows, or the number of labels that are not ignored.
+        /// The divisor of the gradient: none, the number of rows, or the number of labels that are not ignored.
         normalization: Normalization = (Normalization::Null);
         /// Whether the gradient is multiplied by the gradient of the output.
         out_grad: bool = false;

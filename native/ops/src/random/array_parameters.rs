@@ -152,8 +152,8 @@ macro_rules! distribution {
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,
-                " The result has the shape of the parameters, followed by `shape`: each element of the parameters has a \
-                 block of numbers of its own. A parameter outside its range gives numbers without meaning or NaN."
+                " The result has the shape of the parameters, followed by `shape`: each element of the parameters has \
+                 its own block of numbers. A parameter outside its range gives meaningless numbers or NaN."
             ))
             .inputs(&[arg(stringify!($first), $first_doc) $(, arg(stringify!($second), $second_doc))?])
             .params::<SampleParam>()

@@ -355,7 +355,7 @@ macro_rules! density {
             .doc(concat!(
                 $doc,
                 " The result has the shape of the points, which begins with that of the parameters: each element of the parameters \
-                 has a block of points of its own."
+                 has its own block of points."
             ))
             .inputs(&[
                 arg("sample", "The points."),

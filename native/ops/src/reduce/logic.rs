@@ -58,11 +58,11 @@ logic! {
 }
 
 pub(super) static ANY: OpDef =
-    logic_op::<Any>("_np_any", "Whether any of the elements over axes is not 0, as bool; false where there are none.")
+    logic_op::<Any>("_np_any", "Whether any of the elements over axes is not 0, as bool; false if there are no elements.")
         .aliases(&["_np_sometrue"]);
 
 pub(super) static ALL: OpDef =
-    logic_op::<All>("_np_all", "Whether none of the elements over axes is 0, as bool; true where there are none.");
+    logic_op::<All>("_np_all", "Whether none of the elements over axes is 0, as bool; true if there are no elements.");
 
 const fn logic_op<R>(name: &'static str, doc: &'static str) -> OpDef
 where

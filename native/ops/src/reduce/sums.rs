@@ -283,7 +283,7 @@ pub(super) static NP_SUM: OpDef = OpDef::new("_np_sum")
 
 pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
     .aliases(&["_np_product"])
-    .doc("The product of the elements over axes; 1 where there are none. Integers wrap around.")
+    .doc("The product of the elements over axes; 1 if there are none. Integers wrap around.")
     .inputs(A)
     .params::<SumParam>()
     .arg_order(&["axis", "dtype", "keepdims", "initial", "a"])

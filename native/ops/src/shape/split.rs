@@ -274,23 +274,28 @@ macro_rules! splitting {
 }
 
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
-    |rank| checked_axis("hsplit", rank, 1, usize::from(rank > 1)));
+    |rank| hsplit_axis(rank));
 
 pub(super) static HSPLIT_BACKWARD: OpDef = split_backward(
     "_npi_hsplit_backward",
     "The gradient of `_npi_hsplit`: the gradients of the parts, concatenated along the axis.",
 )
 .shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
-    Some(rank) => joined_shape(io, checked_axis("hsplit", rank, 1, usize::from(rank > 1))?),
+    Some(rank) => joined_shape(io, hsplit_axis(rank)?),
     None => Ok(()),
 })
 .forward(|_, ins, outs| {
-    let axis = usize::from(outs[0].shape().dims().len() > 1);
+    let axis = hsplit_axis(outs[0].shape().dims().len())?;
     join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
 });
 
 splitting!(DSPLIT: "_npi_dsplit", "Splits an array along axis 2, at indices or into a number of parts.",
     |rank| checked_axis("dsplit", rank, 3, 2));
+
+/// The axis of `hsplit`: 1, or 0 for vectors.
+fn hsplit_axis(rank: usize) -> Result<usize> {
+    checked_axis("hsplit", rank, 1, usize::from(rank > 1))
+}
 
 /// The axis of `hsplit` or `dsplit`, after a check of the rank.
 fn checked_axis(split: &str, rank: usize, min_rank: usize, axis: usize) -> Result<usize> {

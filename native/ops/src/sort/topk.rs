@@ -29,7 +29,7 @@ params! {
         axis: Option<i32> = (Some(-1));
         /// How many elements; less than 1 means all.
         k: i32 = 1;
-        /// What is returned: the elements, their indices along the axis, both, or a mask of data's shape with ones at their indices.
+        /// The results: the elements, their indices along the axis, both, or a mask of data's shape with ones at their indices.
         ret_typ: TopKReturn = (TopKReturn::Indices);
         /// Whether the smallest elements are selected, instead of the largest.
         is_ascend: bool = false;

@@ -227,7 +227,7 @@ params! {
         output_dim: i32 = required, where 1..=i32::MAX;
         /// Number of bins of a region along each axis.
         pooled_size: i32 = required, where 1..=4096;
-        /// Number of channel groups along each axis; 0 for as many as bins.
+        /// Number of channel groups along each axis; 0 means the number of bins.
         group_size: i32 = 0, where 0..=4096;
     }
 }
@@ -306,7 +306,7 @@ params! {
         group_size: i32 = required, where 1..=4096;
         /// Number of bins of a region along each axis.
         pooled_size: i32 = required, where 1..=4096;
-        /// Number of parts of a region along each axis, each with its own offset; 0 for as many as bins.
+        /// Number of parts of a region along each axis, each with its own offset; 0 means the number of bins.
         part_size: i32 = 0, where 0..=4096;
         /// Sampling points per bin and axis.
         sample_per_part: i32 = 1, where 1..=4096;
