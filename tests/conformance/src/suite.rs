@@ -35,7 +35,7 @@ impl Known {
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let (id, _) = (line.split_once(": "))
                 .filter(|(_, reason)| !reason.trim().is_empty())
-                .ok_or_else(|| format!("known-differences.txt: '{line}' gives no reason"))?;
+                .ok_or_else(|| format!("known-differences.txt: '{line}' has no reason"))?;
             known.ids.insert(id.to_owned());
         }
         Ok(known)
@@ -128,6 +128,6 @@ mod tests {
 
     #[test]
     fn a_difference_needs_a_reason() {
-        assert!(Known::parse("unary/relu/3\n").unwrap_err().contains("gives no reason"));
+        assert!(Known::parse("unary/relu/3\n").unwrap_err().contains("has no reason"));
     }
 }

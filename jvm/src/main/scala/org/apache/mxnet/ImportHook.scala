@@ -79,7 +79,7 @@ object ImportHook {
   /** An attribute as the text of an operator parameter. */
   private def text(node: ModelNode, name: String, value: Any): String = value match {
     case items: IndexedSeq[_] => items.mkString("(", ", ", if (items.length == 1) ",)" else ")")
-    case _: NDArray           => node.fail(s"its attribute '$name' is a tensor, which cannot be stored in a field of an operator")
-    case other                => other.toString
+    case _: NDArray => node.fail(s"its attribute '$name' is a tensor, which cannot be stored in a field of an operator")
+    case other      => other.toString
   }
 }

@@ -336,7 +336,9 @@ class NDArray private[mxnet] (
   /** The transpose of a matrix, as a copy. */
   def T: NDArray = {
     if (shape.size != 2)
-      throw new MXNetError(s"NDArray.T: the array must be a matrix, but its shape is $shape; use NDArray.transpose with axes")
+      throw new MXNetError(
+        s"NDArray.T: the array must be a matrix, but its shape is $shape; use NDArray.transpose with axes"
+      )
     NDArray.invoke(NDArrayOps.transpose, Array(this), null, Nil).head
   }
 

@@ -67,7 +67,8 @@ trait NDArrayFactory {
     val dims = ArrayBuffer.empty[Int]
     def measure(value: Any): Unit = value match {
       case items: Array[_] =>
-        if (items.isEmpty) throw new MXNetError("NDArray.toNDArray: an empty nested array has no shape; give at least one element")
+        if (items.isEmpty)
+          throw new MXNetError("NDArray.toNDArray: an empty nested array has no shape; give at least one element")
         dims += items.length
         measure(items(0))
       case _: Float | _: Double =>

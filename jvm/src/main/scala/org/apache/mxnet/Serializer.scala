@@ -159,7 +159,8 @@ private object JavaSerializer {
       case 16    => all().toSet
       case 17    => all()
       case 18    => OptimizerContent.restore(all().collect { case (name: String, value) => name -> value }.toMap)
-      case other => throw new MXNetError(s"JavaSerializer: unknown type code $other; the bytes are damaged or from a newer version")
+      case other =>
+        throw new MXNetError(s"JavaSerializer: unknown type code $other; the bytes are damaged or from a newer version")
     }
   }
 

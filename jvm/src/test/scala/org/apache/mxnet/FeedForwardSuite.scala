@@ -69,7 +69,10 @@ class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
     assert(message(new FeedForward(network).fit(data, null)).contains("set numEpoch"))
     assert(message(new FeedForward(network).predict(data)).contains("no parameters"))
     assert(message(builder.setup().save("x")).contains("no parameters"))
-    assert(intercept[MXNetError](FeedForward.deserialize(Array[Byte](1, 2, 3, 4))).getMessage.contains("not written by FeedForward.serialize"))
+    assert(
+      intercept[MXNetError](FeedForward.deserialize(Array[Byte](1, 2, 3, 4))).getMessage
+        .contains("not written by FeedForward.serialize")
+    )
     assert(intercept[MXNetError](FeedForward.deserialize(Array[Byte](1))).getMessage.contains("too early"))
   }
 }

@@ -89,7 +89,10 @@ class ObjectDetector(
     val chosen = topK.fold(objects)(k => objects.sortBy(-_(1)).take(k))
     chosen.map { row =>
       val index = row(0).toInt
-      require(index < synset.length, s"the network detected class $index, but synset.txt has only ${synset.length} classes")
+      require(
+        index < synset.length,
+        s"the network detected class $index, but synset.txt has only ${synset.length} classes"
+      )
       (synset(index), row.takeRight(5))
     }
   }

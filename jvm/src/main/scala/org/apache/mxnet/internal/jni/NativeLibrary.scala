@@ -208,7 +208,8 @@ private[mxnet] object NativeLibrary {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {
         Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
-        if (!isIntact(partial, digest)) throw new IOException(s"the copy of $name does not have the checksum $digest of the jar")
+        if (!isIntact(partial, digest))
+          throw new IOException(s"the copy of $name does not have the checksum $digest of the jar")
         if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
         try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
         catch {
