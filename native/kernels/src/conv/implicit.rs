@@ -11,7 +11,7 @@
 use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
-use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
+use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
@@ -42,12 +42,29 @@ pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item =
     (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
 }
 
-/// Packs weights into panels, one depth block after the other.
+/// Packs weights into panels of `mr` output channels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
-    let rows = weights.rows();
-    for block in depth_blocks::<T>(weights.cols()) {
-        let chunk = kernel.packed_a_len(rows, block.start)..kernel.packed_a_len(rows, block.end);
-        kernel.pack_a(weights.block(0, block.start, rows, block.len()), &mut out[chunk]);
+    pack_blocks(kernel, weights, kernel.mr(), depth_blocks::<T>(weights.cols()), out);
+}
+
+/// Packs weights of (channels, depth) into panels of `width` channels, one depth block after the other.
+pub(super) fn pack_blocks<T: WindowElement>(
+    kernel: &MicroKernel<T>,
+    weights: MatRef<'_, T>,
+    width: usize,
+    blocks: impl Iterator<Item = Range<usize>>,
+    out: &mut [T],
+) {
+    /// Panels in a chunk.
+    const PANELS: usize = 16;
+    let lanes = weights.rows().next_multiple_of(width);
+    for block in blocks {
+        let out = &mut out[lanes * block.start..lanes * block.end];
+        parallel_rows(out, PANELS * width * block.len(), 1, |i, out| {
+            let first = i * PANELS * width;
+            let rows = (PANELS * width).min(weights.rows() - first);
+            kernel.pack_lanes(weights.block(first, block.start, rows, block.len()), width, out);
+        });
     }
 }
 

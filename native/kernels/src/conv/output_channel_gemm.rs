@@ -5,7 +5,7 @@
 //! prefetched. The sums are (pixels, output channels) and are transposed into planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::{Implicit, SharedOnBlock, Stage, even_blocks};
+use super::implicit::{Implicit, SharedOnBlock, Stage, even_blocks, pack_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
@@ -39,11 +39,7 @@ fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// Packs weights of (channels, depth) into panels of `nr` channels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
-    let channels = weights.rows();
-    for block in depth_blocks::<T>(weights.cols()) {
-        let range = kernel.packed_b_len(channels, block.start)..kernel.packed_b_len(channels, block.end);
-        kernel.pack_b(weights.block(0, block.start, channels, block.len()).t(), &mut out[range]);
-    }
+    pack_blocks(kernel, weights, kernel.nr(), depth_blocks::<T>(weights.cols()), out);
 }
 
 /// The scratch layout of the windows of a block.
