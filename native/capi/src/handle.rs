@@ -329,7 +329,9 @@ pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
         _ => registry::entry(((handle & !OPERATOR) as usize).wrapping_sub(1)),
     };
     entry.ok_or_else(|| {
-        Error::NotFound(format!("{handle:#x} is not an operator handle: get one from NNGetOpHandle or MXListAllOpNames"))
+        Error::NotFound(format!(
+            "{handle:#x} is not an operator handle: get one from NNGetOpHandle or MXListAllOpNames"
+        ))
     })
 }
 

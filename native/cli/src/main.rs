@@ -176,7 +176,9 @@ fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
     let source = |file, mappings| Source { framework: Framework::Nnef, file, external_data: true, mappings };
     match command {
         Nnef::Check { model, added } => models::check(source(&model, &added.mappings), &[], progress),
-        Nnef::Import { model, prefix, added } => models::import(source(&model, &added.mappings), &prefix, &[], progress),
+        Nnef::Import { model, prefix, added } => {
+            models::import(source(&model, &added.mappings), &prefix, &[], progress)
+        }
         Nnef::Rules { one_way, added } => models::rules(Framework::Nnef, one_way, &added.mappings),
     }
 }

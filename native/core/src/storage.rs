@@ -615,7 +615,11 @@ impl Out<'_> {
     }
 
     fn check_wanted(&self) -> Result<()> {
-        if self.wanted() { Ok(()) } else { Err(Error::Internal("a kernel wrote an output that was not requested".into())) }
+        if self.wanted() {
+            Ok(())
+        } else {
+            Err(Error::Internal("a kernel wrote an output that was not requested".into()))
+        }
     }
 }
 

@@ -475,7 +475,9 @@ impl Builder {
             return self.apply_dynamic(op, name, inputs, params);
         }
         if let Some((key, value)) = params.iter().find(|(k, v)| !UNBOUNDED_PARAMS.contains(k) && !is_in_range(v)) {
-            return Err(Error::value(format!("the parameter {key} of {op} would be {value}, which exceeds the size of any array")));
+            return Err(Error::value(format!(
+                "the parameter {key} of {op} would be {value}, which exceeds the size of any array"
+            )));
         }
         if let (true, Some((op, data, x))) = (params.is_empty(), scalars::scalar_variant(self, op, inputs)) {
             return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);

@@ -314,8 +314,9 @@ impl Scope<'_, '_> {
             Operator::GreaterEqual => order.map(Ordering::is_ge),
             _ => return self.builder().combine(operator, a, b),
         };
-        let unknown =
-            || Error::NeedsValue("a dimension determines the structure of the graph: give the shapes of the inputs".into());
+        let unknown = || {
+            Error::NeedsValue("a dimension determines the structure of the graph: give the shapes of the inputs".into())
+        };
         holds.map(Value::Bool).ok_or_else(unknown)
     }
 }

@@ -354,7 +354,10 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, mxnet_
     };
     if emitted.len() < mxnet_node.outputs.len() {
         let (given, wanted) = (emitted.len(), mxnet_node.outputs.len());
-        return Err(Error::value(format!("the rule {} returns {given} outputs instead of {wanted}", process.left.name)));
+        return Err(Error::value(format!(
+            "the rule {} returns {given} outputs instead of {wanted}",
+            process.left.name
+        )));
     }
     for (output, value) in mxnet_node.outputs.iter().zip(emitted).filter(|(_, v)| *v != Value::None) {
         if let Some((sink, _)) = scope.context.sink() {

@@ -101,8 +101,9 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
         names.iter().zip(&shapes.args).filter(|(_, shape)| !shape.is_known()).map(|(name, _)| name.as_str()).collect();
     match unknown.is_empty() {
         true => Ok(()),
-        false => {
-            Err(Error::value(format!("the shapes of {} cannot be inferred from those of the inputs", unknown.join(", "))))
-        }
+        false => Err(Error::value(format!(
+            "the shapes of {} cannot be inferred from those of the inputs",
+            unknown.join(", ")
+        ))),
     }
 }

@@ -114,8 +114,7 @@ impl Importer<'_> {
     /// Reports that the check is incomplete if the limit was reached.
     pub(super) fn report_limit(&mut self) {
         if self.diagnosis.num_attempts > MAX_ATTEMPTS {
-            let text =
-                "it has too many problems, so some later nodes were not checked: fix these first";
+            let text = "it has too many problems, so some later nodes were not checked: fix these first";
             self.report(Error::unsupported(text).at("model"));
         }
     }

@@ -200,8 +200,7 @@ impl<'t> Importer<'t> {
         if !self.emitter.builder.is_executing() && self.scopes.len() > 2 {
             self.num_mapped += 1;
             if self.num_mapped > MAX_MAPPED {
-                let text =
-                    format!("its branches and unrolled loops have more than {MAX_MAPPED} nodes");
+                let text = format!("its branches and unrolled loops have more than {MAX_MAPPED} nodes");
                 self.report_model(Error::unsupported(text));
                 return;
             }

@@ -41,7 +41,10 @@ impl Schema {
             let error =
                 |message: String| Error::Mapping { file: added.file.clone(), position: added.position, message };
             if !base.versions(domain, &op.name).is_empty() {
-                return Err(error(format!("the framework already has an operator {}: remove its description", op.name)));
+                return Err(error(format!(
+                    "the framework already has an operator {}: remove its description",
+                    op.name
+                )));
             }
             let versions = schema.operators.entry(domain.clone()).or_default().entry(op.name.clone()).or_default();
             if versions.last().is_some_and(|earlier| earlier.since >= op.since) {

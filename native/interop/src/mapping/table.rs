@@ -380,8 +380,10 @@ impl ProcessCheck<'_> {
                         Err(self
                             .error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
                     } else if *arity != Arity::One {
-                        Err(self
-                            .error(self.process.position, format!("the mark after '{name}' is only allowed in the pattern")))
+                        Err(self.error(
+                            self.process.position,
+                            format!("the mark after '{name}' is only allowed in the pattern"),
+                        ))
                     } else {
                         Ok(())
                     }

@@ -200,7 +200,9 @@ impl Reader<'_> {
         let linear = indices.dims.len() == 1;
         let width = if linear { 1 } else { dims.len() };
         if indices.element != ElementType::DType(DType::I64) || indices.data.len() != stored * width * 8 {
-            return Err(Error::format("the indices of a sparse tensor have a wrong type or number: expected 64-bit integers"));
+            return Err(Error::format(
+                "the indices of a sparse tensor have a wrong type or number: expected 64-bit integers",
+            ));
         }
         let number = |i: usize| i64::from_le_bytes(std::array::from_fn(|k| indices.data[i * 8 + k]));
         let mut data = vec![0u8; count * size];

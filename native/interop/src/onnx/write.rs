@@ -116,7 +116,10 @@ fn attribute(name: &str, value: &Value) -> Result<AttributeProto> {
         _ => {}
     }
     if kind == AttributeType::Undefined {
-        return Err(Error::unsupported(format!("the attribute {name} is a {}, which cannot be exported", value.kind())));
+        return Err(Error::unsupported(format!(
+            "the attribute {name} is a {}, which cannot be exported",
+            value.kind()
+        )));
     }
     a.r#type = kind.into();
     Ok(a)

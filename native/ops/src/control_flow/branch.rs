@@ -76,7 +76,8 @@ impl CondParam {
 
 fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
     let p = params.get::<CondParam>();
-    let graphs: [Arc<dyn Subgraph>; 3] = graphs.try_into().map_err(|_| Error::value("three subgraphs were expected"))?;
+    let graphs: [Arc<dyn Subgraph>; 3] =
+        graphs.try_into().map_err(|_| Error::value("three subgraphs were expected"))?;
     for (i, graph) in graphs.iter().enumerate() {
         check_num_inputs(&**graph, p.locs[i].len(), LOCS[i])?;
         let num_outputs = if i == 0 { 1 } else { p.num_outputs };

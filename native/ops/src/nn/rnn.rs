@@ -74,7 +74,9 @@ impl RnnParam {
                 return Err(Error::value("lstm_state_clip_* are for mode='lstm' only: leave them out"));
             }
             _ => {
-                return Err(Error::value("lstm_state_clip_min and lstm_state_clip_max must be given together: give both or neither"));
+                return Err(Error::value(
+                    "lstm_state_clip_min and lstm_state_clip_max must be given together: give both or neither",
+                ));
             }
         };
         Ok(Geometry {

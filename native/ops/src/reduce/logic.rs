@@ -57,9 +57,11 @@ logic! {
     All: ONE, |a, b| if a < b { a } else { b };
 }
 
-pub(super) static ANY: OpDef =
-    logic_op::<Any>("_np_any", "Whether any of the elements over axes is not 0, as bool; false if there are no elements.")
-        .aliases(&["_np_sometrue"]);
+pub(super) static ANY: OpDef = logic_op::<Any>(
+    "_np_any",
+    "Whether any of the elements over axes is not 0, as bool; false if there are no elements.",
+)
+.aliases(&["_np_sometrue"]);
 
 pub(super) static ALL: OpDef =
     logic_op::<All>("_np_all", "Whether none of the elements over axes is 0, as bool; true if there are no elements.");

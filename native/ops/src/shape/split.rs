@@ -63,7 +63,10 @@ fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut part = Shape::unknown();
     for (i, s) in io.outs.iter().enumerate() {
         let so_far = part.clone();
-        ensure!(part.assign(s), "the parts must have equal shapes, but output {i} is {s} and the previous outputs are {so_far}");
+        ensure!(
+            part.assign(s),
+            "the parts must have equal shapes, but output {i} is {s} and the previous outputs are {so_far}"
+        );
     }
     io.outs.iter_mut().for_each(|s| s.clone_from(&part));
     infer_input_shape(io, axis, p.squeeze_axis)?;

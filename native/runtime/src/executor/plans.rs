@@ -187,7 +187,8 @@ impl PlanLock {
         let current = thread_id();
         // Only this thread stores its own id, so a relaxed load cannot miss it.
         if self.owner.load(Ordering::Relaxed) == current {
-            let text = "an operator of this executor used the executor while it was running: bind a second executor for it";
+            let text =
+                "an operator of this executor used the executor while it was running: bind a second executor for it";
             return Err(Error::value(text));
         }
         let plans = self.plans.lock();

@@ -24,8 +24,8 @@ use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{Request, gradient};
-use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::profiler;
+use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };

@@ -174,7 +174,10 @@ impl Job {
         let size = peers.len();
         ensure!(rank < size, "rank {rank} is not among the {size} peers: ranks count from 0");
         ensure!(size <= MAX_SIZE, "{size} peers were given: a distributed job has at most {MAX_SIZE}");
-        ensure!(!timeout.is_zero(), "the timeout of a distributed job is zero: give the maximum time to wait for other ranks");
+        ensure!(
+            !timeout.is_zero(),
+            "the timeout of a distributed job is zero: give the maximum time to wait for other ranks"
+        );
         ensure!(
             size == 1 || secret.len() >= MIN_SECRET,
             "the secret of a distributed job has {} bytes: give the same {MIN_SECRET} or more random bytes to all ranks",

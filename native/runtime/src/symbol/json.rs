@@ -182,10 +182,12 @@ fn read_entry(value: &Value, nodes: &[(Arc<Node>, usize)]) -> Result<NodeEntry> 
     let (Some(id), Some(index)) = (index_at(0), index_at(1)) else {
         return Err(invalid(format!("{value} is not a reference to a node; expected [node, output, version]")));
     };
-    let (node, count) =
-        nodes.get(id).ok_or_else(|| invalid(format!("node {id} is used before it is defined")))?;
+    let (node, count) = nodes.get(id).ok_or_else(|| invalid(format!("node {id} is used before it is defined")))?;
     if index >= *count {
-        return Err(invalid(format!("output {index} of node '{}' is used, but the node has {count} outputs", node.name)));
+        return Err(invalid(format!(
+            "output {index} of node '{}' is used, but the node has {count} outputs",
+            node.name
+        )));
     }
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }

@@ -92,7 +92,11 @@ fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<
 /// Maps a loop body with these tensors as its inputs.
 pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
     if body.inputs.len() != values.len() {
-        return Err(Error::format(format!("the body has {} inputs, but {} were given", body.inputs.len(), values.len())));
+        return Err(Error::format(format!(
+            "the body has {} inputs, but {} were given",
+            body.inputs.len(),
+            values.len()
+        )));
     }
     let before = s.context.problem_count();
     let outputs = map_graph(s, body, values);

@@ -311,8 +311,12 @@ fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
     if let Some(array) = &info.symbolic_value {
         return elements(array);
     }
-    let why =
-        || format!("the value of '{}' determines the structure of the graph, but is known only when the model runs", info.name);
+    let why = || {
+        format!(
+            "the value of '{}' determines the structure of the graph, but is known only when the model runs",
+            info.name
+        )
+    };
     let value = info.value.as_ref().ok_or_else(|| Error::NeedsValue(why()))?;
     Ok(elements(value)?.into_iter().map(not_symbolic).collect())
 }

@@ -131,7 +131,10 @@ impl Augmenter {
             p.max_crop_size
         );
         let (low, high) = self.ratios();
-        ensure!(0.0 < low && low <= high, "ratios of width to height from {low} to {high} are not valid: use 0 < minimum <= maximum");
+        ensure!(
+            0.0 < low && low <= high,
+            "ratios of width to height from {low} to {high} are not valid: use 0 < minimum <= maximum"
+        );
         let has_color_jitter = p.brightness > 0.0 || p.contrast > 0.0 || p.saturation > 0.0 || p.pca_noise > 0.0;
         ensure!(
             !has_color_jitter || p.brightness.max(p.contrast).max(p.saturation) <= 1.0,
