@@ -188,7 +188,7 @@ static void stores_know_their_process(void) {
   REFUSED(MXKVStorePushPullEx(store, 1, &name, 1, NULL, &x, &out, 0), "keys is null");
   OK(MXKVStoreBarrier(store));
   OK(MXKVStoreFree(store));
-  REFUSED(MXKVStoreBarrier(store), "disposed already");
+  REFUSED(MXKVStoreBarrier(store), "already disposed");
   OK(MXNDArrayFree(x));
   OK(MXNDArrayFree(out));
 }

@@ -98,7 +98,7 @@ static void gradients_and_hooks(void) {
   OK(MXFreeCachedOp(op));
   NDArrayHandle arrays[] = {in[0], in[1], grad, y};
   for (int i = 0; i < 4; i++) OK(MXNDArrayFree(arrays[i]));
-  REFUSED(MXFreeCachedOp(op), "disposed already");
+  REFUSED(MXFreeCachedOp(op), "already disposed");
 }
 
 /* A loop whose body reads the output of an operator outside of it, composed like front ends do. */

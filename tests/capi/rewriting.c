@@ -185,7 +185,7 @@ static void graphs_have_attributes(void) {
   REFUSED(NNAddControlDeps(s, NULL), "null");
   GraphHandle all[] = {graph, saved, other};
   for (int i = 0; i < 3; i++) OK(NNGraphFree(all[i]));
-  REFUSED(NNGraphFree(graph), "disposed already");
+  REFUSED(NNGraphFree(graph), "already disposed");
   OK(MXSymbolFree(s));
   OK(MXSymbolFree(back));
   NNAPISetLastError("a message");
@@ -352,8 +352,8 @@ static void unsupported_functions_are_errors(void) {
   OK(MXKVStoreRunServer(store, controller, NULL));
   OK(MXKVStoreSendCommmandToServers(store, 0, "x"));
   OK(MXKVStoreFree(store));
-  REFUSED(MXKVStoreGetNumDeadNode(store, 1, &number, 60), "disposed already");
-  REFUSED(MXKVStoreSetBarrierBeforeExit(store, 1), "disposed already");
+  REFUSED(MXKVStoreGetNumDeadNode(store, 1, &number, 60), "already disposed");
+  REFUSED(MXKVStoreSetBarrierBeforeExit(store, 1), "already disposed");
   REFUSED(MXKVStoreRunServer(NULL, controller, NULL), "null");
   REFUSED(MXKVStoreSendCommmandToServers(store, 0, NULL), "cmd_body is null");
   OK(MXSymbolFree(s));
@@ -368,7 +368,7 @@ static void gradients_have_names(void) {
   OK(NNGetOpInfo(op, &name, &text, &n, &args, &types, &docs, NULL));
   CHECK(n == 0);
   SymbolHandle s = NULL;
-  REFUSED(MXSymbolCreateAtomicSymbol(op, 0, NULL, NULL, &s), "cannot be called by its name");
+  REFUSED(MXSymbolCreateAtomicSymbol(op, 0, NULL, NULL, &s), "cannot be called by name");
   OK(MXSymbolGetAtomicSymbolName(operator_named("_plus"), &name));
   CHECK(strcmp(name, "elemwise_add") == 0);
   OK(NNGetOpInfo(operator_named("flatten"), &name, &text, &n, &args, &types, &docs, NULL));

@@ -30,7 +30,7 @@ static void nodes_are_created_and_rejected(void) {
   OK(NNSymbolCreateAtomicSymbol(operator_named("relu"), 0, NULL, NULL, &s));
   REFUSED(NNSymbolCompose(s, "r", 1, &arg, &x), "there is no input 'datum'");
   OK(NNSymbolFree(s));
-  REFUSED(NNSymbolFree(s), "disposed already");
+  REFUSED(NNSymbolFree(s), "already disposed");
   OK(NNSymbolFree(x));
 }
 

@@ -309,7 +309,7 @@ fn what_is_tried_is_bounded() {
     let found = problems(graph(&["x"], nodes, &["a"]), 8);
     let (last, others) = found.split_last().unwrap();
     assert!(others.len() > 20 && others.len() < 401, "{}", others.len());
-    assert!(last.location == "model" && last.message.contains("mend this first"), "{last}");
+    assert!(last.location == "model" && last.message.contains("fix these first"), "{last}");
 }
 
 const UINT16: i64 = 4;

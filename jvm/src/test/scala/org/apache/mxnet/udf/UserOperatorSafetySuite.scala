@@ -161,7 +161,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assert(array.shape.length == 1)
     new Keeper().invoke(vector(5, 6))
     val gone = intercept[MXNetError](Keeper.array.toArray)
-    assert(gone.getMessage.contains("disposed already"), gone.getMessage)
+    assert(gone.getMessage.contains("already disposed"), gone.getMessage)
   }
 
   test("an array in a scope, or disposed, is there at the next call again") {
