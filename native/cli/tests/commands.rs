@@ -143,11 +143,11 @@ fn models_are_imported_shown_and_exported() {
     let (code, out, _) = ferromx(&["inspect", &again]);
     assert!(code == 0 && out.contains("operator set 'ai.onnx' of version 17") && out.contains("input "), "{out}");
     let (code, _, err) = ferromx(&["onnx", "export", &prefix, "0", &again, "--opset", "3"]);
-    assert!(code == 1 && err.contains("version 3 of the operator set cannot be written"), "{err}");
+    assert!(code == 1 && err.contains("version 3 of the operator set cannot be exported"), "{err}");
     let (code, _, err) = ferromx(&["onnx", "export", &prefix, "7", &again]);
     assert!(code == 1 && err.contains("m-0007.params"), "{err}");
     let (code, _, err) = ferromx(&["onnx", "import", &m, &prefix, "--shape", "nothing"]);
-    assert!(code == 1 && err.contains("'nothing' is not a shape of an input"), "{err}");
+    assert!(code == 1 && err.contains("'nothing' is not the shape of an input"), "{err}");
     let (code, _, err) = ferromx(&["onnx", "import", &m, &prefix, "--shape", "q=1,2"]);
     assert!(code == 1 && err.contains("the model has no input 'q'"), "{err}");
     let (code, _, err) = ferromx(&["inspect", &folder.path("m.txt")]);

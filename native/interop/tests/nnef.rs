@@ -94,7 +94,7 @@ fn wrong_texts_are_errors_with_a_line() {
     starts("y = x + 1.0;", "g.nnef:5: '(' (a flat graph consists of operators, not of formulas) was expected, but '+'");
     starts("y = relu(x)", "g.nnef:6: ';' was expected");
     starts("v = variable<scalar>(shape = [1], label = 'w');\ny = add(x, v);", "g.nnef:5: there is no 'w'");
-    starts("y = constant<scalar>(shape = [2], value = [1.0, 2.0, 3.0]);", "g.nnef:5: 3 values do not fill the shape");
+    starts("y = constant<scalar>(shape = [2], value = [1.0, 2.0, 3.0]);", "g.nnef:5: 3 values do not match the shape");
     starts("y = constant<scalar>(shape = [99999999999], value = [1.0]);", "g.nnef:5: a constant of shape");
     starts("y = concat([x, [x]], axis = 0);", "g.nnef:5: a list was given where a tensor was expected");
     let e = nnef::read("g.nnef", "version 2.0;", &|_| Err(Error::format(""))).unwrap_err().to_string();

@@ -360,7 +360,7 @@ mod tests {
         assert!(e.starts_with("f.map:2:3: one of '<->', '->' and '<-' was expected, but 'relu' was found"), "{e}");
         let e = error("Relu(X) -> relu(X");
         assert!(e.starts_with("f.map:1:18: ',' or ')' was expected, but the end of the file was found"), "{e}");
-        assert!(error("\n ü(X)").starts_with("f.map:2:2: no word begins with 'ü'"));
+        assert!(error("\n ü(X)").starts_with("f.map:2:2: unexpected character 'ü'"));
         assert!(error(&format!("A() -> {}1", "[".repeat(500))).contains("deeper"));
         assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' occurs twice"));
         assert!(error("rule f(a?, b) = a").starts_with("f.map:1:12: 'b' follows an optional argument"));

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn workers_that_do_not_come_are_named() {
         for result in ranks(&[Some(0), Some(2)], 3, false) {
-            assert!(result.unwrap_err().to_string().contains("rank 1 did not come within 4.0 s"));
+            assert!(result.unwrap_err().to_string().contains("rank 1 did not register within 4.0 s"));
         }
         for result in ranks(&[Some(1), Some(1)], 2, false) {
             assert!(result.unwrap_err().to_string().contains("two workers have DMLC_WORKER_ID 1"));

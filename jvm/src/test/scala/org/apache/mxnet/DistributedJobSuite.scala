@@ -171,6 +171,6 @@ class DistributedJobSuite extends munit.FunSuite {
     job.close()
     assert(message(job.port).contains("used after dispose()"))
     assert(message(DistributedJob.listen("127.0.0.1", 70000)).contains("port is 70000"))
-    assert(Try(DistributedJob.listen("192.0.2.1")).failed.get.getMessage.contains("cannot listen at 192.0.2.1"))
+    assert(Try(DistributedJob.listen("192.0.2.1")).failed.get.getMessage.contains("cannot listen on 192.0.2.1"))
   }
 }

@@ -111,6 +111,6 @@ class ObjectDetector(
 private object ObjectDetector {
   private def requireDetections(shape: Shape): Unit = require(
     shape.length == 3 && shape(2) >= 6,
-    s"the network's output has the shape $shape; the output of a detector has the shape (batch, objects, 6)"
+    s"the network's output has the shape $shape; expected (batch, objects, 6)"
   )
 }

@@ -234,7 +234,7 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
   }
 
   test("a network whose output has no rows of objects is refused as a detector") {
-    assert(message(new ObjectDetector(colours, images)).contains("output has the shape (1,3); a detector gives"))
+    assert(message(new ObjectDetector(colours, images)).contains("output has the shape (1,3); expected (batch, objects, 6)"))
   }
 
   test("arrays may have other lengths than described if the check is disabled") {

@@ -262,7 +262,7 @@ class MXNetModelSuite extends ClusterSuite {
     assert(message(new MXNetModel()).contains("has no model; set modelPath"))
     val short = lenet.transform(digits.withColumn("pixels", typedlit(Seq(1f, 2f))))
     val length = causes(intercept[Exception](short.collect()))
-    assert(length.contains("column 'pixels' has a value of 2 elements, but the model's input takes 64"), length)
+    assert(length.contains("column 'pixels' has a value of 2 elements, but the model's input needs 64"), length)
     intercept[IllegalArgumentException](lenet.setBatchSize(0))
   }
 
