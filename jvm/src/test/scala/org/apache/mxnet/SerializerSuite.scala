@@ -62,9 +62,9 @@ class SerializerSuite extends munit.FunSuite {
 
   test("other values, other types and damaged bytes are errors, and nothing in the bytes is run") {
     def message(body: => Any): String = intercept[MXNetError](body).getMessage
-    assert(message(serializer.serialize(new Object)).contains("java.lang.Object cannot be written"))
+    assert(message(serializer.serialize(new Object)).contains("java.lang.Object cannot be serialized"))
     val bytes = serializer.serialize("text")
-    assert(message(serializer.deserialize[Shape](bytes)).contains("hold a java.lang.String"))
+    assert(message(serializer.deserialize[Shape](bytes)).contains("contain a java.lang.String"))
     assert(message(serializer.deserialize[String](ByteBuffer.wrap(bytes.array.dropRight(1)))).contains("end too early"))
     assert(
       message(serializer.deserialize[String](ByteBuffer.wrap(Array[Byte](1, 2, 3, 4, 5)))).contains("not written by")

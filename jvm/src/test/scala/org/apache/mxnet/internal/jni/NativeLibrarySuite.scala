@@ -91,7 +91,7 @@ class NativeLibrarySuite extends munit.FunSuite {
     val error = intercept[MXNetError] {
       NativeLibrary.locate(settings, withDigest(digest.reverse, new ByteArrayInputStream(content)))
     }
-    assert(error.getMessage.contains(s"libmxnet.so of the jar does not have the checksum ${digest.reverse}"))
+    assert(error.getMessage.contains(s"the copy of libmxnet.so does not have the checksum ${digest.reverse}"))
   }
 
   folder.test("an extracted file that was tampered with is replaced") { directory =>
