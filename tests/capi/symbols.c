@@ -195,6 +195,7 @@ static void shapes_and_types_are_inferred(void) {
     OK(INFER(f, starts, dims, n, ranks, shapes));                                                    \
     CHECK(complete == 1 && n[0] == 2 && ranks[0][1] == 2 && shapes[0][1][0] == 3);                   \
     CHECK(n[1] == 1 && shapes[1][0][0] == 2 && shapes[1][0][1] == 3 && n[2] == 0);                   \
+    CHECK(shapes[0][1] == shapes[0][0] + ranks[0][0]); /* DJL reads all shapes as one array */       \
     key = "none";                                                                                    \
     REFUSED(INFER(f, starts, dims, n, ranks, shapes), "there is no argument 'none'");                \
     key = "x";                                                                                       \

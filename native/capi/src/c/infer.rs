@@ -49,12 +49,15 @@ struct ShapesOut<S, N, D>(*mut S, *mut *const N, *mut *mut *const D);
 
 impl<S: Integer, N: Integer, D: Integer> ShapesOut<S, N, D> {
     fn put(self, ret: &mut Ret, shapes: &[Shape]) -> Result<()> {
-        let (mut ranks, mut data) = (Vec::new(), Vec::new());
-        for dims in shapes.iter().map(semantics::shape_to_user) {
-            ranks.push(N::from_i64(dims.as_ref().map_or(-1, |d| d.len() as i64))?);
-            let dims = dims.iter().flatten().map(|d| D::from_i64(*d)).collect::<Result<_>>()?;
-            data.push(ret.list(dims).cast_const());
+        let (mut ranks, mut starts, mut dims) = (Vec::new(), Vec::new(), Vec::new());
+        for shape in shapes.iter().map(semantics::shape_to_user) {
+            ranks.push(N::from_i64(shape.as_ref().map_or(-1, |d| d.len() as i64))?);
+            starts.push(dims.len());
+            dims.extend(shape.iter().flatten().map(|d| D::from_i64(*d)).collect::<Result<Vec<_>>>()?);
         }
+        // The dimensions of all shapes follow one another, since clients read them as one array from the first pointer.
+        let dims = ret.list(dims).cast_const();
+        let data = starts.into_iter().map(|start| dims.wrapping_add(start)).collect();
         put(self.0, S::from_i64(shapes.len() as i64)?, "shape_size")?;
         put(self.1, ret.list(ranks).cast_const(), "shape_ndim")?;
         put(self.2, ret.list(data), "shape_data")
