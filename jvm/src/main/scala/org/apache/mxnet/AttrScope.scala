@@ -23,7 +23,7 @@ private[mxnet] class AttrScope(attr: Map[String, String] = null) {
 }
 
 private[mxnet] object AttrScope {
-  private val scoped = new PerThread[AttrScope](() => new AttrScope)
+  private val scoped = new PerThread[AttrScope](new AttrScope)
 
   /** The innermost scope of this thread. */
   def current: AttrScope = scoped.get()

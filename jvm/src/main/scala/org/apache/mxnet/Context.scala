@@ -56,7 +56,7 @@ object Context {
 
   private val hostCpu = new Context("cpu", 0)
 
-  private val current = new PerThread[Context](() => hostCpu)
+  private val current = new PerThread[Context](hostCpu)
 
   /** The default context: that of the innermost `withScope`, else `cpu(0)`. */
   def defaultCtx: Context = current.get()
@@ -72,7 +72,8 @@ object Context {
 
   /** A context from the codes of the native interface: the type in the upper 32 bits, the id in the lower. */
   private[mxnet] def fromCodes(codes: Long): Context = {
-    val (typeId, id) = ((codes >>> 32).toInt, codes.toInt)
+    val typeId = (codes >>> 32).toInt
+    val id = codes.toInt
     if (typeId == 1) cpu(id) else new Context(devtype2str(typeId), id)
   }
 }

@@ -202,7 +202,13 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     target
   }
 
-  private val free: CPtrAddress => Int = handle => { _LIB.ndarrayFree(handle); 0 }
+  // A class, because the JVM needs long to link the first function value of a program.
+  private val free: CPtrAddress => Int = new (CPtrAddress => Int) {
+    override def apply(handle: CPtrAddress): Int = {
+      _LIB.ndarrayFree(handle)
+      0
+    }
+  }
 }
 
 /** A multi-dimensional array on a device.
@@ -435,7 +441,8 @@ class NDArray private[mxnet] (
   /** The elements as 32-bit numbers, in row-major order. */
   def toArray: Array[Float] = {
     val values = new Array[Float](size)
-    native(_LIB.ndarrayGetFloats(_, 0L, values, 0, values.length))
+    _LIB.ndarrayGetFloats(liveHandle, 0L, values, 0, values.length)
+    keepAlive(this)
     values
   }
 
@@ -476,7 +483,10 @@ class NDArray private[mxnet] (
 
   /** The dimensions. */
   def shape: Shape = {
-    if (knownShape == null) knownShape = Shape.fromLongs(native(_LIB.ndarrayShape))
+    if (knownShape == null) {
+      knownShape = Shape.fromLongs(_LIB.ndarrayShape(liveHandle))
+      keepAlive(this)
+    }
     knownShape
   }
 

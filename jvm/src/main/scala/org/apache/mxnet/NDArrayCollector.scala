@@ -13,7 +13,7 @@ import org.apache.mxnet.internal.util.PerThread
   * }}}
   */
 object NDArrayCollector {
-  private val current = new PerThread[NDArrayCollector](() => null)
+  private val current = new PerThread[NDArrayCollector](null)
 
   /** A collector that disposes the arrays at the end of the scope, except its result. */
   def auto(): NDArrayCollector = new NDArrayCollector(autoDispose = true)

@@ -31,7 +31,7 @@ class NameManager {
 object NameManager {
   private val global = new NameManager
 
-  private val scoped = new PerThread[Option[NameManager]](() => None)
+  private val scoped = new PerThread[Option[NameManager]](None)
 
   /** The manager of this thread's innermost `withScope`, else the global one. */
   def current: NameManager = scoped.get().getOrElse(global)

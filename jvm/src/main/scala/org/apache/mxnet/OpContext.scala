@@ -153,8 +153,12 @@ private object OpContext {
   /** The input and the output block of a thread. The first is longer than a block, so that corresponding elements are not
     * a multiple of 4096 bytes apart: a load at such a distance from an earlier store waits for it (4K aliasing).
     */
-  private val scratch =
-    new PerThread[(Array[Float], Array[Float])](() => (new Array(BlockSize + BlockSize / 4), new Array(BlockSize)))
+  private val scratch = new PerThread[(Array[Float], Array[Float])](null)
+
+  private def scratchOfThread: (Array[Float], Array[Float]) = {
+    if (scratch.get() == null) scratch.set((new Array(BlockSize + BlockSize / 4), new Array(BlockSize)))
+    scratch.get()
+  }
 
   /** Computes the elements from `begin` until `end`, block by block. */
   def blocks(
@@ -167,7 +171,7 @@ private object OpContext {
     val (from, to) = (input.duplicate(), output.duplicate())
     from.position(begin)
     to.position(begin)
-    val (x, y) = scratch.get()
+    val (x, y) = scratchOfThread
     var at = begin
     while (at < end) {
       val length = math.min(BlockSize, end - at)

@@ -62,7 +62,15 @@ object ResourceScope {
   // Lazy, because finding a logging library takes as long as loading the engine.
   private[mxnet] lazy val logger: Logger = Logging.of(classOf[ResourceScope])
 
-  private val scopes = new PerThread[List[ResourceScope]](() => Nil)
+  /** The scopes of each thread, innermost first; null stands for none until a program opens one, since `Nil` loads two dozen
+    * classes.
+    */
+  private val scopes = new PerThread[List[ResourceScope]](null)
+
+  private def opened: List[ResourceScope] = {
+    val stack = scopes.get()
+    if (stack == null) Nil else stack
+  }
 
   /** Runs `body` in a scope. Resources in the result, also within collections, options, tuples and case classes, move
     * to the enclosing scope.
@@ -87,14 +95,14 @@ object ResourceScope {
 
   /** Runs `body` outside of all scopes: its resources live until they are disposed or collected. */
   private[mxnet] def outside[A](body: => A): A = {
-    val around = scopes.get()
+    val around = opened
     scopes.set(Nil)
     try body
     finally scopes.set(around)
   }
 
   /** The innermost scope of this thread. */
-  private[mxnet] def getCurrentScope(): Option[ResourceScope] = scopes.get().headOption
+  private[mxnet] def getCurrentScope(): Option[ResourceScope] = opened.headOption
 
   /** Enters a scope on this thread. */
   private[mxnet] def addToThreadLocal(scope: ResourceScope): Unit = open(scope)
@@ -159,23 +167,23 @@ object ResourceScope {
       }
 
   /** Adds a new resource to the innermost scope of this thread, if there is one. */
-  private[mxnet] def adopt(resource: NativeResource): Unit = scopes.get() match {
-    case innermost :: _ => innermost.add(resource)
-    case Nil            =>
+  private[mxnet] def adopt(resource: NativeResource): Unit = {
+    val stack = scopes.get()
+    if (stack != null && stack.nonEmpty) stack.head.add(resource)
   }
 
-  private def open(scope: ResourceScope): Unit = scopes.set(scope :: scopes.get())
+  private def open(scope: ResourceScope): Unit = scopes.set(scope :: opened)
 
-  private def leave(scope: ResourceScope): Unit = scopes.set(scopes.get().filterNot(_ eq scope))
+  private def leave(scope: ResourceScope): Unit = scopes.set(opened.filterNot(_ eq scope))
 
   /** Leaves a scope once; a thread may have entered it several times. */
   private def leaveInnermost(scope: ResourceScope): Unit = {
-    val (inner, rest) = scopes.get().span(_ ne scope)
+    val (inner, rest) = opened.span(_ ne scope)
     scopes.set(inner ++ rest.drop(1))
   }
 
   private def outerOf(scope: ResourceScope): Option[ResourceScope] = {
-    val stack = scopes.get()
+    val stack = opened
     val outside = stack.dropWhile(_ ne scope).drop(1)
     if (stack.exists(_ eq scope)) outside.headOption else stack.headOption
   }

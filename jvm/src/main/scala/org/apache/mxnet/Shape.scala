@@ -58,7 +58,12 @@ class Shape(dims: Iterable[Int]) {
   }
 
   /** Whether a dimension is negative. */
-  private[mxnet] def isNegative: Boolean = values.exists(_ < 0)
+  private[mxnet] def isNegative: Boolean = {
+    // A loop, because the first array of a program should not load the collections behind `exists`.
+    var i = 0
+    while (i < values.length && values(i) >= 0) i += 1
+    i < values.length
+  }
 
   /** The first dimension. */
   def head: Int = apply(0)

@@ -6,9 +6,9 @@ import java.nio.charset.StandardCharsets
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{AtomicMoveNotSupportedException, Files, LinkOption, Path, Paths, StandardCopyOption}
 import java.security.{DigestInputStream, MessageDigest}
-import java.util.Locale
+import java.util.{ArrayList, Locale}
 
-import scala.collection.mutable.ArrayBuffer
+import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import org.apache.mxnet.internal.userop.OperatorBridge
@@ -19,8 +19,9 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file in the user's cache that is named
   * by its SHA-256.
   *
-  * This code runs at the start of every program. On the usual path it uses `String.join` instead of string
-  * interpolation, because the JVM needs longer to link the first interpolation than for the rest of a method.
+  * This code runs at the start of every program. On the usual path it uses `String.join`, classes and Java's lists
+  * instead of string interpolation, function values and Scala's collections, because the JVM needs longer to link the
+  * first of them than for the rest of a method.
   */
 private[mxnet] object NativeLibrary {
 
@@ -32,15 +33,20 @@ private[mxnet] object NativeLibrary {
 
   /** Loads the library and checks its version of the native interface. */
   def load(): LibInfo = {
-    val file = locate(
-      name => Option(System.getProperty(name)),
-      resource => Option(getClass.getResourceAsStream(resource))
-    )
+    val file = locate(SystemProperty, OwnResource)
     if (isUnchanged(file) && isLoaded(file)) rememberVersion(file) else loadCopy(file)
     val lib = new LibInfo
     checkAbi(file, lib)
     lib.userOpInstall(bridge)
     lib
+  }
+
+  private object SystemProperty extends (String => Option[String]) {
+    override def apply(name: String): Option[String] = Option(System.getProperty(name))
+  }
+
+  private object OwnResource extends (String => Option[InputStream]) {
+    override def apply(name: String): Option[InputStream] = Option(NativeLibrary.getClass.getResourceAsStream(name))
   }
 
   /** The engine refers to it weakly, so that this class and its loader can be collected. */
@@ -135,12 +141,14 @@ private[mxnet] object NativeLibrary {
     * @param resource opens a resource of the class path
     */
   def locate(property: String => Option[String], resource: String => Option[InputStream]): Path = {
-    val target = platform(property("os.name").getOrElse("unknown"), property("os.arch").getOrElse("unknown"))
+    val target = platform(orUnknown(property("os.name")), orUnknown(property("os.arch")))
     property(PathProperty) match {
       case Some(location) => explicitFile(location, fileName(target))
       case None           => bundledFile(target, property, resource)
     }
   }
+
+  private def orUnknown(value: Option[String]): String = if (value.isEmpty) "unknown" else value.get
 
   private def explicitFile(location: String, name: String): Path = {
     val path = Paths.get(location).toAbsolutePath
@@ -157,42 +165,62 @@ private[mxnet] object NativeLibrary {
     val name = fileName(target)
     val resourceName = String.join("/", "", "native", target, name)
     val notSet = "-D".concat(PathProperty).concat(": not set")
-    if (resource(resourceName).map(_.close()).isEmpty)
-      throw notFound(Seq(notSet, s"resource $resourceName: not found on the class path"))
-    val tried = ArrayBuffer(notSet)
+    val bundled = resource(resourceName)
+    if (bundled.isEmpty) throw notFound(Seq(notSet, s"resource $resourceName: not found on the class path"))
+    bundled.get.close()
+    val tried = new ArrayList[String]
+    tried.add(notSet)
     val directories = cacheDirectories(property)
     var found: Path = null
     var i = 0
-    while (found == null && i < directories.length) {
-      try found = extract(() => resource(resourceName).get, storedDigest(resource, resourceName), directories(i), name)
+    while (found == null && i < directories.size) {
+      val directory = directories.get(i)
+      try found = extract(new Opening(resource, resourceName), storedDigest(resource, resourceName), directory, name)
       catch {
-        case e: IOException => tried += s"resource $resourceName, extracted to ${directories(i)}: ${describe(e)}"
+        case e: IOException => tried.add(s"resource $resourceName, extracted to $directory: ${describe(e)}")
       }
       i += 1
     }
-    if (found == null) throw notFound(tried.toSeq)
+    if (found == null) throw notFound(tried.asScala.toSeq)
     found
   }
 
-  private def cacheDirectories(property: String => Option[String]): Seq[Path] = {
-    def under(base: String, parts: String*): Path = Paths.get(base, parts: _*).toAbsolutePath
-    property(CacheProperty) match {
-      case Some(directory) => Seq(under(directory))
-      case None            =>
-        val user = property("user.name").getOrElse("user").replaceAll("[^A-Za-z0-9_.-]", "_")
-        property("user.home").map(under(_, ".cache", "mxnet", "native")).toSeq ++
-          property("java.io.tmpdir").map(under(_, s"mxnet-$user"))
+  /** Opens a resource that exists. */
+  private final class Opening(resource: String => Option[InputStream], name: String) extends (() => InputStream) {
+    override def apply(): InputStream = resource(name).get
+  }
+
+  private def cacheDirectories(property: String => Option[String]): ArrayList[Path] = {
+    val directories = new ArrayList[Path]
+    val chosen = property(CacheProperty)
+    if (chosen.isDefined) directories.add(Paths.get(chosen.get).toAbsolutePath)
+    else {
+      val home = property("user.home")
+      if (home.isDefined) directories.add(Paths.get(home.get, ".cache", "mxnet", "native").toAbsolutePath)
+      val temporary = property("java.io.tmpdir")
+      if (temporary.isDefined)
+        directories.add(Paths.get(temporary.get, "mxnet-".concat(userName(property))).toAbsolutePath)
     }
+    directories
+  }
+
+  private def userName(property: String => Option[String]): String = {
+    val name = property("user.name")
+    if (name.isEmpty) "user" else name.get.replaceAll("[^A-Za-z0-9_.-]", "_")
   }
 
   /** The checksum and size of the library, a resource of the jar, so that an extracted library is found without
     * unpacking it again.
     */
-  private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
-    resource(name.concat(".sha256")).flatMap { in =>
+  private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] = {
+    val stored = resource(name.concat(".sha256"))
+    if (stored.isEmpty) None
+    else {
+      val in = stored.get
       try StoredDigest.parse(new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim)
       finally in.close()
     }
+  }
 
   /** Extracts a library to `directory` under a name with its checksum, unless that file exists with the expected size
     * or, if the jar has no size, the expected content. Replaces the file atomically, because other processes may
@@ -200,10 +228,10 @@ private[mxnet] object NativeLibrary {
     */
   def extract(open: () => InputStream, stored: Option[StoredDigest], directory: Path, name: String): Path = {
     createPrivateDirectory(directory)
-    val digest = stored.map(_.digest).getOrElse(Using.resource(open())(sha256))
+    val digest = if (stored.isDefined) stored.get.digest else Using.resource(open())(sha256)
     val dot = name.lastIndexOf('.')
     val file = directory.resolve(String.join("", name.substring(0, dot), "-", digest, name.substring(dot)))
-    val isExtracted = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
+    val isExtracted = if (stored.isDefined) hasSize(file, stored.get.size) else isIntact(file, digest)
     if (!isExtracted) {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {

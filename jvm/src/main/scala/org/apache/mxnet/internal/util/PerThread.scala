@@ -10,9 +10,10 @@ import java.util.{Collections, WeakHashMap}
   * of an application server, of sbt or of a notebook outlive the applications that run on them; here they hold only a
   * weak reference.
   *
-  * @param initial the initial value of each thread
+  * @param initial the initial value of each thread: a constant, because the JVM needs long to link the first function
+  *   value of a program
   */
-private[mxnet] final class PerThread[T](initial: () => T) {
+private[mxnet] final class PerThread[T](initial: T) {
   import PerThread.Cell
 
   private val local = new ThreadLocal[WeakReference[Cell[T]]]
@@ -30,7 +31,7 @@ private[mxnet] final class PerThread[T](initial: () => T) {
   }
 
   private def newCell(): Cell[T] = {
-    val cell = new Cell(initial())
+    val cell = new Cell(initial)
     cells.put(Thread.currentThread(), cell)
     local.set(new WeakReference(cell))
     cell

@@ -1,0 +1,44 @@
+package org.apache.mxnet
+
+import java.nio.file.Paths
+import java.util.concurrent.TimeUnit
+
+/** The first array of a program needs few of Scala's classes, whose loading takes most of the time of a start. */
+class StartSuite extends munit.FunSuite with TemporaryFiles {
+  override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
+
+  /** The names of the classes that a JVM loads to create an array and read it. */
+  private def loaded(options: String*): Set[String] = {
+    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
+    val command = Seq(java, "-Xlog:class+load") ++ options ++
+      Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.FirstArrayProgram")
+    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
+    val output = new String(process.getInputStream.readAllBytes())
+    assertEquals(process.waitFor(), 0, output)
+    assert(output.linesIterator.contains("elements: 4"), output)
+    output.linesIterator.filter(_.contains(" source: ")).map(_.split(" source: ").head.split(' ').last).toSet
+  }
+
+  private def assertLean(classes: Set[String]): Unit = {
+    assert(classes("org.apache.mxnet.NDArray"), "the log has another format")
+    val heavy = Set("scala.Predef$", "scala.package$", "scala.collection.ArrayOps$", "scala.Tuple2$mcDD$sp")
+    assertEquals(classes.intersect(heavy), Set.empty[String])
+    assertEquals(classes.filter(_.matches("org\\.apache\\.mxnet\\..*\\$\\$Lambda.*")), Set.empty[String])
+  }
+
+  test("with a library that a property names") {
+    assertLean(loaded(s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"))
+  }
+
+  test("with the library of the jar, once it is extracted") {
+    val cache = s"-Dmxnet.library.cache=${temporaryFolder("start")}"
+    loaded(cache)
+    assertLean(loaded(cache))
+  }
+}
+
+/** Avoids Scala's own `println`. */
+object FirstArrayProgram {
+  def main(arguments: Array[String]): Unit =
+    System.out.println("elements: ".concat(Integer.toString(NDArray.ones(2, 2).toArray.length)))
+}
