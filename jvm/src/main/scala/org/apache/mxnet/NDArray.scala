@@ -174,7 +174,8 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   }
 
   private[mxnet] def binary(op: NativeOp, lhs: NDArray, rhs: NDArray): NDArray = {
-    val (left, right) = (requireOperand(op, lhs).liveHandle, requireOperand(op, rhs).liveHandle)
+    val left = requireOperand(op, lhs).liveHandle
+    val right = requireOperand(op, rhs).liveHandle
     val out = _LIB.imperativeInvokeBinary(op.handle, left, right, 0L)
     result(out, Array(lhs.origin, rhs.origin), lhs.isSparse || rhs.isSparse)
   }

@@ -3,7 +3,6 @@ package org.apache.mxnet
 import java.util.{Collections, IdentityHashMap}
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.util.{Logging, PerThread}
@@ -17,6 +16,7 @@ import org.slf4j.Logger
   */
 class ResourceScope extends AutoCloseable {
   private val resources = Collections.newSetFromMap(new IdentityHashMap[NativeResource, java.lang.Boolean])
+  private val asOption = Some(this)
 
   ResourceScope.open(this)
 
@@ -24,7 +24,7 @@ class ResourceScope extends AutoCloseable {
   override def close(): Unit = {
     ResourceScope.leave(this)
     val remaining = synchronized {
-      val all = resources.asScala.toArray
+      val all = resources.toArray(new Array[NativeResource](resources.size))
       resources.clear()
       all
     }
@@ -33,10 +33,16 @@ class ResourceScope extends AutoCloseable {
 
   /** Moves a resource from its scope to this one. */
   def add(resource: NativeResource): Unit = {
-    requireNonNull("ResourceScope.add", "resource" -> resource)
-    resource.scope.filter(_ ne this).foreach(_.remove(resource))
+    if (resource == null) requireNonNull("ResourceScope.add", "resource" -> resource)
+    val around = resource.scope
+    if (around.nonEmpty && (around.get ne this)) around.get.remove(resource)
+    adopt(resource)
+  }
+
+  /** Adds a resource that is in no other scope. */
+  private def adopt(resource: NativeResource): Unit = {
     synchronized(resources.add(resource))
-    resource.scope = Some(this)
+    resource.scope = asOption
   }
 
   /** Whether a resource is in this scope. */
@@ -44,9 +50,10 @@ class ResourceScope extends AutoCloseable {
 
   /** Removes a resource, so that this scope does not free it. */
   def remove(resource: NativeResource): Unit = {
-    requireNonNull("ResourceScope.remove", "resource" -> resource)
+    if (resource == null) requireNonNull("ResourceScope.remove", "resource" -> resource)
     synchronized(resources.remove(resource))
-    if (resource.scope.exists(_ eq this)) resource.scope = None
+    val around = resource.scope
+    if (around.nonEmpty && (around.get eq this)) resource.scope = None
   }
 
   /** Moves a resource of this scope to the enclosing scope; without one, no scope frees it. */
@@ -169,7 +176,7 @@ object ResourceScope {
   /** Adds a new resource to the innermost scope of this thread, if there is one. */
   private[mxnet] def adopt(resource: NativeResource): Unit = {
     val stack = scopes.get()
-    if (stack != null && stack.nonEmpty) stack.head.add(resource)
+    if (stack != null && stack.nonEmpty) stack.head.adopt(resource)
   }
 
   private def open(scope: ResourceScope): Unit = scopes.set(scope :: opened)
