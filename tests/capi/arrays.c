@@ -63,6 +63,27 @@ static void arrays_are_sliced_and_shared(void) {
   OK(MXNDArrayFree(x));
 }
 
+static void indices_without_coordinates_select_the_array(void) {
+  const uint32_t shape[] = {0, 2};
+  const float twice[] = {1, 2, 3, 1, 2, 3};
+  NDArrayHandle ins[] = {vector(NUMBERS, 3), NULL}, *out = NULL;
+  int n = 0, was = 0;
+  OK(MXSetIsNumpyShape(1, &was));
+  OK(MXNDArrayCreateEx(shape, 2, 1, 0, 0, 0, &ins[1]));
+  OK(MXImperativeInvoke(operator_named("gather_nd"), 2, ins, &n, &out, 0, NULL, NULL));
+  CHECK(n == 1 && holds(out[0], twice, 6));
+  NDArrayHandle gathered = out[0], pair[] = {gathered, ins[1]};
+  const char *key = "shape", *value = "(3,)";
+  n = 0;
+  out = NULL;
+  OK(MXImperativeInvoke(operator_named("scatter_nd"), 2, pair, &n, &out, 1, &key, &value));
+  CHECK(n == 1 && holds(out[0], NUMBERS, 3));
+  OK(MXNDArrayFree(out[0]));
+  OK(MXNDArrayFree(gathered));
+  for (int i = 0; i < 2; i++) OK(MXNDArrayFree(ins[i]));
+  OK(MXSetIsNumpyShape(was, &was));
+}
+
 static void arrays_are_shared_between_processes(void) {
   const uint32_t shape[] = {6};
   const int dims[] = {6};
@@ -366,6 +387,7 @@ static void profiles_have_all_marks(void) {
 
 int main(void) {
   RUN(arrays_are_sliced_and_shared);
+  RUN(indices_without_coordinates_select_the_array);
   RUN(arrays_are_shared_between_processes);
   RUN(sparse_arrays_have_components);
   RUN(stores_know_their_process);

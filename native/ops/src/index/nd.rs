@@ -59,9 +59,15 @@ fn num_coordinates(indices: &Shape, index_rank: usize, rank: usize) -> Result<Op
 /// The row that each tuple of coordinates selects from data of shape `dims`, and the length of a row.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
+    let inner = inner.iter().product();
+    if outer.is_empty() {
+        // A tuple without coordinates selects the whole array.
+        let tuples: usize = indices.shape().to_usize()[1..].iter().product();
+        return Ok((vec![0; if inner == 0 { 0 } else { tuples }], inner));
+    }
     let rows =
         index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(index_error))?;
-    Ok((rows, inner.iter().product()))
+    Ok((rows, inner))
 }
 
 /// The error for coordinates out of range. MXNet's Python package recognizes its first word.
