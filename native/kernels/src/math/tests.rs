@@ -50,13 +50,12 @@ fn check(name: &str, bound: f64, f: impl Fn(f32) -> f32, want: impl Fn(f64) -> f
 #[test]
 fn single_precision_functions_are_within_their_bounds() {
     check("exp", 2.0, exp, libm::exp);
+    // Not `min`: what it returns for a signalling NaN depends on the processor.
     check(
         "exp_nonpositive",
         2.0,
-        |x| if x < -87.3 { exp(x) } else { exp_nonpositive(x.min(0.0)) },
-        |x| {
-            if x < -87.3 { libm::exp(x) } else { libm::exp(x.min(0.0)) }
-        },
+        |x| if x < -87.3 { exp(x) } else { exp_nonpositive(if x > 0.0 { 0.0 } else { x }) },
+        |x| libm::exp(if x > 0.0 { 0.0 } else { x }),
     );
     assert_eq!([f32::NEG_INFINITY, -1e30, -88.0].map(exp_nonpositive), [0.0; 3]);
     check("expm1", 2.0, expm1, libm::expm1);

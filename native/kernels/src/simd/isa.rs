@@ -93,6 +93,7 @@ mod tests {
     fn names() {
         assert_eq!(Isa::parse("avx512"), Some(Isa::Avx512));
         assert_eq!(Isa::parse(" AVX2 "), Some(Isa::Avx2));
+        assert_eq!(Isa::parse("neon"), Some(Isa::Neon));
         assert_eq!(Isa::parse("portable"), Some(Isa::Portable));
         assert_eq!(Isa::parse("sse9"), None);
         let choose = |name| Isa::choose(name, [Isa::Portable, Isa::Avx2].into_iter());
@@ -101,5 +102,6 @@ mod tests {
         assert_eq!(choose(Some("avx512")), Isa::Avx2);
         assert_eq!(choose(Some("sse9")), Isa::Avx2);
         assert!(Isa::available().any(|isa| isa == Isa::current()));
+        assert_eq!(Isa::available().any(|isa| isa == Isa::Neon), cfg!(target_arch = "aarch64"));
     }
 }

@@ -89,7 +89,7 @@ pub(super) struct TileArgs<T> {
     /// The offset of each row of B; used by functions for indexed panels only.
     pub b_offsets: *const u32,
     /// Elements to prefetch into the L2 cache, one vector per k index.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     pub ahead: *const T,
     pub c: *mut T,
     pub c_stride: usize,

@@ -2,7 +2,7 @@
 //!
 //! - `isa`: the instruction sets and which one is in use.
 //! - `multiversion`: plain loops compiled for every instruction set.
-//! - `microkernel`: the interface to the GEMM microkernels in `portable`, `avx2` and `avx512`, and the packing of operands.
+//! - `microkernel`: the interface to the GEMM microkernels in `portable`, `neon`, `avx2` and `avx512`, and the packing of operands.
 //! - `int8`: tiles of 8-bit integer products.
 //! - `window`: packs panels of convolution windows.
 //! - `depthwise`: depthwise convolution of a plane.
@@ -21,6 +21,8 @@ pub(crate) mod int8;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 pub mod window;
 
@@ -52,13 +54,19 @@ pub(crate) fn prefetch<T>(ahead: &[T]) {
         // SAFETY: SSE is part of the architecture, and prefetching reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    for line in ahead.chunks(64 / size_of::<T>().clamp(1, 64)) {
+        neon::prefetch(line.as_ptr());
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = ahead;
 }
 
 pub(crate) use multiversion::per_isa;
 
 isa::instruction_sets! {
+    /// NEON: 16-byte vectors, part of every 64-bit ARM processor for applications.
+    Neon = "neon" on "aarch64" if std::arch::is_aarch64_feature_detected!("neon"), in neon;
     /// AVX2 with fused multiply-add: 32-byte vectors.
     Avx2 = "avx2" on "x86_64" if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"), in avx2;
     /// AVX-512F: 64-byte vectors.
