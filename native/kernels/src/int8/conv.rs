@@ -247,7 +247,7 @@ impl Plan {
                     offsets: &self.offsets,
                     num_rows,
                     num_cols,
-                    has_unsigned_rows: false,
+                    has_data_rows: false,
                 };
                 channels.multiply(first + filter, &tile, self.layout, &mut sums, &mut results);
                 for r in 0..num_rows {

@@ -149,7 +149,7 @@ impl Channels {
         }
     }
 
-    /// Computes a tile and converts it. The channels from `first` on are its columns if it has unsigned rows, else its rows.
+    /// Computes a tile and converts it. The channels from `first` on are its columns if its rows are data, else its rows.
     pub(super) fn multiply<T: OutputElement>(
         &self,
         first: usize,
@@ -158,13 +158,13 @@ impl Channels {
         sums: &mut Sums,
         out: &mut Results<T>,
     ) {
-        let channels = first..first + if tile.has_unsigned_rows { COLS } else { ROWS };
+        let channels = first..first + if tile.has_data_rows { COLS } else { ROWS };
         if let (Layout::Bytes, Some(range), Some(out)) = (layout, self.range, T::bytes(out)) {
             let (init, scale) = (&self.init[channels.clone()], &self.scale[channels]);
             return tile.multiply_to_bytes(&Conversion { init, scale, range }, out);
         }
         tile.multiply(layout, sums);
-        match tile.has_unsigned_rows {
+        match tile.has_data_rows {
             true => self.convert_cols(first, sums, out),
             false => self.convert_rows(first, sums, out),
         }

@@ -85,7 +85,7 @@ pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Ep
                     let num_rows = ROWS.min(out.rows() - i);
                     let rows = &rows[(row + i) * groups..][..groups * ROWS];
                     let offsets = &w.offsets;
-                    let tile = Tile { rows, columns, offsets, num_rows, num_cols, has_unsigned_rows: true };
+                    let tile = Tile { rows, columns, offsets, num_rows, num_cols, has_data_rows: true };
                     channels.multiply(col + j, &tile, w.layout, &mut sums, &mut results);
                     for (r, results) in results.chunks_exact(COLS).enumerate().take(num_rows) {
                         out.row_mut(i + r)[j..j + num_cols].copy_from_slice(&results[..num_cols]);

@@ -22,7 +22,7 @@ pub use matrix::{MatrixWeights, gemm_int8};
 
 use crate::simd::int8::Layout;
 
-/// The offset that makes signed bytes unsigned; adding it flips the highest bit.
+/// The offset between signed and unsigned bytes; adding it flips the highest bit.
 const SHIFT: i32 = 0x80;
 
 /// A quantized array: 8-bit integers with a zero point.
@@ -67,7 +67,7 @@ impl Int8Weights<'_> {
 #[derive(Clone, Copy)]
 struct Encoder {
     layout: Layout,
-    /// XORed with the bytes: makes them unsigned, or for weights in [`Layout::Bytes`] signed.
+    /// XORed with the bytes: makes data unsigned or signed, as the layout wants them, and weights in [`Layout::Bytes`] signed.
     flip: u8,
     /// The zero point of the flipped bytes, which [`Layout::Words`] subtracts.
     zero: i32,
@@ -76,9 +76,10 @@ struct Encoder {
 impl Encoder {
     /// The encoder of the data.
     fn data(x: Int8<'_>, layout: Layout) -> Encoder {
-        match x.is_signed {
-            true => Encoder { layout, flip: SHIFT as u8, zero: x.zero + SHIFT },
-            false => Encoder { layout, flip: 0, zero: x.zero },
+        match (x.is_signed, layout.has_signed_data()) {
+            (true, false) => Encoder { layout, flip: SHIFT as u8, zero: x.zero + SHIFT },
+            (false, true) => Encoder { layout, flip: SHIFT as u8, zero: x.zero - SHIFT },
+            (true, true) | (false, false) => Encoder { layout, flip: 0, zero: x.zero },
         }
     }
 

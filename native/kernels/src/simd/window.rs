@@ -4,7 +4,7 @@
 //! channel. Neighbouring outputs of an image row read contiguous elements, which form a run; the runs are the same for all rows of
 //! the panel, apart from the offset of the row.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Isa;
 use super::microkernel::{GemmElement, IndexedPanel};
 use crate::par::List;
@@ -77,6 +77,11 @@ impl WindowElement for f32 {
                 }
                 _ => {}
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if Isa::current() == Isa::Neon {
+            // SAFETY: the processor has NEON; `out` has room for each offset and `data` holds all elements, as checked.
+            return unsafe { pack_neon(runs, offsets, panel.data.as_ptr(), out) };
         }
         pack_portable(runs, offsets, panel.data, out);
     }
@@ -213,6 +218,74 @@ unsafe fn copy_runs_avx2<const N: usize>(runs: &[VectorRun], offsets: &[u32], ou
     }
 }
 
+/// Packs one run after the other. NEON has no masked access to memory: the last vector of a run overlaps the one before.
+///
+/// # Safety
+/// As for [`pack_by_vector`].
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn pack_neon(runs: &Runs, offsets: &[u32], data: *const f32, out: &mut [f32]) {
+    let width = runs.width;
+    if runs.runs.iter().map(|run| run.len).sum::<usize>() < width {
+        out.fill(0.0);
+    }
+    for run in runs.runs.iter() {
+        // SAFETY: as the caller guarantees; the run lies within a row of the panel.
+        unsafe {
+            let (from, to) = (data.add(run.offset), out.as_mut_ptr().add(run.lane));
+            match run.len {
+                0 => {}
+                1 => copy_singles::<1>(from, offsets, to, width),
+                2 => copy_singles::<2>(from, offsets, to, width),
+                3 => copy_singles::<3>(from, offsets, to, width),
+                4 => copy_vectors::<1>(from, offsets, to, width, 4),
+                5..=8 => copy_vectors::<2>(from, offsets, to, width, run.len),
+                9..=12 => copy_vectors::<3>(from, offsets, to, width, run.len),
+                _ => {
+                    for first in (0..run.len - 12).step_by(12) {
+                        copy_vectors::<3>(from.add(first), offsets, to.add(first), width, 12);
+                    }
+                    copy_vectors::<3>(from.add(run.len - 12), offsets, to.add(run.len - 12), width, 12);
+                }
+            }
+        }
+    }
+}
+
+/// Copies LEN elements from each offset to a row of `width`.
+///
+/// # Safety
+/// Each offset and row has LEN elements.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn copy_singles<const LEN: usize>(from: *const f32, offsets: &[u32], to: *mut f32, width: usize) {
+    for (row, offset) in offsets.iter().enumerate() {
+        for i in 0..LEN {
+            // SAFETY: as the caller guarantees.
+            unsafe { *to.add(row * width + i) = *from.add(*offset as usize + i) };
+        }
+    }
+}
+
+/// Copies `len` elements from each offset to a row of `width`, in N vectors.
+///
+/// # Safety
+/// Each offset and row has `len` elements, at least four and more than `4 * (N - 1)`, at most `4 * N`.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn copy_vectors<const N: usize>(from: *const f32, offsets: &[u32], to: *mut f32, width: usize, len: usize) {
+    use std::arch::aarch64::*;
+    for (row, offset) in offsets.iter().enumerate() {
+        for v in 0..N {
+            let i = (4 * v).min(len - 4);
+            // SAFETY: as the caller guarantees.
+            unsafe { vst1q_f32(to.add(row * width + i), vld1q_f32(from.add(*offset as usize + i))) };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,9 +296,14 @@ mod tests {
         let data: Vec<f32> = (0..400).map(|i| i as f32).collect();
         let offsets = [0, 7, 3, 100, 65];
         let table = OffsetTable::new(offsets);
-        for (width, lens) in
-            [(32, &[20, 9][..]), (16, &[1; 16]), (24, &[3, 1, 2, 2, 5, 4, 1]), (14, &[6, 8]), (16, &[])]
-        {
+        for (width, lens) in [
+            (32, &[20, 9][..]),
+            (16, &[1; 16]),
+            (24, &[3, 1, 2, 2, 5, 4, 1]),
+            (14, &[6, 8]),
+            (16, &[]),
+            (60, &[12, 35, 13]),
+        ] {
             let (mut runs, mut expected, mut lane) = (Runs::new(width), vec![0.0; offsets.len() * width], 0);
             for (i, &len) in lens.iter().enumerate() {
                 let first = 11 * i + 5;

@@ -4,14 +4,19 @@
 //! whose windows contain it; masks exclude elements outside the plane.
 //!
 //! - `columns`: the algorithms.
-//! - `vector`: the vectors that they are compiled for.
+//! - `vector`: what they need of a vector.
+//! - `neon`, `x86`: the vectors that they are compiled for.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod columns;
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector;
-
 #[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Isa;
 
 /// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at
@@ -82,19 +87,23 @@ impl PlaneConvElement for f64 {
 
 impl PlaneConvElement for f32 {
     fn plane_conv_kernels() -> Option<&'static PlaneConvKernels<f32>> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         return match Isa::current() {
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Some(&PlaneConvKernels { convolve: avx512::convolve, correlate: avx512::correlate }),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Some(&PlaneConvKernels { convolve: avx2::convolve, correlate: avx2::correlate }),
-            Isa::Portable => None,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => Some(&PlaneConvKernels { convolve: pairs::convolve, correlate: pairs::correlate }),
+            _ => None,
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         None
     }
 }
 
 /// Defines the kernels of an instruction set for its vector.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! plane_conv_kernels {
     ($vector:ty, $features:literal) => {
         use super::columns::{convolve_plane, correlate_plane};
@@ -185,4 +194,9 @@ mod avx2 {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     plane_conv_kernels!(std::arch::x86_64::__m512, "avx512f");
+}
+
+#[cfg(target_arch = "aarch64")]
+mod pairs {
+    plane_conv_kernels!(super::neon::Pair, "neon");
 }
