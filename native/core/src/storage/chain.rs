@@ -497,7 +497,12 @@ fn prefetch(line: *const u8) {
         // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: prefetching reads nothing, and accepts any address. The intrinsic is not stable.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line.addr(), options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;
 }
 

@@ -44,14 +44,14 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
 #[inline(always)]
 fn prefetch_to_write<T>(to: *const T) {
     // SAFETY: prefetching is valid for any address.
-    unsafe { asm!("prfm pstl1keep, [{}]", in(reg) to, options(nomem, nostack, preserves_flags)) };
+    unsafe { asm!("prfm pstl1keep, [{}]", in(reg) to.addr(), options(nomem, nostack, preserves_flags)) };
 }
 
 /// Prefetches a cache line into the L2 cache.
 #[inline(always)]
 pub(super) fn prefetch<T>(from: *const T) {
     // SAFETY: prefetching is valid for any address.
-    unsafe { asm!("prfm pldl2keep, [{}]", in(reg) from, options(nomem, nostack, preserves_flags)) };
+    unsafe { asm!("prfm pldl2keep, [{}]", in(reg) from.addr(), options(nomem, nostack, preserves_flags)) };
 }
 
 /// Reads the first `lanes` elements of a vector, one to four; the others are zero.

@@ -163,16 +163,20 @@ unsafe fn dot_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usize
     for offset in &tile.offsets.values {
         // SAFETY: the caller guarantees the words of all groups.
         unsafe {
-            let b: [_; V] = std::array::from_fn(|v| four(columns.add(*offset + v * WIDTH)));
-            let a = [four(rows), four(rows.add(4))];
-            for (i, acc) in acc.iter_mut().enumerate() {
+            let mut b = [vdupq_n_s8(0); V];
+            for (v, b) in b.iter_mut().enumerate() {
+                *b = four(columns.add(*offset + v * WIDTH));
+            }
+            // Without a match on the lane, which would keep the compiler from unrolling the loops.
+            for i in (0..M).step_by(4) {
+                let a = four(rows.add(i));
                 for v in 0..V {
-                    acc[v] = match i % 4 {
-                        0 => dot_product::<0>(acc[v], b[v], a[i / 4]),
-                        1 => dot_product::<1>(acc[v], b[v], a[i / 4]),
-                        2 => dot_product::<2>(acc[v], b[v], a[i / 4]),
-                        _ => dot_product::<3>(acc[v], b[v], a[i / 4]),
-                    };
+                    acc[i][v] = dot_product::<0>(acc[i][v], b[v], a);
+                    if M >= 4 {
+                        acc[i + 1][v] = dot_product::<1>(acc[i + 1][v], b[v], a);
+                        acc[i + 2][v] = dot_product::<2>(acc[i + 2][v], b[v], a);
+                        acc[i + 3][v] = dot_product::<3>(acc[i + 3][v], b[v], a);
+                    }
                 }
             }
             rows = rows.wrapping_add(ROWS);
@@ -287,20 +291,19 @@ unsafe fn word_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usiz
         // SAFETY: the caller guarantees the words of all groups.
         unsafe {
             let words = |from: *const i32| vreinterpretq_s16_s32(vld1q_s32(from));
-            let a = [words(rows), words(rows.add(4))];
             for v in (0..V).step_by(2) {
                 let columns = columns.add(*offset + v * WIDTH);
                 let (left, right) = (words(columns), words(columns.add(WIDTH)));
                 // The first and the second number of each word, of eight columns.
                 let b = [vuzp1q_s16(left, right), vuzp2q_s16(left, right)];
-                for (i, acc) in acc.iter_mut().enumerate() {
-                    let [left, right] = [acc[v], acc[v + 1]];
-                    [acc[v], acc[v + 1]] = match i % 4 {
-                        0 => add_words::<0, 1>([left, right], b, a[i / 4]),
-                        1 => add_words::<2, 3>([left, right], b, a[i / 4]),
-                        2 => add_words::<4, 5>([left, right], b, a[i / 4]),
-                        _ => add_words::<6, 7>([left, right], b, a[i / 4]),
-                    };
+                for i in (0..M).step_by(4) {
+                    let a = words(rows.add(i));
+                    add_words::<0, 1, V>(&mut acc[i], v, b, a);
+                    if M >= 4 {
+                        add_words::<2, 3, V>(&mut acc[i + 1], v, b, a);
+                        add_words::<4, 5, V>(&mut acc[i + 2], v, b, a);
+                        add_words::<6, 7, V>(&mut acc[i + 3], v, b, a);
+                    }
                 }
             }
             rows = rows.wrapping_add(ROWS);
@@ -309,18 +312,19 @@ unsafe fn word_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usiz
     acc
 }
 
-/// Adds the products of eight columns with the two numbers of a row in the lanes FIRST and SECOND.
+/// Adds the products of eight columns, from vector `v` on, with the two numbers of a row in the lanes FIRST and SECOND.
 #[inline]
 #[target_feature(enable = "neon")]
-fn add_words<const FIRST: i32, const SECOND: i32>(
-    [left, right]: [int32x4_t; 2],
+fn add_words<const FIRST: i32, const SECOND: i32, const V: usize>(
+    sums: &mut [int32x4_t; V],
+    v: usize,
     columns: [int16x8_t; 2],
     row: int16x8_t,
-) -> [int32x4_t; 2] {
-    let left = vmlal_laneq_s16::<FIRST>(left, vget_low_s16(columns[0]), row);
-    let right = vmlal_high_laneq_s16::<FIRST>(right, columns[0], row);
-    let left = vmlal_laneq_s16::<SECOND>(left, vget_low_s16(columns[1]), row);
-    [left, vmlal_high_laneq_s16::<SECOND>(right, columns[1], row)]
+) {
+    let left = vmlal_laneq_s16::<FIRST>(sums[v], vget_low_s16(columns[0]), row);
+    let right = vmlal_high_laneq_s16::<FIRST>(sums[v + 1], columns[0], row);
+    sums[v] = vmlal_laneq_s16::<SECOND>(left, vget_low_s16(columns[1]), row);
+    sums[v + 1] = vmlal_high_laneq_s16::<SECOND>(right, columns[1], row);
 }
 
 #[cfg(test)]
