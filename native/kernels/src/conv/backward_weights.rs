@@ -94,9 +94,10 @@ crate::simd::per_isa! {
     /// have `depth` elements. A column index of `depth` marks a lane without a column.
     fn sum_slices<T: Accum>(sums: &[T], len: usize, slices: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
         match columns.len() {
+            12 => sum_slices_sized::<T, 12>(sums, len, slices, columns, depth, grad),
             16 => sum_slices_sized::<T, 16>(sums, len, slices, columns, depth, grad),
             32 => sum_slices_sized::<T, 32>(sums, len, slices, columns, depth, grad),
-            _ => sum_slices_sized::<T, 4>(sums, len, slices, columns, depth, grad),
+            _ => sum_slices_sized::<T, 1>(sums, len, slices, columns, depth, grad),
         }
     }
 }
