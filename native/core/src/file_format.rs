@@ -505,7 +505,9 @@ mod tests {
     fn hostile_counts_do_not_allocate() {
         let mut bytes = file(&[NDArray::from_slice(&[1f32], &[1]).unwrap()], &[]);
         bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert!(from_bytes(&bytes, "test").map(|_| ()).unwrap_err().to_string().contains("more than the file can hold"));
+        assert!(
+            from_bytes(&bytes, "test").map(|_| ()).unwrap_err().to_string().contains("more than the file can hold")
+        );
         let mut bytes = file(&[NDArray::from_slice(&[1f32], &[1]).unwrap()], &[]);
         bytes[36..44].copy_from_slice(&i64::MAX.to_le_bytes());
         assert!(from_bytes(&bytes, "test").is_err());

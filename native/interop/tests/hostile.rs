@@ -120,7 +120,7 @@ fn tensors_are_checked_before_memory_is_taken() {
     let with = |t| model(vec![node("Add", &["x", "w"], &["y"])], vec![t]);
     assert_says(with(tensor(&[1 << 40, 1 << 40], &[])), &["initializer 'w'", "larger than memory"]);
     assert_says(with(tensor(&[1 << 30], &[0; 4])), &["needs 4294967296 bytes, but 4 are given"]);
-    assert_says(with(tensor(&[-1], &[])), &["is not a shape"]);
+    assert_says(with(tensor(&[-1], &[])), &["is not a valid shape"]);
     assert_says(with(TensorProto { data_type: 21, ..tensor(&[1], &[0; 2]) }), &["element type uint4"]);
     let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
     let outside = TensorProto {

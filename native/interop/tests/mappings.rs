@@ -74,7 +74,7 @@ fn own_processes_are_tried_first_and_in_both_directions() {
     let again = import::check(&written, &options).unwrap();
     assert_eq!(again.symbol.attr("scalar").as_deref(), Some("3"));
     let text = import::check(&written, &ImportOptions::default()).err().unwrap().to_string();
-    assert!(text.contains("org.example.Tanhed") && text.contains("is not known"), "{text}");
+    assert!(text.contains("org.example.Tanhed") && text.contains("is unknown"), "{text}");
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn mistakes_are_named_with_line_and_column() {
     for (text, expected) in [
         ("Relu(X) ->\n  relo(X)", "own.map:2:3: 'relo' is neither a rule nor an operator"),
         ("rule relu(x) = x", "own.map:1:6: 'relu' is the name of an operator"),
-        ("rule size(x) = x", "own.map:1:6: there is a rule size already"),
+        ("rule size(x) = x", "own.map:1:6: a rule size already exists"),
         ("rule a(x) = b(x)\nrule b(x) = x", "own.map:1:13: 'b' is neither a rule nor an operator"),
-        ("operator Relu(X) -> (Y)", "own.map:1:10: the framework has an operator Relu"),
+        ("operator Relu(X) -> (Y)", "own.map:1:10: the framework already has an operator Relu"),
         ("domain \"d\"\noperator A(X) -> (Y) a: real", "own.map:2:25: 'real' is not a kind of attribute"),
         ("rule f(x) = x\nRelu(X) -> relu(f(X, X))", "own.map:2:17: 2 arguments for the rule f(x) -> any"),
         ("domain \"d\"\noperator A(X) -> (Y) a: int = 1\nA(X) -> relu(X)", "own.map:3:1: the attribute a of A"),

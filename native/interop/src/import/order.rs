@@ -124,7 +124,7 @@ mod tests {
         let (wiring, problems) = wire(&g, |_| false);
         assert_eq!((wiring.order.len(), wiring.missing_values), (3, vec!["nowhere", "y"]));
         let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        for part in ["'b' is made by B 'b', too", "'nowhere' is neither", "output 'y': no node"] {
+        for part in ["'b' is also an output of B 'b'", "'nowhere' is neither", "output 'y': no node"] {
             assert!(text.contains(part), "{text}");
         }
         let g = graph(vec![node("A", &["y"], &["a"]), node("B", &["a"], &["y"])]);

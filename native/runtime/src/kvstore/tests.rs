@@ -47,7 +47,7 @@ fn invalid_calls_are_errors_that_say_why() {
     let two = [tensor(&[1., 2.]), tensor(&[1., 2.])];
     assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));
     assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("operands shape mismatch"));
-    assert!(KvStore::new("dist_async").err().unwrap().to_string().contains("the distributed ones are dist_sync"));
+    assert!(KvStore::new("dist_async").err().unwrap().to_string().contains("the distributed kinds are dist_sync"));
     let compress = |key: &str, value: &str| {
         let attrs = [("type", "2bit"), (key, value)].map(|(k, v)| (k.to_string(), v.to_string()));
         store.set_compression(&Attrs::from_iter(attrs))

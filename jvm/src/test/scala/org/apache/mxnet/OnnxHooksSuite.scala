@@ -139,7 +139,7 @@ class OnnxHooksSuite extends munit.FunSuite {
     assert(message(ImportHook.replace(node => node.input(5))).contains("it has no input 5"))
     assert(message(ImportHook.replace(node => Symbol.Variable(node.text("power")))).contains("'power' is 2, not text"))
     val none = new ImportHook { override def before(node: ModelNode): Array[Symbol] = Array.empty }
-    assert(message(none).contains("makes 0 outputs"))
+    assert(message(none).contains("returns 0 outputs"))
     val missing = intercept[MXNetError](Onnx.importModel(path, options.onNode("nowhere", ImportHook.skip)))
     assert(missing.getMessage.contains("no node 'nowhere'"), missing.getMessage)
   }

@@ -190,7 +190,7 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
       }
       assertEquals(new Elsewhere().names, IndexedSeq("x"))
       assertEquals(new Elsewhere().synsetFilePath, file.getPath)
-      assert(message(new Elsewhere().classify(IndexedSeq(rows(1, 1)))).contains("gave 4 numbers"))
+      assert(message(new Elsewhere().classify(IndexedSeq(rows(1, 1)))).contains("returns 4 scores"))
       assertEquals(new Parsed().classify(IndexedSeq(rows(1, 1)), Some(1)), IndexedSeq(file.getPath -> 0.99f))
     } finally { val _ = file.delete() }
     assert(message(new ToldClassifier("no/such/model")).contains("synset.txt; put the names of the classes there"))
@@ -234,7 +234,9 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
   }
 
   test("a network whose output has no rows of objects is refused as a detector") {
-    assert(message(new ObjectDetector(colours, images)).contains("output has the shape (1,3); expected (batch, objects, 6)"))
+    assert(
+      message(new ObjectDetector(colours, images)).contains("output has the shape (1,3); expected (batch, objects, 6)")
+    )
   }
 
   test("arrays may have other lengths than described if the check is disabled") {
