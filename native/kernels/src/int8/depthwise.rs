@@ -1,7 +1,7 @@
 //! Convolutions with one input and one output channel per group.
 //!
-//! With AVX-512 or NEON's dot product the bytes of a plane are multiplied in place. Otherwise the plane is copied once, padded and split into phases as
-//! in [`super::conv`], and its elements are widened, so that each tap is one multiply-add per output.
+//! With AVX-512 or NEON's dot product the bytes of a plane are multiplied in place. Otherwise the plane is copied once, padded and
+//! split into phases as in [`super::conv`], and its elements are widened, so that each tap is one multiply-add per output.
 
 use super::conv::{FillRun, Plan, fill_phases};
 use super::epilogue::{Channels, overwrite};

@@ -26,8 +26,8 @@ pub(in crate::conv) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKe
 
 /// Transforms the weights of `shape` into panels of `mr` output channels, each (elements, input channels, mr).
 ///
-/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution that the weights belong to: they are (input channels, output
-/// channels, taps) of `shape`, and their taps are rotated by 180 degrees.
+/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution that the weights belong to: they are (input
+/// channels, output channels, taps) of `shape`, and their taps are rotated by 180 degrees.
 pub(in crate::conv) fn transform_weights<T: Accum>(
     shape: &ConvShape,
     kernel: &MicroKernel<T>,
