@@ -89,6 +89,8 @@ shuffled = np.arange(5)
 np.random.shuffle(shuffled)
 record("shuffle", sorted(shuffled.tolist()))
 record("choice", np.random.choice(5, (3,)).shape)
+record("choice_of_one", np.random.choice(1))
+record("choice_of_an_array", np.random.choice(np.array([2.5])))
 
 x = np.array(random.randn(3, 4), dtype="float32")
 x.attach_grad()

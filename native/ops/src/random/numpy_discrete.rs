@@ -112,7 +112,7 @@ params! {
     pub struct ChoiceParam {
         /// Numbers are chosen from 0 to a - 1; None means the length of input1.
         a: Untyped<Option<i64>> = required;
-        /// The shape of the result.
+        /// The shape of the result; None for a single number.
         size: Untyped<Shape> = required;
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
@@ -134,7 +134,11 @@ pub(super) static CHOICE: OpDef = OpDef::new("_npi_choice")
         let p = p.get::<ChoiceParam>();
         usize::from(p.a.0.is_none()) + usize::from(p.weighted)
     })
-    .shape(|p, io| io.assign_out(0, &p.get::<ChoiceParam>().size.0))
+    .shape(|p, io| {
+        // None is read as a shape of unknown rank.
+        let size = Some(&p.get::<ChoiceParam>().size.0).filter(|s| s.ndim_is_known());
+        io.assign_out(0, size.unwrap_or(&Shape::new(&[])))
+    })
     .dtype(|_, io| io.assign_out(0, DType::I64))
     .forward(choice)
     .grad(Grad::Zero)
@@ -265,6 +269,7 @@ mod tests {
         all.sort_by(f64::total_cmp);
         assert_eq!(all, [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert!(numbers(&CHOICE, &[("a", "3"), ("size", "(5,)"), ("replace", "0")], &[]).is_err());
+        assert_eq!(numbers(&CHOICE, &[("a", "1"), ("size", "None")], &[]).unwrap(), [0.0]);
         let weights = array(&[0f64, 0.25, 0.75], &[3]);
         let drawn =
             numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], std::slice::from_ref(&weights))
