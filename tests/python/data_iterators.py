@@ -117,6 +117,7 @@ passes("svm_labels", mx.io.LibSVMIter(data_libsvm=path, data_shape=(3,), label_l
 path = os.path.join(folder, "a.csv")
 np.savetxt(path, np.arange(24).reshape(6, 4), delimiter=",")
 passes("csv", mx.io.CSVIter(data_csv=path, data_shape=(2, 2), batch_size=3))
+passes("csv_kept", mx.io.CSVIter(data_csv=path, data_shape=(4,), batch_size=4, round_batch=False))
 passes("prefetching", mx.io.PrefetchingIter(mx.io.CSVIter(data_csv=path, data_shape=(4,), batch_size=3)))
 # Whole passes only: after a partial pass, MXNet's position depends on what it has prefetched.
 passes("resized", mx.io.ResizeIter(mx.io.CSVIter(data_csv=path, data_shape=(4,), batch_size=3), 4))

@@ -27,7 +27,8 @@ params! {
         label_shape: Shape = (Shape::new(&[1]));
         /// Number of examples in a batch.
         batch_size: u32 = required, where 1..=u32::MAX;
-        /// Examples from the start fill up the last batch. If true, the next epoch skips them; otherwise it begins at the start.
+        /// If true, examples from the start fill up the last batch, and the next epoch skips them; otherwise the last batch keeps
+        /// examples of the batch before in the positions that are left, and the next epoch begins at the start.
         round_batch: bool = true;
         /// Accepted for compatibility: the data is in memory, so nothing is prefetched.
         prefetch_buffer: u64 = 4;

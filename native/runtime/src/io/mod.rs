@@ -236,13 +236,23 @@ struct InMemory {
 enum LastBatch {
     /// Drop it.
     Discard,
-    /// Fill it up with examples from the start.
+    /// Keep examples of the batch before, at the same positions; a first batch is filled up with examples from the start.
     Pad,
     /// Fill it up with examples from the start, which the next epoch then skips.
     RollOver,
 }
 
 impl InMemory {
+    /// The position in `order` of element `i` of the epoch, which may lie behind its end in the last batch.
+    fn position(&self, i: usize) -> usize {
+        let len = self.order.len();
+        if i >= len && self.last_batch == LastBatch::Pad && i >= self.batch_size {
+            i - self.batch_size
+        } else {
+            i % len
+        }
+    }
+
     /// The rows `index` of `source`.
     fn rows(&self, source: &NDArray, index: &[u64]) -> Result<NDArray> {
         let mut shape = source.shape().clone();
@@ -276,7 +286,7 @@ impl DataIter for InMemory {
             self.overflow = pad % self.order.len();
         }
         let batch = self.next..self.next + self.batch_size;
-        let index: Vec<u64> = memory::collected(batch.map(|i| self.order[i % self.order.len()]));
+        let index: Vec<u64> = memory::collected(batch.map(|i| self.order[self.position(i)]));
         self.next += self.batch_size;
         let (data, label) = (self.rows(&self.data, &index)?, self.rows(&self.label, &index)?);
         self.current = Some(Batch { data: data.into(), label: label.into(), index, pad });
@@ -341,8 +351,11 @@ mod tests {
         assert_eq!(other.batch().unwrap().index, it.batch().unwrap().index);
         assert!(other.restart(Epoch { number: 0, first: 6 }).is_err());
         let mut it = make(LastBatch::Pad);
-        assert_eq!(epoch(&mut it), padded);
-        assert_eq!(epoch(&mut it), padded);
+        let kept = [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 3.], 1)];
+        assert_eq!(epoch(&mut it), kept);
+        assert_eq!(epoch(&mut it), kept);
+        let mut it = InMemory { batch_size: 7, ..make(LastBatch::Pad) };
+        assert_eq!(epoch(&mut it), [(vec![0., 1., 2., 3., 4., 0., 1.], 2)]);
         let mut it = make(LastBatch::Discard);
         assert_eq!((it.next(), it.next(), it.next()), (Ok(true), Ok(true), Ok(false)));
         it.before_first().unwrap();
