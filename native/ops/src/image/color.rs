@@ -161,13 +161,16 @@ pub(super) static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
     .inputs(&[arg("data", "The image, channels last.")])
     .params::<LightingParam>()
     .shape(|p, io| {
+        same_image_shape(io)?;
         let given = p.get::<LightingParam>().alpha.0.len();
-        ensure!(given == 3, "alpha must have three elements, but it has {given}");
-        same_image_shape(io)
+        let is_gray = io.ins[0].dims().last() == Some(&1);
+        ensure!(given == 3 || is_gray, "alpha must have three elements, but it has {given}");
+        Ok(())
     })
     .forward(|ctx, ins, outs| {
         let alpha = &ctx.params::<LightingParam>().alpha.0;
-        apply_changes(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting([alpha[0], alpha[1], alpha[2]]))])
+        let weights = std::array::from_fn(|i| alpha.get(i).copied().unwrap_or(0.0));
+        apply_changes(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting(weights))])
     })
     .inplace(&[(0, 0)])
     .grad(Grad::Compose(PASS_BACK));

@@ -42,6 +42,13 @@ fn random_factors_lie_within_their_range() {
 }
 
 #[test]
+fn lighting_keeps_an_image_of_one_channel_whatever_the_weights() {
+    let x = array(&[1f32, 2., 3., 4.], &[2, 2, 1]);
+    let y = Case::new(&color::ADJUST_LIGHTING, &[("alpha", "(1, 2)")]).run1(&[x]).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [1., 2., 3., 4.]);
+}
+
+#[test]
 fn errors_name_the_invalid_parameter() {
     let error = |case: Case| case.run1(&[image()]).unwrap_err().to_string();
     assert!(error(Case::new(&resize::IMAGE_RESIZE, &[("size", "(0, 2)")])).contains("greater than 0"));

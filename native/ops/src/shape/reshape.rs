@@ -306,7 +306,8 @@ pub(crate) static NP_RESHAPE: OpDef = OpDef::new("_np_reshape")
     .grad(Grad::Compose(RESHAPE_BACK));
 
 fn check_order(order: &str) -> Result<()> {
-    ensure!(order == "C", "order='{order}' is not supported: only row-major order, 'C', is");
+    // 'A' is column-major only for arrays that lie so in memory, which none does.
+    ensure!(matches!(order, "C" | "A"), "order='{order}' is not supported: only row-major order, 'C', is");
     Ok(())
 }
 
@@ -471,6 +472,7 @@ mod tests {
         for bad in ["(-1, -1)", "(4, -1)", "(0, -1)", "(-2, 3)"] {
             assert!(reshape(&[2, 3], bad).is_err(), "{bad}");
         }
+        assert_eq!(shape_of(&NP_RESHAPE, &[4], &[("newshape", "(2, -1)"), ("order", "A")]).unwrap(), [2, 2].into());
         assert!(
             shape_of(&NP_RESHAPE, &[2], &[("newshape", "2"), ("order", "F")])
                 .unwrap_err()
