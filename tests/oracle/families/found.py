@@ -109,3 +109,8 @@ def edges():
     for rescale_grad in ("-1", "0"):
         yield OpCase("signsgd_update", [data((2, 3)), data((2, 3), seed=1)], {"lr": "0.25", "wd": "0.5", "rescale_grad": rescale_grad})
     yield OpCase("SoftmaxActivation", [data((3, 2))], {"mode": "channel"}, why="too few axes")
+    yield plain("Dropout", [np.zeros((0, 3), "float16")], {"p": "0.5"}, train=True)
+    channels = [np.array(x, "float32") for x in ([1.5, 0.5], [0.25, -0.5], [0.5, -1], [1, 2])]
+    for ndev in (4, 0):
+        shared = {"key": "shared", "ndev": ndev, "fix_gamma": 0, "eps": "0.125"}
+        yield OpCase("_contrib_SyncBatchNorm", [data((3, 2, 2))] + channels, shared)

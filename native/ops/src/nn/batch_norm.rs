@@ -62,8 +62,8 @@ pub(super) trait BatchNormLike: OpParams {
     /// The shared parameters.
     fn settings(&self) -> Settings;
 
-    /// Checks the parameters.
-    fn check(&self) -> Result<()> {
+    /// Checks that the statistics of a batch can be computed.
+    fn check_training(&self) -> Result<()> {
         Ok(())
     }
 }
@@ -123,7 +123,6 @@ pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
 
 fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();
-    p.check()?;
     io.expect_inputs(&["data", "gamma", "beta", "moving_mean", "moving_var"])?;
     let out = io.outs[0].clone();
     io.assign_in(0, &out)?;
@@ -184,6 +183,7 @@ fn forward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>]
         let (mean, var) = stats.split_at_mut(shape.axis);
         let y = out.slice_mut::<T>()?;
         if ctx.is_train && !p.use_global_stats {
+            ctx.params::<P>().check_training()?;
             batch_norm_training(shape, &norm, x, y, mean, var);
         } else {
             mean.copy_from_slice(moving_mean);
@@ -298,7 +298,7 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
             };
             let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta: &*beta, eps: p.eps };
             let grads = BatchNormGrads {
-                x: if discarded_len == 0 { outs[0].slice_mut::<T>()? } else { discarded },
+                x: if outs[0].wanted() { outs[0].slice_mut::<T>()? } else { discarded },
                 gamma: &mut *gamma_grad,
                 beta: &mut *beta_grad,
             };

@@ -102,7 +102,7 @@ params! {
         use_global_stats: bool = false;
         /// Whether the mean and the variance are also outputs.
         output_mean_var: bool = false;
-        /// Number of devices that share their statistics; one here.
+        /// Number of devices that share their statistics in training; one here.
         ndev: i32 = 1;
         /// Name under which devices share their statistics.
         key: String = required;
@@ -123,7 +123,7 @@ impl BatchNormLike for SyncBatchNormParam {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check_training(&self) -> Result<()> {
         ensure!(
             self.ndev == 1,
             "_contrib_SyncBatchNorm '{}' is to share statistics among {} devices, but devices run one after another here: use \
@@ -174,8 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn sync_batch_norm_refuses_several_devices() {
-        let two = Case::new(&SYNC_BATCH_NORM, &[("key", "a"), ("ndev", "2")]);
-        assert!(two.run(&operands()).unwrap_err().to_string().contains("ndev=1"));
+    fn sync_batch_norm_of_several_devices_infers_but_does_not_train() {
+        let two = || Case::new(&SYNC_BATCH_NORM, &[("key", "a"), ("ndev", "2"), ("fix_gamma", "0")]);
+        assert!(two().train().run(&operands()).unwrap_err().to_string().contains("ndev=1"));
+        let one = Case::new(&crate::nn::batch_norm::BATCH_NORM, &[("fix_gamma", "0")]).run1(&operands()).unwrap();
+        let inferred = two().run1(&operands()).unwrap();
+        assert_eq!(inferred.to_vec::<f64>().unwrap(), one.to_vec::<f64>().unwrap());
     }
 }

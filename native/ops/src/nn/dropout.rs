@@ -111,7 +111,7 @@ where
     let shape = mask.shape().to_usize();
     let discarded_len = if mask.wanted() { 0 } else { mask.len() };
     with_scratch(discarded_len, |discarded: &mut [T]| {
-        let mask = if discarded_len == 0 { mask.slice_mut::<T>()? } else { discarded };
+        let mask = if mask.wanted() { mask.slice_mut::<T>()? } else { discarded };
         dropout_mask(&random, p, mask);
         apply_mask::<T, C>(&ins[0], mask, &shape, out)
     })

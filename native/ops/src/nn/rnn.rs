@@ -279,7 +279,7 @@ pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
     let reserve = wanted_slice::<T>(Some(reserve))?;
     let discarded_len = if y.wanted() { 0 } else { y.len() };
     with_scratch(discarded_len, |discarded: &mut [T]| {
-        let y = if discarded_len == 0 { y.slice_mut::<T>()? } else { discarded };
+        let y = if y.wanted() { y.slice_mut::<T>()? } else { discarded };
         rnn::forward(&g, &ins, Outputs { y, h, c, reserve }, random.as_ref());
         Ok(())
     })
