@@ -148,7 +148,7 @@ static void misuse(void) {
   KVStoreHandle store = NULL;
   unsetenv("DMLC_NUM_WORKER");
   REFUSED(MXKVStoreCreate("dist_sync", &store), "DMLC_NUM_WORKER is not set");
-  REFUSED(MXKVStoreCreate("dist_async", &store), "'dist_async' is not there");
+  REFUSED(MXKVStoreCreate("dist_async", &store), "'dist_async' are not supported");
   const char *keys[] = {"DMLC_NUM_WORKER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"}, *values[] = {"2", "192.0.2.1", "9"};
   OK(MXInitPSEnv(3, keys, values));
   REFUSED(MXKVStoreCreate("dist_sync", &store), "FERROMX_JOB_SECRET is not set");
