@@ -62,7 +62,7 @@ class KVStoreSuite extends munit.FunSuite with TemporaryFiles {
     assert(message(store.pull("b", vector(1))).contains("key b"))
     assert(message(store.push(Array("a"), Array.empty[NDArray])).contains("1 keys but 0 arrays"))
     assert(message(store.saveOptimizerStates("x")).contains("call setOptimizer first"))
-    assert(message(KVStore.create("dist_async")).contains("'dist_async' is not there"))
+    assert(message(KVStore.create("dist_async")).contains("'dist_async' are not supported"))
     assert(message(KVStore.create("dist_sync")).contains("DMLC_NUM_WORKER is not set"))
     assert(message(store.setGradientCompression(Map("type" -> "2bit"))).contains("does not compress gradients"))
     store.dispose()
