@@ -120,10 +120,10 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(wrong("Relu(X) ->\n  relo(X)").contains("my.map:2:3: 'relo' is neither a rule nor an operator"))
     assert(wrong("Relu(X) -> relu(X").contains("my.map:1:18"))
     assert(wrong("rule relu(x) = x").contains("my.map:1:6: 'relu' is the name of an operator"))
-    assert(wrong("rule default_to(x) = x").contains("my.map:1:6: there is a rule default_to already"))
+    assert(wrong("rule default_to(x) = x").contains("my.map:1:6: a rule default_to already exists"))
     assert(wrong("rule again(x) = again(x)").contains("my.map:1:17: 'again' is neither a rule nor an operator"))
     assert(wrong("rule one(x) = y").contains("'y' is not an argument of the rule one"))
-    assert(wrong("operator Relu(X) -> (Y)").contains("my.map:1:10: the framework has an operator Relu"))
+    assert(wrong("operator Relu(X) -> (Y)").contains("my.map:1:10: the framework already has an operator Relu"))
     assert(wrong("domain \"a\"\nSwirl(X) -> relu(X)").contains("my.map:2:1: the framework has no operator Swirl"))
     assert(
       wrong("rule f(x) = x\nRelu(X) -> relu(f(X, X))").contains("my.map:2:17: 2 arguments for the rule f(x) -> any")
