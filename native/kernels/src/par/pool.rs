@@ -5,12 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// Spins before an idle worker yields; about twenty microseconds.
 const SPINS: u32 = 2000;
 /// Yields before an idle worker sleeps: some hundred microseconds on an otherwise idle processor. Waking it costs as much as a
 /// small operator.
 const YIELDS: u32 = 400;
+/// A yield that takes longer let a thread of another program run, often for milliseconds, in which the worker misses loops.
+const LONG_YIELD: Duration = Duration::from_micros(100);
+/// How long a worker sleeps without yielding first after a long yield: a sleeping thread is scheduled as soon as it is woken.
+const CONTENDED: Duration = Duration::from_secs(1);
 
 /// Maximum number of chunks of a parallel loop: the 32-bit halves of [`Job::claimed`] also count one failed claim per worker.
 const MAX_CHUNKS: usize = u32::MAX as usize / 2;
@@ -201,19 +206,46 @@ fn spin_until(condition: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Like [`spin_until`], but yields to other threads and waits longer.
-fn yield_until(condition: impl Fn() -> bool) -> bool {
-    (0..YIELDS).any(|_| {
-        std::thread::yield_now();
-        condition()
-    })
+/// How an idle worker waits before it sleeps.
+#[derive(Default)]
+struct Waiting {
+    /// When the worker may yield again, after a long yield.
+    contended_until: Option<Instant>,
+}
+
+impl Waiting {
+    /// Waits for at most some hundred microseconds; returns true as soon as the condition holds.
+    fn wait_until(&mut self, condition: impl Fn() -> bool) -> bool {
+        condition() || spin_until(&condition) || self.yield_until(condition)
+    }
+
+    /// Like [`spin_until`], but yields to other threads and waits longer, unless other programs run on this processor.
+    fn yield_until(&mut self, condition: impl Fn() -> bool) -> bool {
+        let mut before = Instant::now();
+        if self.contended_until.is_some_and(|until| before < until) {
+            return false;
+        }
+        for _ in 0..YIELDS {
+            std::thread::yield_now();
+            let after = Instant::now();
+            if after - before > LONG_YIELD {
+                self.contended_until = Some(after + CONTENDED);
+                return condition();
+            }
+            if condition() {
+                return true;
+            }
+            before = after;
+        }
+        false
+    }
 }
 
 fn worker(shared: &Shared, index: usize) {
-    let mut last_epoch = 0;
+    let (mut last_epoch, mut waiting) = (0, Waiting::default());
     loop {
         let published = || shared.epoch.load(Ordering::SeqCst) != last_epoch;
-        if !published() && !spin_until(published) && !yield_until(published) {
+        if !waiting.wait_until(published) {
             while !published() {
                 std::thread::park();
             }
