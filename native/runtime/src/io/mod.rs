@@ -243,7 +243,7 @@ enum LastBatch {
 }
 
 impl InMemory {
-    /// The position in `order` of element `i` of the epoch, which may lie behind its end in the last batch.
+    /// The position in `order` of element `i` of the epoch, which may be past its end in the last batch.
     fn position(&self, i: usize) -> usize {
         let len = self.order.len();
         if i >= len && self.last_batch == LastBatch::Pad && i >= self.batch_size {

@@ -59,7 +59,7 @@ class Shape(dims: Iterable[Int]) {
 
   /** Whether a dimension is negative. */
   private[mxnet] def isNegative: Boolean = {
-    // A loop, because the first array of a program should not load the collections behind `exists`.
+    // A loop, because the first array of a program should not load the collections that `exists` needs.
     var i = 0
     while (i < values.length && values(i) >= 0) i += 1
     i < values.length
