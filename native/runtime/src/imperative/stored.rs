@@ -20,7 +20,7 @@ use crate::symbol::OpCall;
 /// A list of arrays of any storage type, inline while it is short.
 pub type Stored = SmallVec<[Array; 4]>;
 
-/// Shape, type and device of an array to allocate.
+/// An array to write a gradient to.
 #[derive(Clone, Debug)]
 pub(super) struct ArraySpec {
     /// The shape.
@@ -29,6 +29,21 @@ pub(super) struct ArraySpec {
     pub dtype: DType,
     /// The device.
     pub context: Context,
+    /// The array itself, of this shape, type and device; `None` to allocate it.
+    pub destination: Option<NDArray>,
+}
+
+impl ArraySpec {
+    /// The array. Without a destination it is a new one with undefined elements.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub(super) fn array(&self) -> Result<NDArray> {
+        match &self.destination {
+            Some(array) => Ok(array.clone()),
+            None => NDArray::empty(&self.shape, self.dtype, self.context),
+        }
+    }
 }
 
 /// Runs an operator on arrays of any storage type and returns all outputs. The first of them are written to the arrays in `outputs`,
@@ -137,7 +152,8 @@ fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) ->
         .collect()
 }
 
-fn is_same_memory(a: &Array, b: &Array) -> bool {
+/// Whether both are the same elements in memory.
+pub(super) fn is_same_memory(a: &Array, b: &Array) -> bool {
     match (a, b) {
         (Array::Dense(a), Array::Dense(b)) => {
             std::sync::Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
@@ -158,7 +174,7 @@ pub(crate) fn write(target: &Array, value: &Array) -> Result<()> {
     }
 }
 
-/// Runs the gradient kernel of an operator, sparse or dense. `outputs` specifies the gradients to allocate.
+/// Runs the gradient kernel of an operator, sparse or dense. `outputs` specifies the gradients.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -173,8 +189,7 @@ pub(super) fn backward_stored(
     let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
     let ctx = op.ctx(context, is_train, None);
     let dense = |arrays: &[NDArray]| {
-        let gradients =
-            outputs.iter().map(|o| NDArray::empty(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;
+        let gradients = outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
         let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });
         let states = backward.updates.iter().filter_map(|i| Some((arrays.get(*i)?, Req::Write)));
         let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).chain(states).collect();

@@ -13,7 +13,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, Forward};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::storage::Req;
+use ferromx_core::storage::{Chunk, Req};
 use ferromx_core::user_op::UserOpInstance;
 use ferromx_ops::custom::FunctionParam;
 use parking_lot::{Mutex, RwLock};
@@ -613,7 +613,12 @@ pub fn backward(
     let request =
         Request { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
     let entries = gradient(&mut graph, &request)?;
+    let destinations = match variables.is_empty() && !create_graph {
+        true => destinations(&targets, &entries, &values),
+        false => HashMap::new(),
+    };
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
+    tensors.destinations = destinations;
     tensors.run(entries.iter().flatten().copied(), is_train)?;
     let mut results = Vec::new();
     for ((_, leaf), e) in targets.iter().zip(entries) {
@@ -644,6 +649,33 @@ fn find_target(recorded: &TapeGraph, variable: &Arc<Tensor>) -> Result<(Entry, A
     }
 }
 
+/// The gradient arrays that kernels can write without a copy, by the entry of the gradient: those that are written rather than added
+/// to, and whose memory no other gradient and no array on the tape uses.
+fn destinations(
+    targets: &[(Entry, Arc<Leaf>)],
+    entries: &[Option<Entry>],
+    values: &HashMap<Entry, Array>,
+) -> HashMap<Entry, NDArray> {
+    let dense = |array: &Array| array.dense().ok().cloned();
+    let arrays: Vec<(Entry, NDArray)> = targets
+        .iter()
+        .zip(entries)
+        .filter_map(|((_, leaf), e)| {
+            let gradient = leaf.gradient.lock();
+            let array = dense(&gradient.array.stored().ok()?)?;
+            let fits = *array.shape() == *leaf.value.shape() && array.dtype() == leaf.value.dtype();
+            let is_written = matches!(gradient.req, Req::Write | Req::Inplace);
+            (is_written && fits && array.context() == leaf.value.context()).then_some(((*e)?, array))
+        })
+        .collect();
+    let mut uses: HashMap<*const Chunk, usize> = HashMap::new();
+    let on_tape = values.values().filter_map(dense);
+    for array in arrays.iter().map(|(_, array)| array.clone()).chain(on_tape) {
+        *uses.entry(Arc::as_ptr(array.chunk())).or_default() += 1;
+    }
+    arrays.into_iter().filter(|(_, array)| uses[&Arc::as_ptr(array.chunk())] == 1).collect()
+}
+
 /// Writes a gradient to the gradient array of its variable, or adds it, as requested.
 fn write_gradient(leaf: &Leaf, value: &Tensor) -> Result<()> {
     let gradient = leaf.gradient.lock();
@@ -658,6 +690,7 @@ fn write_gradient(leaf: &Leaf, value: &Tensor) -> Result<()> {
     }
     match (gradient.req, &target, &value) {
         (Req::Null, ..) => return Ok(()),
+        (Req::Write | Req::Inplace, ..) if stored::is_same_memory(&target, &value) => {}
         (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => {
             to.copy_from(&from.reshape(to.shape())?)?
         }
@@ -699,6 +732,8 @@ fn ones_like(array: &Array) -> Result<Array> {
 struct Evaluator<'g> {
     graph: &'g Graph,
     tensors: HashMap<Entry, Arc<Tensor>>,
+    /// The arrays that gradients are written to. The others get arrays of their own.
+    destinations: HashMap<Entry, NDArray>,
     /// The entries that a node reads, and the targets.
     live: HashSet<Entry>,
     /// Whether the gradients are recorded.
@@ -721,7 +756,7 @@ impl<'g> Evaluator<'g> {
                 }
             }
         }
-        Evaluator { graph, tensors, live: HashSet::new(), is_recording }
+        Evaluator { graph, tensors, destinations: HashMap::new(), live: HashSet::new(), is_recording }
     }
 
     fn run(&mut self, targets: impl Iterator<Item = Entry>, is_train: bool) -> Result<()> {
@@ -745,9 +780,13 @@ impl<'g> Evaluator<'g> {
                 // Only plans contain fused nodes.
                 Action::Variable | Action::Fused { .. } => continue,
                 Action::Forward(op) if is_replayed => self.replay(i, op, &node.attrs, &inputs)?,
-                Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
+                Action::Forward(op) => {
+                    let destination = self.destinations.get(&entry(i, 0)).cloned();
+                    let outputs = destination.map(|array| Arc::new(Tensor::new(array)));
+                    record(op, &node.attrs, None, &inputs, outputs.as_slice())?
+                }
                 Action::Backward { of, op, backward } => {
-                    let gradients = self.gradient_specs(*of, op)?;
+                    let gradients = self.gradient_specs(i, *of, op)?;
                     let stored = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
                     let results = run_deferring_errors(&stored, &gradients, || {
                         let results = match backward.foreign {
@@ -791,8 +830,7 @@ impl<'g> Evaluator<'g> {
         is_train: bool,
     ) -> Result<Stored> {
         let ins = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
-        let empty = |spec: &stored::ArraySpec| NDArray::empty(&spec.shape, spec.dtype, spec.context);
-        let outs = gradients.iter().map(empty).collect::<Result<Arrays>>()?;
+        let outs = gradients.iter().map(stored::ArraySpec::array).collect::<Result<Arrays>>()?;
         let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
         let cache = Some(&*self.graph.nodes[of as usize].cache);
         let ctx = op.ctx(context, is_train, cache);
@@ -823,14 +861,16 @@ impl<'g> Evaluator<'g> {
             .collect())
     }
 
-    /// Shape, type and device of the input gradients of a forward node.
-    fn gradient_specs(&self, of: u32, op: &OpCall) -> Result<Vec<stored::ArraySpec>> {
+    /// The input gradients of a forward node, which the node at index `backward` computes.
+    fn gradient_specs(&self, backward: usize, of: u32, op: &OpCall) -> Result<Vec<stored::ArraySpec>> {
         let inputs = self.graph.nodes[of as usize].inputs.iter().enumerate();
         inputs
             .filter(|(k, _)| !op.mutated().contains(k))
-            .map(|(_, e)| {
+            .enumerate()
+            .map(|(k, (_, e))| {
                 let a = self.tensor(*e)?.stored()?;
-                Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })
+                let destination = self.destinations.get(&entry(backward, k)).cloned();
+                Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context(), destination })
             })
             .collect()
     }
