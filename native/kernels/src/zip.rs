@@ -1,10 +1,10 @@
 //! Elementwise kernels of two to four operands of one shape, used for most gradients.
 
-use crate::map::drive::{self, drive};
+use crate::map::drive::{Runs, drive};
 use crate::map::{Lane, LaneFn, Load, Src, Store};
 use crate::simd::multiversion::{self, Kernel};
 
-struct Zip<'a, C, D, F>(&'a [C], &'a [C], &'a mut [D], F);
+struct Zip<'a, C, D, F>(Runs<'a, 'a, C, D, 2>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
     type Output = ();
@@ -12,20 +12,22 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
 
     #[inline(always)]
     fn run(self) {
-        zip_loop(self.0, self.1, self.2, self.3);
+        zip_loop(self.0, self.1);
     }
 }
 
 #[inline(always)]
-pub(crate) fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl LaneFn<(C, C), D>) {
-    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
-    let (a, b, y) = (&a[..n], &b[..n], &mut y[..n]);
-    for i in 0..n {
-        y[i] = f.call((a[i], b[i]));
+pub(crate) fn zip_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 2>, f: impl LaneFn<(C, C), D>) {
+    for ([a, b], y) in runs {
+        let n = y.len();
+        let (a, b) = (&a[..n], &b[..n]);
+        for i in 0..n {
+            y[i] = f.call((a[i], b[i]));
+        }
     }
 }
 
-struct Zip3<'a, C, D, F>(&'a [C], &'a [C], &'a [C], &'a mut [D], F);
+struct Zip3<'a, C, D, F>(Runs<'a, 'a, C, D, 3>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
     type Output = ();
@@ -33,30 +35,32 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
 
     #[inline(always)]
     fn run(self) {
-        zip3_loop(self.0, self.1, self.2, self.3, self.4);
+        zip3_loop(self.0, self.1);
     }
 }
 
 #[inline(always)]
-pub(crate) fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<(C, C, C), D>) {
-    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
-    let (a, b, c, y) = (&a[..n], &b[..n], &c[..n], &mut y[..n]);
-    for i in 0..n {
-        y[i] = f.call((a[i], b[i], c[i]));
+pub(crate) fn zip3_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 3>, f: impl LaneFn<(C, C, C), D>) {
+    for ([a, b, c], y) in runs {
+        let n = y.len();
+        let (a, b, c) = (&a[..n], &b[..n], &c[..n]);
+        for i in 0..n {
+            y[i] = f.call((a[i], b[i], c[i]));
+        }
     }
 }
 
 /// The loop of [`zip`] for [`drive()`]. A closure within [`zip`] would be compiled for every element type.
 pub(crate) fn zip_body<C: Lane, D: Lane, F: LaneFn<(C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
-    move |x, y| multiversion::run(Zip(x[0], x[1], y, f))
+    move |x, y| multiversion::run(Zip(Runs::new(x, y), f))
 }
 
 fn zip3_body<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
-    move |x, y| multiversion::run(Zip3(x[0], x[1], x[2], y, f))
+    move |x, y| multiversion::run(Zip3(Runs::new(x, y), f))
 }
 
 fn zip4_body<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
-    move |x, y| multiversion::run(Zip4([x[0], x[1], x[2], x[3]], y, f))
+    move |x, y| multiversion::run(Zip4(Runs::new(x, y), f))
 }
 
 /// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. For an
@@ -93,7 +97,7 @@ where
     drive(&[a.operand(), b.operand(), c.operand()], U::elements_mut(out), &zip3_body(f));
 }
 
-struct Zip4<'a, C, D, F>([&'a [C]; 4], &'a mut [D], F);
+struct Zip4<'a, C, D, F>(Runs<'a, 'a, C, D, 4>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> {
     type Output = ();
@@ -101,17 +105,18 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> 
 
     #[inline(always)]
     fn run(self) {
-        let [a, b, c, d] = self.0;
-        zip4_loop(a, b, c, d, self.1, self.2);
+        zip4_loop(self.0, self.1);
     }
 }
 
 #[inline(always)]
-fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: impl LaneFn<(C, C, C, C), D>) {
-    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
-    let (a, b, c, d, y) = (&a[..n], &b[..n], &c[..n], &d[..n], &mut y[..n]);
-    for i in 0..n {
-        y[i] = f.call((a[i], b[i], c[i], d[i]));
+fn zip4_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 4>, f: impl LaneFn<(C, C, C, C), D>) {
+    for ([a, b, c, d], y) in runs {
+        let n = y.len();
+        let (a, b, c, d) = (&a[..n], &b[..n], &c[..n], &d[..n]);
+        for i in 0..n {
+            y[i] = f.call((a[i], b[i], c[i], d[i]));
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 //! would cost more than it saves. Products of a few rows with weights stored as (N, K) are dot products (`few_rows`).
 
 use super::epilogue::Epilogue;
-use super::few_rows;
 use super::packed::{PackedA, PackedB};
+use super::{few_rows, outer};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::l2_bytes;
 use crate::simd::microkernel::{GemmElement, MicroKernel, Panel};
@@ -109,6 +109,11 @@ impl<T: GemmElement> Product<'_, T> {
             return self.epilogue.apply(0, 0, &mut c);
         }
         let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
+        if let (Lhs::View(a), Rhs::View(b), 1) = (self.a, self.b, k)
+            && b.col_stride() == 1
+        {
+            return outer::run(&product, a, b, c);
+        }
         if let (Lhs::View(a), Rhs::View(b)) = (self.a, self.b)
             && few_rows::is_faster(self.kernel, a, b)
         {

@@ -8,6 +8,7 @@
 //! - `packed`: operands packed once and used many times.
 //! - `epilogue`: bias, scale, residual and activation, applied while a tile of C is in the cache.
 //! - `few_rows`: dot products for a few rows of A, without packing.
+//! - `outer`: products of depth 1.
 //! - `batched`: many products of the same shape.
 //! - `reduced`: products of 16-bit floating-point operands.
 
@@ -15,6 +16,7 @@ mod batched;
 mod driver;
 mod epilogue;
 mod few_rows;
+mod outer;
 mod packed;
 mod reduced;
 #[cfg(test)]

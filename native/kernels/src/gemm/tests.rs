@@ -142,12 +142,16 @@ fn larger_than_the_blocks() {
 }
 
 #[test]
-fn vectors_and_few_rows() {
+fn vectors_few_rows_and_outer_products() {
     for (m, n, k) in
         [(1, 50, 70), (50, 1, 70), (5, 9, 33), (12, 6, 64), (20, 512, 140), (1, 1, 200), (3, 40, 100), (90, 4, 40)]
     {
         one_shape::<f32>(m, n, k, &[0, 1, 2]);
         one_shape::<f64>(m, n, k, &[0, 1, 2]);
+    }
+    for (m, n) in [(1, 7), (90, 700), (300, 40)] {
+        one_shape::<f32>(m, n, 1, &[0, 1, 2]);
+        one_shape::<f64>(m, n, 1, &[0, 1, 2]);
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! It processes the output in blocks. Operands that are lanes in memory are passed to the loop in place; all others (another
 //! element type, a broadcast axis, the output itself) are first converted to a block buffer. Loops only get multiples of
-//! [`LANE_MULTIPLE`] lanes, so they are compiled without a scalar remainder.
+//! [`LANE_MULTIPLE`] lanes, so they are compiled without a scalar remainder. If nothing needs a conversion, the output is processed
+//! row by row of its innermost axis instead, and the end of a row again in the [`LANE_MULTIPLE`] lanes before it.
 
 use super::lane::{Elements, ElementsMut, Lane, Load};
+use crate::movement::fill_run;
 use crate::par::with_scratch;
 
 /// The number of lanes that a loop gets is a multiple of this.
@@ -16,8 +18,52 @@ pub(crate) const GRAIN: usize = 1 << 15;
 /// The largest number of operands.
 const MAX_OPERANDS: usize = 4;
 
-/// A loop over lanes: `body(operands, result)`, where all operands have the length of the result.
+/// A loop over lanes: `body(operands, result)`, where each operand has the length of the result, or [`REPEATED`] lanes that are
+/// repeated.
 pub(crate) type Body<'b, C, D> = dyn Fn(&[&[C]], &mut [D]) + Sync + 'b;
+
+/// Lanes of an operand that are repeated: enough to make up for starting a loop again, few to write per row.
+pub(crate) const REPEATED: usize = 4 * LANE_MULTIPLE;
+
+/// The operands and the result of a loop in runs. The only run is the whole result, or [`REPEATED`] lanes if an operand has no more.
+pub(crate) struct Runs<'x, 'y, C, D, const N: usize> {
+    operands: [&'x [C]; N],
+    result: &'y mut [D],
+    run: usize,
+}
+
+impl<'x, 'y, C, D, const N: usize> Runs<'x, 'y, C, D, N> {
+    /// The runs of a multiple of [`LANE_MULTIPLE`] lanes.
+    #[inline(always)]
+    pub(crate) fn new(x: &[&'x [C]], y: &'y mut [D]) -> Self {
+        let len = y.len() & !(LANE_MULTIPLE - 1);
+        // Slices are stored as two words. Copying one as a single vector would wait for these two and all earlier stores, so the
+        // lengths are computed anew.
+        let operands: [&[C]; N] = std::array::from_fn(|k| &x[k][..x[k].len().min(len)]);
+        let run = if operands.iter().all(|x| x.len() == len) { len } else { REPEATED };
+        Runs { operands, result: &mut y[..len], run }
+    }
+}
+
+impl<'x, 'y, C, D, const N: usize> Iterator for Runs<'x, 'y, C, D, N> {
+    type Item = ([&'x [C]; N], &'y mut [D]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let left = self.result.len();
+        if left == 0 {
+            return None;
+        }
+        let n = self.run.min(left);
+        let (run, rest) = std::mem::take(&mut self.result).split_at_mut(n);
+        self.result = rest;
+        let operands = self.operands.map(|x| &x[..n]);
+        for x in &mut self.operands {
+            *x = if x.len() >= left { &x[n..] } else { x };
+        }
+        Some((operands, run))
+    }
+}
 
 /// The source of an operand that has the shape of the output.
 ///
@@ -113,14 +159,42 @@ impl<'a, C: Lane> Operand<'a, C> {
                 None => fill_strided(axes, start, buf, |offset, run| C::load_any(elements, offset, run)),
             },
             Operand::InPlace => C::load_any(out, 0, buf),
-            Operand::Constant(lane) => buf.fill(lane),
+            Operand::Constant(lane) => fill_run(buf, lane),
         }
     }
 
-    /// True if all lanes are equal, so that a filled buffer stays valid.
+    /// The lanes of row `row` of the innermost axis, which has `len` elements, from `index` on; `None` if they need a conversion.
+    fn row(&self, (row, len): (usize, usize), index: usize) -> Option<Row<'a, C>> {
+        match *self {
+            Operand::Elements(elements) => C::view_any(elements).map(|lanes| Row::Lanes(&lanes[row * len + index..])),
+            Operand::Strided(elements, axes) => {
+                let lanes = C::view_any(elements)?;
+                let (inner, outer) = axes.split_last()?;
+                let offset = row_offset(outer, row);
+                match inner.1 {
+                    0 => Some(Row::Constant(lanes[offset])),
+                    1 => Some(Row::Lanes(&lanes[offset + index..])),
+                    _ => None,
+                }
+            }
+            Operand::InPlace => None,
+            Operand::Constant(lane) => Some(Row::Constant(lane)),
+        }
+    }
+
+    /// True if all lanes are equal.
     fn is_constant(&self) -> bool {
         matches!(self, Operand::Constant(_) | Operand::Strided(_, [(_, 0)]))
     }
+}
+
+/// The lanes of an operand along a row.
+#[derive(Clone, Copy)]
+enum Row<'a, C> {
+    /// Lanes in memory, at least those of the row.
+    Lanes(&'a [C]),
+    /// The same lane for the whole row.
+    Constant(C),
 }
 
 /// The memory offset of output index `start`, its index along the innermost axis, and the (length, stride) of that axis.
@@ -130,15 +204,19 @@ fn locate(axes: &[(usize, usize)], start: usize) -> (usize, usize, (usize, usize
         None => ((1, 1), &[][..]),
     };
     let index = start % inner.0;
-    let mut rest = start / inner.0;
-    let mut offset = index * inner.1;
+    (row_offset(outer, start / inner.0) + index * inner.1, index, inner)
+}
+
+/// The memory offset of row number `row`, where `axes` are those outside a row.
+fn row_offset(axes: &[(usize, usize)], mut row: usize) -> usize {
     // The outermost axis needs no division, which would take as long as a short run.
-    let Some((outermost, middle)) = outer.split_first() else { return (offset, index, inner) };
+    let Some((outermost, middle)) = axes.split_first() else { return 0 };
+    let mut offset = 0;
     for &(n, stride) in middle.iter().rev() {
-        offset += rest % n * stride;
-        rest /= n;
+        offset += row % n * stride;
+        row /= n;
     }
-    (offset + rest * outermost.1, index, inner)
+    offset + row * outermost.1
 }
 
 /// Writes the lanes for the output indices from `start` on to `buf`; `load(offset, run)` reads a contiguous run.
@@ -151,7 +229,7 @@ fn fill_strided<C: Lane>(axes: &[(usize, usize)], start: usize, buf: &mut [C], l
         if stride == 0 {
             load(offset, &mut run[..1]);
             let lane = run[0];
-            run.fill(lane);
+            fill_run(run, lane);
         } else {
             load(offset, run);
         }
@@ -188,12 +266,73 @@ fn drive_chunk<C: Lane, D: Lane>(
 ) {
     let (done, len) = (drive_in_place(operands, start, &mut out, body), out.len());
     let (start, mut rest) = (start + done, out.part(done..len));
-    if rest.len() > LANE_MULTIPLE {
+    if rest.len() > LANE_MULTIPLE && !drive_rows(operands, start, &mut rest, body) {
         with_scratch(operands.len() * BLOCK, |buffers: &mut [C]| {
             with_scratch(BLOCK, |result: &mut [D]| drive_blocks(operands, start, &mut rest, (buffers, result), body));
         });
-    } else if !rest.is_empty() {
+    } else if !rest.is_empty() && rest.len() <= LANE_MULTIPLE {
         drive_short(operands, start, &mut rest, body);
+    }
+}
+
+/// Computes the elements row by row if rows are long and no operand needs a conversion; returns false otherwise.
+fn drive_rows<C: Lane, D: Lane>(
+    operands: &[Operand<'_, C>],
+    start: usize,
+    out: &mut ElementsMut<'_>,
+    body: &Body<'_, C, D>,
+) -> bool {
+    let inner = operands.iter().find_map(|operand| match operand {
+        Operand::Strided(_, axes) => axes.last().map(|axis| axis.0),
+        _ => None,
+    });
+    let row_len = inner.unwrap_or(start + out.len());
+    let (mut row, mut index) = (start / row_len, start % row_len);
+    let is_direct = operands.iter().all(|operand| operand.row((row, row_len), index).is_some());
+    if row_len < LANE_MULTIPLE || !is_direct || D::view_any_mut(out).is_none() {
+        return false;
+    }
+    let mut constants = [[C::default(); REPEATED]; MAX_OPERANDS];
+    let mut done = 0;
+    while done < out.len() {
+        let len = (row_len - index).min(out.len() - done);
+        match D::view_any_mut(out) {
+            Some(lanes) if len >= LANE_MULTIPLE => {
+                drive_row(operands, ((row, row_len), index), &mut lanes[done..done + len], &mut constants, body);
+            }
+            _ => drive_short(operands, start + done, &mut out.part(done..done + len), body),
+        }
+        done += len;
+        (row, index) = (row + 1, 0);
+    }
+    true
+}
+
+/// Computes the part of a row from index `at.1` on. `constants` are buffers for operands that are constant along the row.
+fn drive_row<C: Lane, D: Lane>(
+    operands: &[Operand<'_, C>],
+    at: ((usize, usize), usize),
+    out: &mut [D],
+    constants: &mut [[C; REPEATED]; MAX_OPERANDS],
+    body: &Body<'_, C, D>,
+) {
+    let n = out.len() / LANE_MULTIPLE * LANE_MULTIPLE;
+    // Lanes before the end are computed again, with the same result.
+    let last = out.len() - LANE_MULTIPLE;
+    let (mut inputs, mut last_inputs) = ([&[][..]; MAX_OPERANDS], [&[][..]; MAX_OPERANDS]);
+    for (k, (operand, constant)) in operands.iter().zip(constants).enumerate() {
+        (inputs[k], last_inputs[k]) = match operand.row(at.0, at.1) {
+            Some(Row::Lanes(row)) => (&row[..n], &row[last..last + LANE_MULTIPLE]),
+            Some(Row::Constant(lane)) => {
+                fill_run(&mut constant[..REPEATED.min(n)], lane);
+                (&constant[..REPEATED.min(n)], &constant[..LANE_MULTIPLE])
+            }
+            None => (&[][..], &[][..]),
+        };
+    }
+    body(&inputs[..operands.len()], &mut out[..n]);
+    if n < out.len() {
+        body(&last_inputs[..operands.len()], &mut out[last..]);
     }
 }
 
@@ -266,7 +405,7 @@ fn drive_blocks<C: Lane, D: Lane>(
                     buffer[n..padded_len].fill(last);
                 }
             } else if !filled[k] {
-                operand.fill(index, block.as_elements(), buffer);
+                operand.fill(index, block.as_elements(), &mut buffer[..REPEATED.min(max)]);
                 filled[k] = true;
             }
         }
@@ -274,6 +413,7 @@ fn drive_blocks<C: Lane, D: Lane>(
         for (k, input) in inputs.iter_mut().enumerate().take(operands.len()) {
             *input = match runs[k] {
                 Some(run) => &run[..padded_len],
+                None if filled[k] => &buffers[k * max..k * max + padded_len.min(REPEATED)],
                 None => &buffers[k * max..k * max + padded_len],
             };
         }

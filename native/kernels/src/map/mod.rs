@@ -12,7 +12,7 @@ pub use lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 
 use crate::simd::multiversion::{self, Kernel, LoopBody};
 use crate::zip::{zip_loop, zip3_loop};
-use drive::drive;
+use drive::{Runs, drive};
 use ferromx_core::dtype::Element;
 use std::marker::PhantomData;
 
@@ -62,7 +62,7 @@ macro_rules! lane_fn {
     }};
 }
 
-struct Map<'a, C, D, F>(&'a [C], &'a mut [D], F);
+struct Map<'a, C, D, F>(Runs<'a, 'a, C, D, 1>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
     type Output = ();
@@ -70,16 +70,18 @@ impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
 
     #[inline(always)]
     fn run(self) {
-        map_loop(self.0, self.1, self.2);
+        map_loop(self.0, self.1);
     }
 }
 
 #[inline(always)]
-fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl LaneFn<(C,), D>) {
-    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
-    let (x, y) = (&x[..n], &mut y[..n]);
-    for i in 0..n {
-        y[i] = f.call((x[i],));
+fn map_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 1>, f: impl LaneFn<(C,), D>) {
+    for ([x], y) in runs {
+        let n = y.len();
+        let x = &x[..n];
+        for i in 0..n {
+            y[i] = f.call((x[i],));
+        }
     }
 }
 
@@ -103,7 +105,7 @@ where
 
 /// The loop of [`map`] for [`drive()`]. A closure within [`map`] would be compiled for every element type.
 fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
-    move |x, y| multiversion::run(Map(x[0], y, f))
+    move |x, y| multiversion::run(Map(Runs::new(x, y), f))
 }
 
 /// Computes `out` from operands of any types, one for each argument of the loop's formula.
@@ -120,21 +122,21 @@ struct Each<F, const N: usize>(PhantomData<F>);
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 1> {
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
-        map_loop(x[0], y, F::default());
+        map_loop(Runs::new(x, y), F::default());
     }
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F, 2> {
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
-        zip_loop(x[0], x[1], y, F::default());
+        zip_loop(Runs::new(x, y), F::default());
     }
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D> + Default> LoopBody<C, D> for Each<F, 3> {
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
-        zip3_loop(x[0], x[1], x[2], y, F::default());
+        zip3_loop(Runs::new(x, y), F::default());
     }
 }
 
@@ -157,16 +159,16 @@ impl<C: Lane, D: Lane> Loop<C, D> {
 
 /// `x[i] = f(x[i])` on the calling thread, for a slice that is in the cache.
 pub fn apply_in_place<C: Lane>(formula: &Loop<C>, x: &mut [C]) {
-    const BLOCK: usize = 4 * drive::LANE_MULTIPLE;
-    let (mut from, mut to) = ([C::default(); BLOCK], [C::default(); drive::LANE_MULTIPLE]);
+    const BLOCK: usize = 4 * LANE_MULTIPLE;
+    let (mut from, mut to) = ([C::default(); BLOCK], [C::default(); LANE_MULTIPLE]);
     for block in x.chunks_mut(BLOCK) {
-        let (len, full) = (block.len(), block.len() & !(drive::LANE_MULTIPLE - 1));
+        let (len, full) = (block.len(), block.len() & !(LANE_MULTIPLE - 1));
         from[..len].copy_from_slice(block);
         formula.run(&[&from[..full]], &mut block[..full]);
         if full < len {
             // The loop takes multiples of its lane count only, so the tail is padded.
-            from[len..full + drive::LANE_MULTIPLE].fill(block[len - 1]);
-            formula.run(&[&from[full..full + drive::LANE_MULTIPLE]], &mut to);
+            from[len..full + LANE_MULTIPLE].fill(block[len - 1]);
+            formula.run(&[&from[full..full + LANE_MULTIPLE]], &mut to);
             block[full..].copy_from_slice(&to[..len - full]);
         }
     }

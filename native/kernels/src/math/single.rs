@@ -81,29 +81,8 @@ pub(super) fn expm1(x: f32) -> f32 {
 #[inline(always)]
 pub(super) fn log(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
-    let scaled = if tiny { x * 8_388_608.0 } else { x };
-    // The mantissa is taken from [sqrt(1/2), sqrt(2)), so that the logarithm of numbers near 1 keeps its precision.
-    let bits = (scaled.to_bits() as i32).wrapping_sub(0x3f35_04f3);
-    let exponent = (bits >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
-    let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(0x3f35_04f3) as u32) - 1.0;
-    let p = poly(
-        f,
-        [
-            0.333_333_102_314,
-            -0.249_999_864_410,
-            0.200_022_423_026,
-            -0.166_692_700_640,
-            0.142_183_259_610,
-            -0.123_837_982_668,
-            0.118_750_789_713,
-            -0.117_941_028_205,
-            0.069_156_010_992,
-        ],
-    );
-    let ff = f * f;
-    let low = exponent.mul_add(-2.121_944_4e-4, (p * f) * ff);
-    let y = exponent.mul_add(0.693_359_375, f + ff.mul_add(-0.5, low));
-    special_log(x, y)
+    let y = log_positive(if tiny { x * 8_388_608.0 } else { x }, 0.0);
+    special_log(x, if tiny { y - 15.942_385 } else { y })
 }
 
 /// The logarithm of everything but positive finite numbers.
@@ -126,8 +105,43 @@ pub(super) fn log10(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn log1p(x: f32) -> f32 {
-    let y = wide::log1p(f64::from(x)) as f32;
+    let u = 1.0 + x;
+    // The rounding error of 1 + x, which is 0 where the sum is infinite.
+    let error = if u.abs() < f32::INFINITY { (x - (u - 1.0)) / u } else { 0.0 };
+    let y = special_log(u, log_positive(u, error));
+    let y = if x.abs() < 0.25 { log1p_reduced(x, 0.0) } else { y };
     if x == 0.0 { x } else { y }
+}
+
+/// log(1 + f) + `low` for f from sqrt(1/2) - 1 to sqrt(2) - 1, so that numbers near 1 keep their precision; `low` is small.
+#[inline(always)]
+fn log1p_reduced(f: f32, low: f32) -> f32 {
+    let p = poly(
+        f,
+        [
+            0.333_333_102_314,
+            -0.249_999_864_410,
+            0.200_022_423_026,
+            -0.166_692_700_640,
+            0.142_183_259_610,
+            -0.123_837_982_668,
+            0.118_750_789_713,
+            -0.117_941_028_205,
+            0.069_156_010_992,
+        ],
+    );
+    let ff = f * f;
+    f + ff.mul_add(-0.5, (p * f).mul_add(ff, low))
+}
+
+/// log(x) + `error` for positive finite x.
+#[inline(always)]
+fn log_positive(x: f32, error: f32) -> f32 {
+    // The mantissa is taken from [sqrt(1/2), sqrt(2)).
+    let bits = (x.to_bits() as i32).wrapping_sub(0x3f35_04f3);
+    let exponent = (bits >> 23) as f32;
+    let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(0x3f35_04f3) as u32) - 1.0;
+    exponent.mul_add(0.693_359_375, log1p_reduced(f, exponent.mul_add(-2.121_944_4e-4, error)))
 }
 
 #[inline(always)]
@@ -152,11 +166,12 @@ pub(super) fn softrelu(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-/// log(1 + x) for 0 <= x <= 1: the rounding error of 1 + x is compensated.
+/// log(1 + x) for 0 <= x <= 1. Above sqrt(2) - 1 it is log(2) + log((1 + x) / 2).
 #[inline(always)]
 fn log1p_unit(x: f32) -> f32 {
-    let u = 1.0 + x;
-    log(u) + (x - (u - 1.0)) / u
+    let halved = x > std::f32::consts::SQRT_2 - 1.0;
+    let y = log1p_reduced(if halved { (x - 1.0) * 0.5 } else { x }, 0.0);
+    if halved { y + std::f32::consts::LN_2 } else { y }
 }
 
 #[inline(always)]
@@ -286,7 +301,15 @@ pub(super) fn rcbrt(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn rsqrt(x: f32) -> f32 {
-    (1.0 / f64::from(x).sqrt()) as f32
+    // Squares of small roots would be subnormal.
+    let is_small = x < 1e-30;
+    let scaled = if is_small { x * (1u64 << 48) as f32 } else { x };
+    let root = scaled.sqrt();
+    let y = 1.0 / root;
+    // Corrects the rounding errors of the root and of its reciprocal.
+    let correction = (0.5 * y * y).mul_add(root.mul_add(root, -scaled), root.mul_add(-y, 1.0));
+    let y = if scaled > 0.0 && scaled < f32::INFINITY { y.mul_add(correction, y) } else { y };
+    if is_small { y * (1u64 << 24) as f32 } else { y }
 }
 
 #[inline(always)]

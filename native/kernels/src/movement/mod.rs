@@ -3,6 +3,7 @@
 //! They take any plain element type. To keep the library small, callers may view elements as unsigned integers of the same size.
 //! Sources and destinations never overlap.
 //!
+//! - `fill`: filling with a value.
 //! - `strided`: slices, broadcasting, flipping, rolling and repetition: copies from and to strided views.
 //! - `transpose`: permutation of axes.
 //! - `join`: concatenation and splitting.
@@ -10,6 +11,7 @@
 //! - `diagonal`: diagonals of two axes.
 
 mod diagonal;
+mod fill;
 mod join;
 mod pad;
 mod strided;
@@ -18,6 +20,8 @@ mod tests;
 mod transpose;
 
 pub use diagonal::{diagonal, diagonal_assign, diagonal_len};
+pub use fill::fill;
+pub(crate) use fill::fill_run;
 pub use join::{concat, split};
 pub use pad::{Padding, pad};
 pub use strided::{broadcast_to, flip, permute_flip, repeat, roll, slice, slice_assign, slice_fill, tile};

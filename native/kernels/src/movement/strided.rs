@@ -1,6 +1,6 @@
 //! Copies between contiguous arrays and strided views.
 
-use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missing_axes, offset_of};
+use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, fill_run, merge_axes, missing_axes, offset_of};
 use crate::par;
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ fn gather_run<T: Item>(src: &[T], start: usize, stride: isize, dst: &mut [T]) {
     let n = dst.len();
     match stride {
         1 => dst.copy_from_slice(&src[start..start + n]),
-        0 => dst.fill(src[start]),
+        0 => fill_run(dst, src[start]),
         _ if stride > 0 => {
             for (d, s) in dst.iter_mut().zip(src[start..].iter().step_by(stride as usize)) {
                 *d = *s;

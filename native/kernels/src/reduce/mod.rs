@@ -255,9 +255,7 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MA
                 *a = R::merge(*a, if MAP { R::map(x) } else { x });
             }
         }
-        for (a, &x) in acc.iter_mut().zip(rest) {
-            *a = R::merge(*a, if MAP { R::map(x) } else { x });
-        }
+        merge_rest::<R, C, MAP>(&mut acc, rest);
         let mut width = LANES / 2;
         while width > 0 {
             for i in 0..width {
@@ -266,6 +264,27 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MA
             width /= 2;
         }
         acc[0]
+    }
+}
+
+/// Merges fewer than [`LANES`] elements into the accumulators of their indices, and the identity into the others: that takes whole
+/// vectors, which stay in registers.
+#[inline(always)]
+fn merge_rest<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C; LANES], rest: &[C]) {
+    const WIDTH: usize = 8;
+    let map = |x: C| if MAP { R::map(x) } else { x };
+    let (vectors, elements) = rest.as_chunks::<WIDTH>();
+    let mut last = [R::IDENTITY; WIDTH];
+    last.iter_mut().zip(elements).for_each(|(to, &x)| *to = map(x));
+    for (k, acc) in acc.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
+        let merged = match vectors.get(k) {
+            Some(vector) => vector.map(map),
+            None if k == vectors.len() => last,
+            None => [R::IDENTITY; WIDTH],
+        };
+        for (a, x) in acc.iter_mut().zip(merged) {
+            *a = R::merge(*a, x);
+        }
     }
 }
 

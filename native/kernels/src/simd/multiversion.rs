@@ -95,7 +95,8 @@ per_isa! {
     }
 }
 
-/// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. All operands have the length of the result.
+/// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. An operand has the length of the result, or
+/// fewer elements, which are repeated (see `Body` in [`map`](crate::map)).
 pub trait LoopBody<C, D> {
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
     fn run(x: &[&[C]], y: &mut [D]);

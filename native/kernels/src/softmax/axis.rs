@@ -56,11 +56,17 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
         });
     }
     if inner == 1 {
-        return parallel_rows(y, axis, GRAIN / axis, |r, y| {
-            let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
-            y[len..].fill(O::default());
-            let (from, to) = (r * axis, r * axis + len);
-            forward_row(params, (x, from, to), O::elements_mut(&mut y[..len]));
+        let rows = (GRAIN / axis).max(1);
+        return parallel_rows(y, axis * rows, 1, |block, y| {
+            with_scratch(row::scratch_len(axis), |exps: &mut [T::Acc]| {
+                for (k, y) in y.chunks_exact_mut(axis).enumerate() {
+                    let r = block * rows + k;
+                    let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
+                    y[len..].fill(O::default());
+                    let exps = &mut exps[..row::scratch_len(len)];
+                    forward_row(params, (x, r * axis, r * axis + len), exps, O::elements_mut(&mut y[..len]));
+                }
+            });
         });
     }
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
@@ -77,20 +83,23 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     });
 }
 
-/// The softmax of the elements `from..to` of `x`.
-fn forward_row<A: Accum>(params: Params<A>, (x, from, to): (Elements<'_>, usize, usize), mut y: ElementsMut<'_>) {
+/// The softmax of the elements `from..to` of `x`. `exps` is the scratch memory of [`row::forward`].
+fn forward_row<A: Accum>(
+    params: Params<A>,
+    (x, from, to): (Elements<'_>, usize, usize),
+    exps: &mut [A],
+    mut y: ElementsMut<'_>,
+) {
     let len = to - from;
-    with_scratch(row::scratch_len(len), |exps: &mut [A]| {
-        if let (Some(x), Some(y)) = (A::view_any(x), A::view_any_mut(&mut y)) {
-            let ahead = &x[to..(to + len).min(x.len())];
-            return row::forward(params, &x[from..to], ahead, exps, y);
-        }
-        with_scratch(2 * len, |lanes: &mut [A]| {
-            let (wide, result) = lanes.split_at_mut(len);
-            A::load_any(x, from, wide);
-            row::forward(params, wide, &[], exps, result);
-            A::store_any(result, y.part(0..len));
-        });
+    if let (Some(x), Some(y)) = (A::view_any(x), A::view_any_mut(&mut y)) {
+        let ahead = &x[to..(to + len).min(x.len())];
+        return row::forward(params, &x[from..to], ahead, exps, y);
+    }
+    with_scratch(2 * len, |lanes: &mut [A]| {
+        let (wide, result) = lanes.split_at_mut(len);
+        A::load_any(x, from, wide);
+        row::forward(params, wide, &[], exps, result);
+        A::store_any(result, y.part(0..len));
     });
 }
 

@@ -178,7 +178,7 @@ fn broadcast_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [
         return out.copy_from_slice(x);
     }
     if x.len() == 1 {
-        return out.fill(x[0]);
+        return movement::fill(out, x[0]);
     }
     let rows = to[0];
     let (x_row, out_row) = (x.len() / from[0], out.len() / rows);

@@ -13,6 +13,7 @@ use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::lane_fn;
 use ferromx_kernels::map::{self, Src};
+use ferromx_kernels::movement;
 
 use crate::rules::PASS_BACK;
 
@@ -271,7 +272,7 @@ pub(crate) static ONES_LIKE: OpDef = OpDef::new("ones_like")
     .doc("Ones in the shape and type of the input.")
     .forward(|_, _, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            outs[0].slice_mut::<T>()?.fill(T::from_f32(1.0));
+            movement::fill(outs[0].slice_mut::<T>()?, T::from_f32(1.0));
             Ok(())
         }, d => Err(Error::Internal(format!("no one of type {d}"))))
     })

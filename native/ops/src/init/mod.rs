@@ -14,6 +14,7 @@ use ferromx_core::params::AnyDType;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::movement;
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[
@@ -63,7 +64,7 @@ pub static ONES: OpDef = OpDef::new("_ones")
 /// Sets every element to a value.
 pub fn fill(out: &mut Out<'_>, value: f64) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        out.slice_mut::<T>()?.fill(T::from_f64(value));
+        movement::fill(out.slice_mut::<T>()?, T::from_f64(value));
         Ok(())
     }, d => Err(Error::Internal(format!("no constant of type {d}"))))
 }

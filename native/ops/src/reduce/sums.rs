@@ -11,6 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::broadcast::broadcast_any;
 use ferromx_kernels::map::{Arith, Elements, ElementsMut};
+use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
@@ -24,6 +25,7 @@ use crate::elemwise::family::{
 };
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::rules::no_gradient;
+use crate::shape::moves::{by_size, source, target};
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient with the inputs and outputs that it reads, and
 /// the same gradient composed of operators. `sums_csr` after the name adds the kernel for csr matrices.
@@ -195,7 +197,15 @@ formula!(Binary IsNotNan = |x, _y| if x.is_nan() { 0.0 } else { 1.0 }, int |_x, 
 
 fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    broadcast_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0])
+    if ins[0].dtype() != outs[0].dtype() {
+        return broadcast_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0]);
+    }
+    let shape = outs[0].shape().to_usize();
+    let kept: Vec<usize> = shape.iter().enumerate().map(|(i, n)| if axes.contains(&i) { 1 } else { *n }).collect();
+    by_size!(ins[0].dtype(), |T| {
+        movement::broadcast_to(source::<T>(&ins[0])?, &kept, (target::<T>(&mut outs[0])?, &shape));
+        Ok(())
+    })
 }
 
 fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
