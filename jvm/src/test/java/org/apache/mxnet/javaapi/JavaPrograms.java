@@ -47,6 +47,15 @@ public final class JavaPrograms {
     return new float[] {result.toArray()[3], norm.toArray()[1], out.toArray()[0]};
   }
 
+  /** Functions without the inputs that their settings make unnecessary. */
+  public static float[] withoutConditionalInputs() {
+    NDArray x = new NDArray(new float[] {1f, 1f}, new Shape(new int[] {1, 2}), Context.cpu());
+    NDArray softmax = NDArray.softmax(new softmaxParam(x))[0];
+    NDArray dense = NDArray.FullyConnected(new FullyConnectedParam(x, x, 1).setNo_bias(true))[0];
+    NDArray leaky = NDArray.LeakyReLU(new LeakyReLUParam(vector(-1f)).setAct_type("leaky").setSlope(0.5f))[0];
+    return new float[] {softmax.toArray()[0], dense.toArray()[0], leaky.toArray()[0]};
+  }
+
   /** A function of any number of arrays, and one with several outputs. */
   public static float[] several() {
     NDArray sum = NDArray.add_n(new NDArray[] {vector(1f, 2f), vector(3f, 4f), vector(5f, 6f)}, null)[0];

@@ -15,6 +15,7 @@ class JavaApiSuite extends munit.FunSuite {
     assertEquals(JavaPrograms.activation().toSeq, Seq(2f, 0.5f, 1f))
     assertEquals(JavaPrograms.parameters().toSeq, Seq(25f, 7f, 7f))
     assertEquals(JavaPrograms.several().toSeq, Seq(2f, 9f, 12f))
+    assertEquals(JavaPrograms.withoutConditionalInputs().toSeq, Seq(0.5f, 2f, -0.5f))
   }
 
   test("shapes, views and types") {

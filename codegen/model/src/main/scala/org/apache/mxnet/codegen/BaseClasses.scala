@@ -79,7 +79,8 @@ object BaseClasses {
   private def paramClass(signature: JavaSignature): String = {
     val name = s"${signature.name}Param"
     val (optional, required) = signature.parameters.partition(_.optional)
-    val constructor = required.map(parameter => s"${parameter.name}: ${parameter.scala.text}").mkString(", ")
+    val constructor = parameterList(required)
+    val shorter = if (signature.conditional.isEmpty) Nil else Seq(shorterConstructor(signature, required))
     val settable = optional.map(p => (p.name, p.scala, p.description)) :+ (("out", JavaSignature.ndarray, javaOut))
     val getters = required.map(parameter => getter(parameter.name, parameter.scala))
     val setters = settable.map { case (field, scala, description) =>
@@ -89,7 +90,18 @@ object BaseClasses {
         getter(field, scala)
     }
     doc(s"Arguments of `NDArray.${signature.name}`." +: required.map(note)).replaceAll("(?m)^  ", "") +
-      s"class $name($constructor) {\n${(getters ++ setters).mkString}}\n"
+      s"class $name($constructor) {\n${(shorter ++ getters ++ setters).mkString}}\n"
+  }
+
+  private def parameterList(parameters: Seq[Parameter]): String =
+    parameters.map(parameter => s"${parameter.name}: ${parameter.scala.text}").mkString(", ")
+
+  /** The constructor without the inputs that a setting can make unnecessary. */
+  private def shorterConstructor(signature: JavaSignature, required: Seq[Parameter]): String = {
+    val arguments = required.map(parameter => if (signature.conditional(parameter.name)) "null" else parameter.name)
+    val remaining = required.filterNot(parameter => signature.conditional(parameter.name))
+    doc(Seq(s"Arguments without ${signature.conditional.toSeq.sorted.map(name => s"`$name`").mkString(" and ")}.")) +
+      s"  def this(${parameterList(remaining)}) = this(${arguments.mkString(", ")})\n"
   }
 
   private def getter(field: String, scala: ScalaType): String =

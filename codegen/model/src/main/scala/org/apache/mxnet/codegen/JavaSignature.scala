@@ -11,6 +11,13 @@ final case class JavaSignature(operator: Operator, parameters: Seq[Parameter]) {
   /** True if the function takes one object with all arguments, because it has several optional ones. */
   def hasParamObject: Boolean = parameters.count(_.optional) >= 2
 
+  /** Required inputs that the operator has only with some settings. */
+  def conditional: Set[String] =
+    parameters
+      .filter(parameter => !parameter.optional && Signature.isConditional(operator, parameter.argument))
+      .map(_.name)
+      .toSet
+
   /** The class of that object. */
   def paramClass: ScalaType = ClassType(s"${JavaSignature.javaapi}.${name}Param")
 

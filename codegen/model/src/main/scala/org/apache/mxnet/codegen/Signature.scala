@@ -106,7 +106,7 @@ object Signature {
   }
 
   /** Whether a setting decides if the operator has an input: `bias` is one, by `no_bias`, and `length`, by `use_length`. */
-  private def isConditional(operator: Operator, input: String): Boolean =
+  private[codegen] def isConditional(operator: Operator, input: String): Boolean =
     operator.arguments.exists(setting => setting.name == s"no_$input" || setting.name == s"use_$input") ||
       chosenInputs(operator.name.stripPrefix("_contrib_") -> input)
 

@@ -53,6 +53,19 @@ class BaseClassesSuite extends munit.FunSuite {
     assert(text.contains("def getOut(): org.apache.mxnet.javaapi.NDArray = this.out"), text)
   }
 
+  test("the object of a Java function has a constructor without inputs that a setting makes unnecessary") {
+    val settings = Seq("axis" -> "int, optional, default='-1'", "use_length" -> "boolean, optional, default=0")
+    val length = Argument("length", "NDArray-or-Symbol", "")
+    val soft = relu.copy(
+      name = "soft",
+      arguments = (relu.arguments :+ length) ++ settings.map { case (name, text) => Argument(name, text, "") }
+    )
+    val text = BaseClasses.sources(Seq(soft)).collectFirst { case (Api.JavaParams, text) => text }.get
+    val ndarray = "org.apache.mxnet.javaapi.NDArray"
+    assert(text.contains(s"class softParam(data: $ndarray, length: $ndarray) {"), text)
+    assert(text.contains(s"def this(data: $ndarray) = this(data, null)"), text)
+  }
+
   test("C27: files are written once, and left alone while their text stays the same") {
     val folder = Files.createTempDirectory("bases")
     val files = BaseClasses.write(Seq(relu), folder)
