@@ -106,6 +106,11 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     assert(message(predictor.predictWithNDArray(IndexedSeq(NDArray.zeros(2, 5)))).contains("must be (2,6)"))
     assert(message(predictor.predict(IndexedSeq.empty[Array[Float]])).contains("0 inputs were given"))
     assert(message(new Predictor(mlp, IndexedSeq(DataDesc("x", Shape(1, 6))))).contains("no input 'x'"))
+    val wrongShape = message(new Predictor(mlp, IndexedSeq(DataDesc("data", Shape(1, 7)))))
+    assert(
+      wrongShape.contains("'fc1_weight' has the shape (5,6) in the file, but the inputs require (5,7)"),
+      wrongShape
+    )
     assert(
       intercept[java.io.IOException](new Predictor("no/such/model", IndexedSeq(DataDesc("x", Shape(1))))).getMessage
         .contains("no/such/model-symbol.json")

@@ -95,6 +95,9 @@ private[infer] final class SharedNetwork(
 
   private val describedShapes = descs.map(_.shape)
 
+  // A wrong description is reported before the first prediction.
+  if (describedShapes.forall(_.toVector.forall(_ > 0))) checkedShapes(describedShapes)
+
   /** The idle workspaces for shapes of the inputs. Those of the least recently used shapes are dropped if there are too
     * many.
     */
@@ -113,9 +116,7 @@ private[infer] final class SharedNetwork(
   }
 
   private def bind(inputShapes: IndexedSeq[Shape]): Workspace = ResourceScope.outside {
-    val (argShapes, _, auxShapes) = inferShapes(inputNames.zip(inputShapes).toMap)
-    requireShapes(argNames, sharedArgs, argShapes)
-    requireShapes(symbol.listAuxiliaryStates(), sharedAux, auxShapes)
+    val argShapes = checkedShapes(inputShapes)
     val args = argNames.indices.map { i =>
       if (sharedArgs(i) != null) sharedArgs(i) else NDArray.zeros(argShapes(i), context, argTypes(i))
     }
@@ -130,6 +131,14 @@ private[infer] final class SharedNetwork(
       null
     )
     new Workspace(executor, inputNames.map(name => args(argNames.indexOf(name))))
+  }
+
+  /** The shapes of the arguments for inputs of these shapes, which the parameters must fit. */
+  private def checkedShapes(inputShapes: IndexedSeq[Shape]): IndexedSeq[Shape] = {
+    val (argShapes, _, auxShapes) = inferShapes(inputNames.zip(inputShapes).toMap)
+    requireShapes(argNames, sharedArgs, argShapes)
+    requireShapes(symbol.listAuxiliaryStates(), sharedAux, auxShapes)
+    argShapes
   }
 
   private def requireShapes(names: IndexedSeq[String], arrays: IndexedSeq[NDArray], shapes: IndexedSeq[Shape]): Unit =
