@@ -79,7 +79,7 @@ object IO {
     val (options, unknown) = params.partition { case (key, _) => known.contains(key) }
     if (unknown.nonEmpty)
       logger.warn(
-        s"$iterName has no parameters ${unknown.keys.toSeq.sorted.mkString(", ")}; they are ignored; it takes " +
+        s"unknown parameters of $iterName are ignored: ${unknown.keys.toSeq.sorted.mkString(", ")}; it takes " +
           known.toSeq.sorted.mkString(", ")
       )
     options
