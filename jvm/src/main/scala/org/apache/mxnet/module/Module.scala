@@ -17,7 +17,7 @@ import scala.annotation.varargs
   * }}}
   *
   * @param symbolVar the network
-  * @param dataNames names of its inputs
+  * @param dataNames names of its inputs; those of further inputs, such as initial states, may come with their shapes
   * @param labelNames names of its labels; unknown ones are ignored
   * @param contexts the devices; each batch is split among them
   * @param workLoadList fraction of the batch for each device, in any unit; None for equal fractions
@@ -45,8 +45,11 @@ class Module(
   )
 
   private val labels = Option(labelNames).getOrElse(IndexedSeq.empty)
-  private[module] val paramNames: IndexedSeq[String] =
-    symbolVar.listArguments().filterNot(name => dataNames.contains(name) || labels.contains(name))
+  private val arguments = symbolVar.listArguments()
+
+  /** Arguments that are neither inputs nor labels. */
+  private[module] var paramNames: IndexedSeq[String] =
+    arguments.filterNot(name => dataNames.contains(name) || labels.contains(name))
   private val auxNames = symbolVar.listAuxiliaryStates()
 
   override val outputNames: IndexedSeq[String] = symbolVar.listOutputs()
@@ -60,6 +63,12 @@ class Module(
   private var updateOnKVStore = false
   private var updater: Option[MXKVStoreUpdater] = None
   private var savedStates: Option[String] = None
+
+  /** Whether the log says that labels are not used. */
+  private var warnedOfLabels = false
+
+  /** The file that the parameters came from, until they are bound. */
+  private var checkpoint: Option[String] = None
 
   /** Index of the first parameter; modules that share an optimizer have disjoint indices. */
   private[module] var firstParamIndex = 0
@@ -179,8 +188,12 @@ class Module(
         forTraining || !inputsNeedGrad,
         "inputsNeedGrad needs forTraining: gradients are only computed for training"
       )
-      requireNames(dataShapes)
+      requireDataNames(dataShapes, arguments)
+      val usedLabels = labelsToBind(labelShapes, arguments)
       if (binded && paramsInitialized) getParams
+      val inputs = (dataShapes ++ usedLabels.getOrElse(IndexedSeq.empty)).map(_.name) ++ dataNames ++ labels
+      paramNames = arguments.filterNot(inputs.contains)
+      requireLoadedParams()
       this.forTraining = forTraining
       this.inputsNeedGrad = inputsNeedGrad
       val old = group
@@ -194,14 +207,22 @@ class Module(
         fixedParamNames.getOrElse(Set.empty),
         gradReq
       )
-      group.bindExec(dataShapes, usedLabels(labelShapes), sharedModule.map(groupOf))
+      group.bindExec(dataShapes, usedLabels, sharedModule.map(groupOf))
       if (old != null) old.dispose()
       binded = true
       sharedModule match {
         case Some(shared) => shareWith(shared)
-        case None         => if (paramsInitialized) group.setParams(argParams, auxParams)
+        case None         =>
+          if (paramsInitialized)
+            group.setParams(argParams.filter { case (name, _) => paramNames.contains(name) }, auxParams)
       }
     }
+
+  private def requireLoadedParams(): Unit = checkpoint.foreach { file =>
+    val missing = paramNames.filterNot(argParams.contains)
+    require(missing.isEmpty, s"the checkpoint $file has no values for ${missing.mkString(", ")}")
+    checkpoint = None
+  }
 
   private def groupOf(module: BaseModule): DataParallelExecutorGroup = module match {
     case shared: Module =>
@@ -220,24 +241,36 @@ class Module(
     case _ => ()
   }
 
-  private def requireNames(shapes: IndexedSeq[DataDesc]): Unit = {
+  /** Checks the names of the inputs. They may include further arguments of the network, such as initial states.
+    *
+    * @param others arguments that the shapes may name besides `dataNames`
+    */
+  private def requireDataNames(shapes: IndexedSeq[DataDesc], others: IndexedSeq[String]): Unit = {
     requireNonNull("Module.bind", "dataShapes" -> shapes)
     val names = shapes.map(_.name)
     require(
-      names.sorted == dataNames.sorted,
+      dataNames.forall(names.contains) && names.forall(name => dataNames.contains(name) || others.contains(name)),
       s"the data are named ${names.mkString(", ")} but the module expects ${dataNames.mkString(", ")}: " +
         "use the same names in the iterator and in dataNames"
     )
   }
 
-  /** The labels that the network uses; None if it uses none or none are given. */
-  private def usedLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
+  /** The labels that the network uses; None if it uses none or none are given.
+    *
+    * @param others arguments that the shapes may name besides `labelNames`
+    */
+  private def labelsToBind(
+      shapes: Option[IndexedSeq[DataDesc]],
+      others: IndexedSeq[String]
+  ): Option[IndexedSeq[DataDesc]] =
     Option(shapes).flatten
-      .filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains))
+      .filter(descs => descs != null && (descs.map(_.name) ++ labels).exists(arguments.contains))
+      .filter(_.nonEmpty)
       .map { descs =>
         val names = descs.map(_.name)
+        val used = labels.filter(arguments.contains)
         require(
-          names.sorted == labels.sorted,
+          used.forall(names.contains) && names.forall(name => labels.contains(name) || others.contains(name)),
           s"the labels are named ${names.mkString(", ")} but the module expects ${labels.mkString(", ")}: " +
             "use the same names in the iterator (labelName, label_name) and in labelNames"
         )
@@ -251,8 +284,9 @@ class Module(
     */
   def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]] = None): Unit = {
     requireBound()
-    requireNames(dataShapes)
-    group.reshape(dataShapes, usedLabels(labelShapes))
+    val bound = arguments.filterNot(paramNames.contains)
+    requireDataNames(dataShapes, bound)
+    group.reshape(dataShapes, labelsToBind(labelShapes, bound))
   }
 
   override def initOptimizer(
@@ -335,8 +369,20 @@ class Module(
         }
       )
     }
+    if (isTrain.getOrElse(forTraining)) warnOfUnusedLabels(dataBatch)
     group.run(dataBatch, isTrain)
   }
+
+  private def warnOfUnusedLabels(batch: DataBatch): Unit =
+    if (group.labelShapes.isEmpty && !warnedOfLabels && batch.label != null && batch.label.nonEmpty) {
+      val unused = labels.filter(arguments.contains)
+      if (unused.nonEmpty)
+        BaseModule.logger.warn(
+          s"the labels of the batches are not used, because the module is bound without labels: ${unused.mkString(", ")} " +
+            "is zero; give labelShapes to bind"
+        )
+      warnedOfLabels = true
+    }
 
   override def backward(outGrads: Array[NDArray] = Array.empty): Unit = {
     requireNonNull("Module.backward", "outGrads" -> outGrads)
@@ -485,8 +531,7 @@ object Module {
       extra.isEmpty,
       s"the checkpoint $file has values for ${extra.mkString(", ")}, which the network does not have"
     )
-    val missing = module.paramNames.filterNot(args.contains)
-    require(missing.isEmpty, s"the checkpoint $file has no values for ${missing.mkString(", ")}")
+    module.checkpoint = Some(file)
     module.argParams = args
     module.auxParams = aux
     module.paramsInitialized = true

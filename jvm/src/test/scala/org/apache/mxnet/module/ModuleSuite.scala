@@ -273,6 +273,72 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(module.predict(shapes.next()).head.shape, Shape(10, classes)) // and goes on working
   }
 
+  test("further inputs and labels that a batch provides are not parameters") {
+    val sum =
+      Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 2, name = "fc") + Symbol.Variable("begin")
+    val loss = Symbol.api.LinearRegressionOutput(data = sum, name = "lro")
+    def described(rows: Int) =
+      (
+        IndexedSeq(DataDesc("data", Shape(rows, 3)), DataDesc("begin", Shape(rows, 2))),
+        Some(IndexedSeq(DataDesc("lro_label", Shape(rows, 2))))
+      )
+    def batch(rows: Int) = new DataBatch(
+      IndexedSeq(NDArray.zeros(rows, 3), NDArray.ones(rows, 2) * 4),
+      IndexedSeq(NDArray.ones(rows, 2)),
+      null,
+      0
+    )
+    val module = new Module(loss)
+    val (inputs, labels) = described(3)
+    module.bind(inputs, labels)
+    module.initParams(new Uniform(0f))
+    module.initOptimizer(optimizer = new SGD(0.5f))
+    module.forwardBackward(batch(3))
+    module.update()
+    assertEquals(module.getOutputsMerged().head.toArray.toSeq, Seq.fill(6)(4f))
+    assertEquals(values(module), Map("fc_weight" -> Seq.fill(6)(0f), "fc_bias" -> Seq.fill(2)(-0.75f)))
+    module.forward(batch(5)) // of another size
+    assertEquals(module.getOutputsMerged().head.toArray.toSeq, Seq.fill(10)(3.25f))
+
+    val prefix = temporary
+    module.saveCheckpoint(prefix, 1)
+    val loaded = Module.loadCheckpoint(prefix, 1)
+    loaded.bind(inputs, labels)
+    loaded.forward(batch(3))
+    assertEquals(loaded.getOutputsMerged().head.toArray.toSeq, Seq.fill(6)(3.25f))
+    val incomplete = intercept[IllegalArgumentException] {
+      Module.loadCheckpoint(prefix, 1).bind(inputs.take(1), labels)
+    }
+    assert(incomplete.getMessage.contains("has no values for begin"), incomplete.getMessage)
+  }
+
+  test("buckets take initial states that the generator of networks does not name") {
+    def generate(key: AnyRef): (Symbol, IndexedSeq[String], IndexedSeq[String]) = {
+      val steps = Symbol.api.sum(data = Symbol.Variable("data"), axis = Shape(1), keepdims = true)
+      val last = Symbol.api.FullyConnected(data = steps + Symbol.Variable("init_h"), num_hidden = 2, name = "fc")
+      (Symbol.api.SoftmaxOutput(data = last, name = "softmax"), IndexedSeq("data"), IndexedSeq("softmax_label"))
+    }
+    def batch(length: Int) = new DataBatch(
+      IndexedSeq(NDArray.ones(4, length), NDArray.ones(4, 1)),
+      IndexedSeq(NDArray.zeros(4)),
+      null,
+      0,
+      Int.box(length),
+      IndexedSeq(DataDesc("data", Shape(4, length)), DataDesc("init_h", Shape(4, 1))),
+      IndexedSeq(DataDesc("softmax_label", Shape(4)))
+    )
+    val module = new BucketingModule(generate, Int.box(5))
+    module.bind(batch(5).provideDataDesc, Some(batch(5).provideLabelDesc))
+    module.initParams()
+    module.initOptimizer(optimizer = new SGD(0.1f))
+    for (_ <- 0 until 20; length <- Seq(5, 2)) {
+      module.forwardBackward(batch(length))
+      module.update()
+    }
+    assertEquals(values(module).keySet, Set("fc_weight", "fc_bias"))
+    assert(module.getOutputsMerged().head.toArray.head > 0.9f)
+  }
+
   test("null among parameters, data of a batch and generators of networks is named") {
     val module = new Module(network)
     module.bind(data().provideDataDesc, Some(data().provideLabelDesc))
