@@ -634,6 +634,27 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
+  test("15. mutable buffers of arrays, symbols and descriptions, as Scala 2.11 accepted them") {
+    val labels = mutable.ListBuffer.empty[NDArray]
+    iterator().foreach(labels += _.label(0).copy())
+    assertEquals(NDArray.concatenate(labels).shape, Shape(64))
+    assertEquals(NDArray.concatenate(labels, axis = 0, alwaysCopy = true).toArray.sum, 32f)
+    val parts = mutable.ArrayBuffer(Symbol.Variable("a"), Symbol.Variable("b"))
+    assertEquals(Symbol.Group(parts: _*).listOutputs(), IndexedSeq("a", "b"))
+    val module = new Module(mlp)
+    module.bind(mutable.ListBuffer(DataDesc("data", Shape(16, 4))))
+    module.initParams()
+    val arrays = mutable.ArrayBuffer(NDArray.ones(16, 4))
+    module.forward(new DataBatch(arrays, null, null, 0))
+    val metric = new Accuracy()
+    metric.update(mutable.ArrayBuffer(NDArray.zeros(16)), module.getOutputsMerged())
+    assertEquals(module.getOutputsMerged().head.shape, Shape(16, 2))
+    assertEquals(new NDArrayIter(arrays, dataBatchSize = 8).length, 2)
+    val executor = Symbol.Variable("data").bind(Context.cpu(), arrays)
+    executor.forward()
+    assertEquals(executor.outputs.head, arrays.head)
+  }
+
   test("12. memory handled by hand: scopes, collectors and dispose") {
     val kept = ResourceScope.using() {
       val a = NDArray.ones(2, 2)

@@ -327,7 +327,7 @@ case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE
 }
 
 /** Functions of layouts. */
-object DataDesc {
+object DataDesc extends BufferConversion[DataDesc] {
 
   /** The axis of the batch, along which a batch is split among devices.
     *

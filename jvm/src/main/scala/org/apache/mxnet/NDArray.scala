@@ -17,7 +17,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
 @AddNDArrayFunctions(false)
-object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
+object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions with BufferConversion[NDArray] {
 
   /** The operators with typed parameters. */
   lazy val api: NDArrayAPI.type = NDArrayAPI

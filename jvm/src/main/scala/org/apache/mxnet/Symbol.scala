@@ -9,7 +9,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates symbols: variables, groups, symbols from files, and every operator as a function. */
 @AddSymbolFunctions(false)
-object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
+object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators with BufferConversion[Symbol] {
 
   /** The operators with typed parameters. */
   val api: SymbolAPI.type = SymbolAPI
