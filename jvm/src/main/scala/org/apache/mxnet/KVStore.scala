@@ -203,8 +203,9 @@ object KVStore {
     *
     * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`, for the
     *   devices of this process, or `dist_sync` or `dist_device_sync`, for the job that the environment variables
-    *   `DMLC_NUM_WORKER`, `DMLC_PS_ROOT_URI`, `DMLC_PS_ROOT_PORT` and `DMLC_WORKER_ID` describe
-    * @throws MXNetError for another type, a missing variable, or workers that do not connect in time
+    *   `DMLC_NUM_WORKER`, `DMLC_PS_ROOT_URI`, `DMLC_PS_ROOT_PORT` and `DMLC_WORKER_ID`
+    *   describe. Other names without `dist` are the same as `local`, as in MXNet
+    * @throws MXNetError for another distributed type, a missing variable, or workers that do not connect in time
     */
   def create(name: String = "local"): KVStore = new KVStore(_LIB.kvstoreCreate(name))
 

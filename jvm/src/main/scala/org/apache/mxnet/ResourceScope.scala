@@ -8,7 +8,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.util.{Logging, PerThread}
 import org.slf4j.Logger
 
-/** A scope that frees the native resources that its thread creates in it when it is closed.
+/** A scope of a thread. Closing it frees the native resources that the thread created in it.
   *
   * {{{
   * val mean = ResourceScope.using() { (a + b) / 2 } // the sum is freed, the quotient is not

@@ -17,7 +17,7 @@ import scala.annotation.varargs
   * }}}
   *
   * @param symbolVar the network
-  * @param dataNames names of its inputs; those of further inputs, such as initial states, may come with their shapes
+  * @param dataNames names of its inputs; the shapes given to [[bind]] may name further ones, such as initial states
   * @param labelNames names of its labels; unknown ones are ignored
   * @param contexts the devices; each batch is split among them
   * @param workLoadList fraction of the batch for each device, in any unit; None for equal fractions
