@@ -1,10 +1,12 @@
 //! The backward pass.
 
-use super::forward::{divisor, each_strided};
+use super::forward::{Divisors, divisor, largest};
+use super::phases::{BLOCK, Phases, block};
 use super::{PlaneWindows, PoolKind, PoolPower, PoolShape};
-use crate::float::{Accum, FloatElement};
+use crate::float::{Accum, FloatElement, with_wide_mut};
 use crate::par::{parallel_rows, with_scratch};
-use num_traits::Zero;
+use num_traits::{Float, Zero};
+use smallvec::SmallVec;
 
 /// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
 ///
@@ -28,11 +30,20 @@ pub fn pool_backward<T: FloatElement>(
     match kind {
         PoolKind::Max => {
             shape.check(input.len(), output_grad.len());
-            if shape.is_disjoint_2x2() {
-                return max_2x2(shape, input, output_grad, input_grad);
+            if shape.is_disjoint_pairs() {
+                return max_pairs(shape, input, output_grad, input_grad);
+            }
+            if shape.is_global() {
+                let (plane, grain) = (shape.input_plane(), shape.grain());
+                return parallel_rows(input_grad, plane * grain, 1, |i, grad| {
+                    max_globally(plane, &input[i * grain * plane..], &output_grad[i * grain..], grad);
+                });
+            }
+            if shape.inner == 1 {
+                return max_planes(shape, input, output_grad, input_grad);
             }
             for_each_plane(shape, output_grad, input_grad, |plane, grad, sums| {
-                max_plane(shape, &input[plane * shape.input_plane()..], grad, sums);
+                max_channels(shape, &input[plane * shape.input_plane()..], grad, sums);
             });
         }
         PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) if shape.is_global() => {
@@ -42,19 +53,62 @@ pub fn pool_backward<T: FloatElement>(
                 _ => 1,
             };
             let divisor = T::Acc::count(count);
-            parallel_rows(input_grad, shape.input_plane(), shape.grain(), |i, grad| {
-                grad.fill((T::Acc::of(output_grad[i]) / divisor).store());
+            let (plane, grain) = (shape.input_plane(), shape.grain());
+            parallel_rows(input_grad, plane * grain, 1, |i, grad| {
+                fill_planes(plane, &output_grad[i * grain..], divisor, grad);
             });
         }
         PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
-            for_each_plane(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, sums));
+            let scale = |_, grad| grad;
+            for_each_plane(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, scale, sums));
         }
         PoolKind::Power(power) => {
             shape.check(input.len(), output.len());
+            let raise = |x: T| {
+                let x = T::Acc::of(x);
+                if power == PoolPower::Three { x * x } else { x }
+            };
             for_each_plane(shape, output_grad, input_grad, |plane, grad, sums| {
+                // d/dx of the p-th root of the sum of p-th powers is (x / y)^(p - 1), or zero where y is zero.
                 let output = &output[plane * shape.output_plane()..];
-                power_plane(shape, power, &input[plane * shape.input_plane()..], output, grad, sums);
+                let scale = |i: usize, grad: T::Acc| {
+                    let y = raise(output[i]);
+                    if y.is_zero() { y } else { grad / y }
+                };
+                sum_plane(shape, kind, grad, scale, sums);
+                let image = &input[plane * shape.input_plane()..];
+                sums.iter_mut().zip(image).for_each(|(sum, x)| *sum *= raise(*x));
             });
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// Writes the gradient of each plane to its first maximum, and zero to its other elements.
+    fn max_globally<T: FloatElement>(plane: usize, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+        input_grad.fill(T::default());
+        for ((to, image), grad) in input_grad.chunks_exact_mut(plane).zip(input.chunks_exact(plane)).zip(output_grad) {
+            let max = largest(image);
+            if max > super::lowest::<T>() && let Some(argmax) = image.iter().position(|x| T::Acc::of(*x) == max) {
+                to[argmax] = *grad;
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// Fills each plane with its gradient divided by `divisor`.
+    fn fill_planes<T: FloatElement>(plane: usize, output_grad: &[T], divisor: T::Acc, input_grad: &mut [T]) {
+        for (to, grad) in input_grad.chunks_exact_mut(plane).zip(output_grad) {
+            let value = (T::Acc::of(*grad) / divisor).store();
+            to.as_chunks_mut::<BLOCK>().0.iter_mut().for_each(|block| *block = [value; BLOCK]);
+            // The last block overlaps the one before it.
+            match to.last_chunk_mut::<BLOCK>() {
+                Some(last) => *last = [value; BLOCK],
+                None => to.fill(value),
+            }
         }
     }
 }
@@ -68,10 +122,9 @@ fn for_each_plane<T: FloatElement>(
 ) {
     let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
     parallel_rows(input_grad, plane, shape.grain(), |i, input_grad| {
-        with_scratch(plane, |sums: &mut [T::Acc]| {
+        with_wide_mut(input_grad, |sums| {
             sums.fill(T::Acc::zero());
             f(i, &output_grad[i * out_plane..(i + 1) * out_plane], sums);
-            input_grad.iter_mut().zip(sums.iter()).for_each(|(grad, sum)| *grad = sum.store());
         });
     });
 }
@@ -79,7 +132,7 @@ fn for_each_plane<T: FloatElement>(
 /// The index of the maximum of a window in which no element is larger than the lowest finite number.
 const NO_MAXIMUM: usize = usize::MAX;
 
-fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
+fn max_channels<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
     let windows = shape.plane_windows();
     let axes = &windows.axes;
     let row = axes[2].output * shape.inner;
@@ -135,13 +188,9 @@ crate::simd::per_isa! {
                         *argmax = if is_larger { index } else { *argmax };
                     };
                     let from = &image[start..];
-                    if inner == 1 {
-                        each_strided(from, stride, windows, |i, x, window| keep_larger(window, start + i * stride, x));
-                    } else {
-                        for (i, window) in windows.enumerate() {
-                            let offset = i / inner * stride + i % inner;
-                            keep_larger(window, start + offset, from[offset]);
-                        }
+                    for (i, window) in windows.enumerate() {
+                        let offset = i / inner * stride + i % inner;
+                        keep_larger(window, start + offset, from[offset]);
                     }
                 }
             }
@@ -149,76 +198,217 @@ crate::simd::per_isa! {
     }
 }
 
-fn sum_plane<T: FloatElement>(shape: &PoolShape, kind: PoolKind, grad: &[T], sums: &mut [T::Acc]) {
-    let axes = shape.axes();
-    let scale = |output: [usize; 3], i: usize| {
-        let grad = T::Acc::of(grad[i]);
-        match kind {
-            PoolKind::Average { count_include_pad } => grad / T::Acc::count(divisor(&axes, count_include_pad, output)),
-            _ => grad,
-        }
-    };
-    add_windows(shape, scale, sums, |sum, scale, _| *sum += scale);
+/// Max pooling with one element per coordinate.
+fn max_planes<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+    let (plane, out_plane, grain) = (shape.input_plane(), shape.output_plane(), shape.grain());
+    let windows = shape.plane_windows();
+    let phases = Phases::new(windows.axes[2]);
+    // Rows that one window contains, unless windows also have a depth.
+    let num_rows =
+        if shape.input[0] == 1 { shape.kernel[1].min(shape.input[1]) } else { shape.input[0] * shape.input[1] };
+    let split_len = num_rows * phases.row_len();
+    parallel_rows(input_grad, plane * grain, 1, |i, to| {
+        with_scratch(2 * split_len + phases.scatter_len(), |buffer: &mut [T::Acc]| {
+            with_scratch(phases.scatter_len(), |argmax: &mut [u32]| {
+                let (image, buffer) = buffer.split_at_mut(split_len);
+                let (sums, grads) = buffer.split_at_mut(split_len);
+                image.fill(T::Acc::min_value());
+                grads.fill(T::Acc::zero());
+                argmax.fill(u32::MAX);
+                let mut buffers = MaxBuffers { image, sums, grads, argmax };
+                for (k, to) in to.chunks_exact_mut(plane).enumerate() {
+                    let i = i * grain + k;
+                    let grad = &output_grad[i * out_plane..(i + 1) * out_plane];
+                    max_plane(&windows, &phases, &input[i * plane..(i + 1) * plane], grad, &mut buffers, to);
+                }
+            });
+        });
+    });
 }
 
-/// The gradient of the power mean: d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, or zero where y is zero.
-fn power_plane<T: FloatElement>(
+/// Scratch memory of [`max_plane`].
+struct MaxBuffers<'a, A> {
+    /// The split rows of the windows of a row of outputs.
+    image: &'a mut [A],
+    /// The split rows of their gradients.
+    sums: &'a mut [A],
+    /// The gradients of a row of outputs, between zeros.
+    grads: &'a mut [A],
+    /// The index of the maximum within each window of the row.
+    argmax: &'a mut [u32],
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// Adds the gradient of each window of a plane to that of its maximum.
+    fn max_plane<T: FloatElement>(
+        windows: &PlaneWindows,
+        phases: &Phases,
+        from: &[T],
+        output_grad: &[T],
+        buffers: &mut MaxBuffers<'_, T::Acc>,
+        input_grad: &mut [T]
+    ) {
+        let [depth, height, width] = &windows.axes;
+        let MaxBuffers { image, sums, grads, argmax } = buffers;
+        let row_len = phases.row_len();
+        let num_slots = image.len() / row_len;
+        let outputs = phases.lead()..phases.lead() + width.output;
+        // Rows that were split, and rows whose gradients are complete.
+        let (mut split, mut joined) = (0, 0);
+        let mut rows = SmallVec::<[usize; 32]>::new();
+        for (r, grad) in output_grad.chunks_exact(width.output).enumerate() {
+            rows.clear();
+            let heights = height.window(r % height.output);
+            rows.extend(depth.window(r / height.output).flat_map(|d| heights.clone().map(move |h| d * height.input + h)));
+            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
+            if depth.input == 1 {
+                join_rows(phases, &mut joined, (*first).min(split), sums, input_grad);
+                if split < *first {
+                    // No window contains the rows between.
+                    input_grad[split * width.input..*first * width.input].fill(T::default());
+                    (split, joined) = (*first, *first);
+                }
+            }
+            while split <= *last {
+                let slot = split % num_slots * row_len..(split % num_slots + 1) * row_len;
+                phases.split(&from[split * width.input..(split + 1) * width.input], &mut image[slot.clone()]);
+                sums[slot].fill(T::Acc::zero());
+                split += 1;
+            }
+            rows.iter_mut().for_each(|row| *row = *row % num_slots * row_len);
+            grads[outputs.clone()].iter_mut().zip(grad).for_each(|(to, grad)| *to = T::Acc::of(*grad));
+            argmax_blocks::<T>(phases, image, &rows, &mut argmax[outputs.start..][..width.output.next_multiple_of(BLOCK)]);
+            for (i, row) in rows.iter().enumerate() {
+                let first = (i * width.kernel) as u32;
+                phases.scatter(&mut sums[*row..row + row_len], |offset, start, sums| {
+                    let index = first + offset as u32;
+                    let windows = argmax[start..].iter().zip(&grads[start..]);
+                    for (sum, (argmax, grad)) in sums.iter_mut().zip(windows) {
+                        *sum += if *argmax == index { *grad } else { T::Acc::zero() };
+                    }
+                });
+            }
+        }
+        join_rows(phases, &mut joined, split, sums, input_grad);
+        input_grad[split * width.input..].fill(T::default());
+    }
+}
+
+/// Writes the gradients of the rows from `joined` up to `end`.
+#[inline(always)]
+fn join_rows<T: FloatElement>(phases: &Phases, joined: &mut usize, end: usize, sums: &[T::Acc], input_grad: &mut [T]) {
+    let row_len = phases.row_len();
+    let num_slots = sums.len() / row_len;
+    while *joined < end {
+        phases.join(&sums[*joined % num_slots * row_len..][..row_len], *joined, input_grad);
+        *joined += 1;
+    }
+}
+
+/// Writes the index of the first maximum within each window of a row of outputs. `rows` are the starts of the split rows in
+/// the windows; an element is its row times the width of a window plus its offset.
+#[inline(always)]
+fn argmax_blocks<T: FloatElement>(phases: &Phases, image: &[T::Acc], rows: &[usize], argmax: &mut [u32]) {
+    for (i, argmax) in argmax.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
+        let (mut max, mut indices) = ([super::lowest::<T>(); BLOCK], [u32::MAX; BLOCK]);
+        let mut index = 0;
+        for row in rows {
+            let image = &image[row + i * BLOCK..];
+            for start in &phases.starts {
+                let xs = block(image, *start);
+                for ((max, argmax), x) in max.iter_mut().zip(&mut indices).zip(xs) {
+                    let is_larger = x > *max;
+                    *max = if is_larger { x } else { *max };
+                    *argmax = if is_larger { index } else { *argmax };
+                }
+                index += 1;
+            }
+        }
+        *argmax = indices;
+    }
+}
+
+/// The gradient of sums and averages: adds `scale(i, gradient)` of each window `i` to all elements of the window.
+fn sum_plane<T: FloatElement>(
     shape: &PoolShape,
-    power: PoolPower,
-    image: &[T],
-    output: &[T],
+    kind: PoolKind,
     grad: &[T],
+    scale: impl Fn(usize, T::Acc) -> T::Acc,
     sums: &mut [T::Acc],
 ) {
-    let raise = |x: T| {
-        let x = T::Acc::of(x);
-        if power == PoolPower::Three { x * x } else { x }
-    };
-    let scale = |_, i: usize| {
-        let y = raise(output[i]);
-        if y.is_zero() { y } else { T::Acc::of(grad[i]) / y }
-    };
-    add_windows(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
-}
-
-/// Calls `add(&mut sums[i], scale, i)` for every element `i` of every window. `scale(coordinates, index)` is evaluated once per
-/// window.
-#[inline(always)]
-fn add_windows<A: Accum>(
-    shape: &PoolShape,
-    scale: impl Fn([usize; 3], usize) -> A,
-    sums: &mut [A],
-    add: impl Fn(&mut A, A, usize),
-) {
-    let axes = shape.axes();
-    let ([depth, height, width], inner) = (&axes, shape.inner);
+    let (axes, inner) = (shape.axes(), shape.inner);
+    let [depth, height, width] = &axes;
+    let phases = Phases::new(axes[2]);
     let row = width.output * inner;
-    with_scratch(row, |scales: &mut [A]| {
-        for r in 0..depth.output * height.output {
+    let lead = if inner == 1 { phases.lead() } else { 0 };
+    let (scales_len, split_len) = if inner == 1 { (phases.scatter_len(), phases.row_len()) } else { (row, 0) };
+    with_scratch(scales_len + split_len + width.output + width.input * inner, |buffer: &mut [T::Acc]| {
+        let (scales, buffer) = buffer.split_at_mut(scales_len);
+        let (split, buffer) = buffer.split_at_mut(split_len);
+        let (divisors, columns) = buffer.split_at_mut(width.output);
+        let mut divisors = Divisors::new(divisors);
+        scales.fill(T::Acc::zero());
+        for (r, grad) in grad.chunks_exact(row).enumerate() {
             let (d, h) = (r / height.output, r % height.output);
-            for (i, to) in scales.iter_mut().enumerate() {
-                *to = scale([d, h, i / inner], r * row + i);
+            for (i, (to, grad)) in scales[lead..].iter_mut().zip(grad).enumerate() {
+                *to = scale(r * row + i, T::Acc::of(*grad));
+            }
+            if let PoolKind::Average { count_include_pad } = kind {
+                divisors.update(&axes, count_include_pad, [d, h]);
+                divide(&mut scales[lead..lead + row], divisors.row, inner);
+            }
+            if inner == 1 {
+                spread(&phases, scales, split, columns);
+            } else {
+                columns.fill(T::Acc::zero());
+                for (w, scales) in scales.chunks_exact(inner).enumerate() {
+                    for x in width.window(w) {
+                        add(scales, &mut columns[x * inner..(x + 1) * inner]);
+                    }
+                }
             }
             for d in depth.window(d) {
                 for h in height.window(h) {
-                    let start = (d * height.input + h) * width.input * inner;
-                    for (w, scales) in scales.chunks_exact(inner).enumerate() {
-                        let window = width.window(w);
-                        let window = start + window.start * inner..start + window.end * inner;
-                        for (x, sums) in sums[window.clone()].chunks_exact_mut(inner).enumerate() {
-                            for (i, (sum, scale)) in sums.iter_mut().zip(scales).enumerate() {
-                                add(sum, *scale, window.start + x * inner + i);
-                            }
-                        }
-                    }
+                    add(columns, &mut sums[(d * height.input + h) * columns.len()..][..columns.len()]);
                 }
             }
         }
     });
 }
 
-/// Max pooling over disjoint 2 x 2 windows: every input element belongs to at most one window, so its gradient is written once.
-fn max_2x2<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Adds the scale of each window to the columns of the window.
+    fn spread<A: Accum>(phases: &Phases, scales: &[A], split: &mut [A], columns: &mut [A]) {
+        split.fill(A::zero());
+        phases.scatter(split, |_, start, sums| {
+            sums.iter_mut().zip(&scales[start..]).for_each(|(sum, scale)| *sum += *scale);
+        });
+        phases.join(split, 0, columns);
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Divides `inner` successive elements by each divisor.
+    fn divide<A: Accum>(xs: &mut [A], divisors: &[A], inner: usize) {
+        if inner == 1 {
+            return xs.iter_mut().zip(divisors).for_each(|(x, size)| *x = *x / *size);
+        }
+        xs.chunks_exact_mut(inner).zip(divisors).for_each(|(xs, size)| xs.iter_mut().for_each(|x| *x = *x / *size));
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    fn add<A: Accum>(xs: &[A], sums: &mut [A]) {
+        sums.iter_mut().zip(xs).for_each(|(sum, x)| *sum += *x);
+    }
+}
+
+/// Max pooling over disjoint pairs of columns: every input element belongs to at most one window, so its gradient is written once.
+fn max_pairs<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
     let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
     let depth_plane = shape.input[1] * shape.input[2];
     let out_depth_plane = (shape.output[1] * shape.output[2]).max(1);
@@ -230,61 +420,87 @@ fn max_2x2<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], i
         }
         let images = image.chunks_exact(depth_plane).zip(input_grad.chunks_exact_mut(depth_plane));
         for ((image, input_grad), grad) in images.zip(grad.chunks_exact(out_depth_plane)) {
-            max_2x2_image(image, shape.input[2], grad, shape.output[2], input_grad);
+            match shape.kernel[1] {
+                1 => max_pairs_image::<T, OneRow>(image, shape.input[2], grad, shape.output[2], input_grad),
+                _ => max_pairs_image::<T, TwoRows>(image, shape.input[2], grad, shape.output[2], input_grad),
+            }
         }
     });
+}
+
+/// The number of rows of a window, as a type.
+trait NumRows {
+    const ROWS: usize;
+}
+
+struct OneRow;
+
+impl NumRows for OneRow {
+    const ROWS: usize = 1;
+}
+
+struct TwoRows;
+
+impl NumRows for TwoRows {
+    const ROWS: usize = 2;
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     /// Writes each element of `grad` to the first maximum of its window, and zero to the other elements.
-    fn max_2x2_image<T: FloatElement>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
-        let rows = 2 * width * (grad.len() / out_width);
-        input_grad[rows..].fill(T::default());
-        let row_pairs = image.chunks_exact(2 * width).zip(input_grad.chunks_exact_mut(2 * width));
-        for ((image, to), grad) in row_pairs.zip(grad.chunks_exact(out_width)) {
-            let ((a, b), (to_a, to_b)) = (image.split_at(width), to.split_at_mut(width));
-            to_a[2 * out_width..].fill(T::default());
-            to_b[2 * out_width..].fill(T::default());
+    fn max_pairs_image<T: FloatElement, R: NumRows>(
+        image: &[T],
+        width: usize,
+        grad: &[T],
+        out_width: usize,
+        input_grad: &mut [T]
+    ) {
+        let rows = R::ROWS * width;
+        input_grad[rows * (grad.len() / out_width)..].fill(T::default());
+        let rows = image.chunks_exact(rows).zip(input_grad.chunks_exact_mut(rows));
+        for ((image, to), grad) in rows.zip(grad.chunks_exact(out_width)) {
+            to.chunks_exact_mut(width).for_each(|row| row[2 * out_width..].fill(T::default()));
             let mut done = 0;
             while done < out_width {
-                let (a, b, to_a, to_b) = (&a[2 * done..], &b[2 * done..], &mut to_a[2 * done..], &mut to_b[2 * done..]);
-                let grad = &grad[done..];
+                let (image, to, grad) = (&image[2 * done..], &mut to[2 * done..], &grad[done..]);
                 done += match out_width - done {
-                    16.. => write_windows::<T, 16>(a, b, grad, to_a, to_b),
-                    4.. => write_windows::<T, 4>(a, b, grad, to_a, to_b),
-                    2.. => write_windows::<T, 2>(a, b, grad, to_a, to_b),
-                    _ => write_windows::<T, 1>(a, b, grad, to_a, to_b),
+                    16.. => write_windows::<T, R, 16>(image, width, grad, to),
+                    4.. => write_windows::<T, R, 4>(image, width, grad, to),
+                    2.. => write_windows::<T, R, 2>(image, width, grad, to),
+                    _ => write_windows::<T, R, 1>(image, width, grad, to),
                 };
             }
         }
     }
 }
 
-/// Writes the gradients of N neighbouring windows of the rows `a` and `b`, in loops that the compiler can vectorise. Returns N.
+/// Writes the gradients of N neighbouring windows, in loops that the compiler can vectorise. Returns N.
 #[inline(always)]
-fn write_windows<T: FloatElement, const N: usize>(
-    a: &[T],
-    b: &[T],
+fn write_windows<T: FloatElement, R: NumRows, const N: usize>(
+    image: &[T],
+    width: usize,
     grad: &[T],
-    to_a: &mut [T],
-    to_b: &mut [T],
+    to: &mut [T],
 ) -> usize {
-    let (a, b, grad) = (&a[..2 * N], &b[..2 * N], &grad[..N]);
-    let (to_a, to_b) = (&mut to_a[..2 * N], &mut to_b[..2 * N]);
+    let grad = &grad[..N];
     let (mut max, mut argmax) = ([super::lowest::<T>(); N], [u32::MAX; N]);
-    for (i, (row, corner)) in [(a, 0), (a, 1), (b, 0), (b, 1)].into_iter().enumerate() {
-        let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
-        for n in 0..N {
-            let larger = values[n] > max[n];
-            argmax[n] = if larger { i as u32 } else { argmax[n] };
-            max[n] = if larger { values[n] } else { max[n] };
+    for r in 0..R::ROWS {
+        let row = &image[r * width..][..2 * N];
+        for corner in 0..2 {
+            let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
+            for n in 0..N {
+                let larger = values[n] > max[n];
+                argmax[n] = if larger { (2 * r + corner) as u32 } else { argmax[n] };
+                max[n] = if larger { values[n] } else { max[n] };
+            }
         }
     }
-    for n in 0..N {
-        let grad_of = |i: u32| if argmax[n] == i { grad[n] } else { T::default() };
-        (to_a[2 * n], to_a[2 * n + 1]) = (grad_of(0), grad_of(1));
-        (to_b[2 * n], to_b[2 * n + 1]) = (grad_of(2), grad_of(3));
+    for r in 0..R::ROWS {
+        let row = &mut to[r * width..][..2 * N];
+        for n in 0..N {
+            let grad_of = |i: usize| if argmax[n] == i as u32 { grad[n] } else { T::default() };
+            (row[2 * n], row[2 * n + 1]) = (grad_of(2 * r), grad_of(2 * r + 1));
+        }
     }
     N
 }

@@ -5,12 +5,14 @@
 //!
 //! - `forward`, `backward`: pooling of floating-point elements.
 //! - `bytes`: max pooling of 8-bit integers.
+//! - `phases`: rows of images in the order of the windows.
 //! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
 
 mod backward;
 mod bytes;
 mod forward;
 pub mod maximum;
+mod phases;
 #[cfg(test)]
 mod tests;
 
@@ -150,15 +152,15 @@ impl PoolShape {
         })
     }
 
-    /// True for a 2 x 2 window with stride 2 and without padding, whose windows are disjoint and lie within the image.
-    fn is_disjoint_2x2(&self) -> bool {
+    /// True for windows of 2 x 2 or 1 x 2 with strides of the same size and without padding, which are disjoint and lie within the
+    /// image.
+    fn is_disjoint_pairs(&self) -> bool {
         self.inner == 1
-            && self.kernel == [1, 2, 2]
-            && self.stride[1..] == [2, 2]
+            && (self.kernel == [1, 2, 2] || self.kernel == [1, 1, 2])
+            && (1..3).all(|i| self.stride[i] == self.kernel[i] && self.kernel[i] * self.output[i] <= self.input[i])
             && self.pad == [0; 3]
             && self.output[0] == self.input[0]
             && (self.stride[0] == 1 || self.output[0] == 1)
-            && (1..3).all(|i| 2 * self.output[i] <= self.input[i])
     }
 
     /// True if a single window covers each plane.
@@ -211,6 +213,11 @@ impl Axis {
     fn padded_window(&self, output: usize) -> usize {
         let start = output * self.stride;
         (start + self.kernel).min(self.input + 2 * self.pad).saturating_sub(start)
+    }
+
+    /// The size of the window of an output that the average divides by.
+    fn size(&self, count_include_pad: bool, output: usize) -> usize {
+        if count_include_pad { self.padded_window(output) } else { self.window(output).len() }
     }
 
     /// The outputs for which the `offset`-th element of the window lies within the input.
