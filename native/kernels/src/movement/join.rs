@@ -1,7 +1,9 @@
 //! Concatenation of arrays along an axis, and splitting.
 
+use super::runs::copy_run;
 use super::{GRAIN, Item};
 use crate::par;
+use crate::simd::multiversion::{self, Kernel};
 
 /// Concatenates arrays along an axis. A part is the elements of an array and its row length: the product of the lengths of the
 /// concatenated axis and the axes after it. All parts have the same number of rows.
@@ -19,13 +21,52 @@ pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     for (part, n) in parts {
         assert_eq!(part.len(), rows * n, "a part of {} elements does not have {rows} rows of {n}", part.len());
     }
-    par::parallel_rows(dst, width, (GRAIN / width).max(1), |r, dst| {
-        let mut start = 0;
-        for (part, n) in parts {
-            dst[start..start + n].copy_from_slice(&part[r * n..(r + 1) * n]);
-            start += n;
-        }
+    let grain = (GRAIN / width).max(1);
+    par::parallel_rows(dst, width * grain, 1, |i, dst| {
+        multiversion::run(Join { parts, width, first: i * grain, dst });
     });
+}
+
+/// Joins the rows of the parts from row `first` on.
+struct Join<'a, T> {
+    parts: &'a [(&'a [T], usize)],
+    width: usize,
+    first: usize,
+    dst: &'a mut [T],
+}
+
+impl<T: Item> Kernel for Join<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Join { parts, width, first, dst } = self;
+        if parts.iter().all(|part| part.1 == 1) {
+            match parts.len() {
+                2 => return interleave::<T, 2>(parts, first, dst),
+                3 => return interleave::<T, 3>(parts, first, dst),
+                4 => return interleave::<T, 4>(parts, first, dst),
+                _ => {}
+            }
+        }
+        for (r, dst) in dst.chunks_exact_mut(width).enumerate() {
+            let mut start = 0;
+            for (part, n) in parts {
+                copy_run(&part[(first + r) * n..], &mut dst[start..start + n]);
+                start += n;
+            }
+        }
+    }
+}
+
+/// Joins rows of single elements.
+#[inline(always)]
+fn interleave<T: Item, const N: usize>(parts: &[(&[T], usize)], first: usize, dst: &mut [T]) {
+    let rows = dst.len() / N;
+    let columns: [&[T]; N] = std::array::from_fn(|i| &parts[i].0[first..first + rows]);
+    for (i, to) in dst.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        *to = std::array::from_fn(|k| columns[k][i]);
+    }
 }
 
 /// Splits an array along an axis; the parts are described as in [`concat`](fn@concat).

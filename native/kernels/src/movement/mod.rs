@@ -5,6 +5,7 @@
 //!
 //! - `fill`: filling with a value.
 //! - `strided`: slices, broadcasting, flipping, rolling and repetition: copies from and to strided views.
+//! - `runs`: the loops of these copies.
 //! - `transpose`: permutation of axes.
 //! - `join`: concatenation and splitting.
 //! - `pad`: padding.
@@ -14,6 +15,7 @@ mod diagonal;
 mod fill;
 mod join;
 mod pad;
+mod runs;
 mod strided;
 #[cfg(test)]
 mod tests;

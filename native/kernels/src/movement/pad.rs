@@ -1,7 +1,9 @@
 //! Padding with constants or elements of the source.
 
+use super::runs::copy_run;
 use super::{GRAIN, Item, check_shape, contiguous};
 use crate::par;
+use crate::simd::multiversion::{self, Kernel};
 
 /// The padding mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,21 +53,69 @@ pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usiz
         return dst.fill(fill);
     }
     let strides = contiguous(shape);
-    let last = outer.len();
-    let (before, n) = (pads[last].0, shape[last]);
-    par::parallel_rows(dst, width, (GRAIN / width).max(1), |row, dst| {
-        let mut rest = row;
-        let mut base = Some(0);
-        for i in (0..last).rev() {
-            let source = source_index(&mode, rest % outer[i], pads[i].0, shape[i]);
-            base = base.zip(source).map(|(base, source)| base + source * strides[i] as usize);
-            rest /= outer[i];
-        }
-        let Some(base) = base else { return dst.fill(fill) };
-        let row_elements = &src[base..base + n];
-        dst[before..before + n].copy_from_slice(row_elements);
-        for i in (0..before).chain(before + n..width) {
-            dst[i] = source_index(&mode, i, before, n).map_or(fill, |source| row_elements[source]);
-        }
+    // For each axis, the offset of the source of each padded index.
+    let offsets: Vec<Vec<Option<usize>>> = (0..shape.len())
+        .map(|axis| {
+            let source = |i| source_index(&mode, i, pads[axis].0, shape[axis]);
+            (0..out[axis]).map(|i| source(i).map(|index| index * strides[axis] as usize)).collect()
+        })
+        .collect();
+    let n = shape[outer.len()];
+    let grain = (GRAIN / width).max(1);
+    par::parallel_rows(dst, width * grain, 1, |i, dst| {
+        multiversion::run(Pad { src, offsets: &offsets, before: pads[outer.len()].0, n, fill, first: i * grain, dst });
     });
+}
+
+/// Pads rows from row `first` on.
+struct Pad<'a, T> {
+    src: &'a [T],
+    offsets: &'a [Vec<Option<usize>>],
+    /// Elements before a row.
+    before: usize,
+    /// Elements of a row of the source.
+    n: usize,
+    fill: T,
+    first: usize,
+    dst: &'a mut [T],
+}
+
+impl<T: Item> Kernel for Pad<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Pad { src, offsets, before, n, fill, first, dst } = self;
+        let Some((columns, outer)) = offsets.split_last() else { return };
+        let num_rows = outer.last().map_or(1, Vec::len);
+        let (left, right) = (&columns[..before], &columns[before + n..]);
+        let (mut index, mut row, mut base) = (first / num_rows, first % num_rows, base_of(outer, first / num_rows));
+        for dst in dst.chunks_exact_mut(columns.len()) {
+            if row == num_rows {
+                (index, row) = (index + 1, 0);
+                base = base_of(outer, index);
+            }
+            let offset = outer.last().map_or(Some(0), |offsets| offsets[row]);
+            row += 1;
+            let Some((base, offset)) = base.zip(offset) else {
+                dst.fill(fill);
+                continue;
+            };
+            let from = &src[base + offset..][..n];
+            copy_run(from, &mut dst[before..before + n]);
+            let end = before + n;
+            dst[..before].iter_mut().zip(left).for_each(|(to, source)| *to = source.map_or(fill, |i| from[i]));
+            dst[end..].iter_mut().zip(right).for_each(|(to, source)| *to = source.map_or(fill, |i| from[i]));
+        }
+    }
+}
+
+/// The source offset of an index into all axes but the last two; `None` for the constant.
+fn base_of(outer: &[Vec<Option<usize>>], mut index: usize) -> Option<usize> {
+    let mut base = Some(0);
+    for axis in outer.iter().rev().skip(1) {
+        base = base.zip(axis[index % axis.len()]).map(|(base, offset)| base + offset);
+        index /= axis.len();
+    }
+    base
 }

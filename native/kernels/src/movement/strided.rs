@@ -1,7 +1,9 @@
 //! Copies between contiguous arrays and strided views.
 
-use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, fill_run, merge_axes, missing_axes, offset_of};
+use super::runs::Runs;
+use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missing_axes, offset_of};
 use crate::par;
+use crate::simd::multiversion;
 use smallvec::SmallVec;
 
 /// Copies a strided view of `src`, with the first element at `start` and merged `axes`, to the contiguous `dst`.
@@ -15,32 +17,14 @@ pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut 
     }
     if outer.is_empty() && inner.n > 2 * GRAIN {
         return par::parallel_rows(dst, GRAIN, 1, |i, dst| {
-            let start = start as isize + (i * GRAIN) as isize * inner.stride;
-            gather_run(src, start as usize, inner.stride, dst);
+            let start = (start as isize + (i * GRAIN) as isize * inner.stride) as usize;
+            multiversion::run(Runs { src, start, outer: &[], inner: Axis { n: dst.len(), ..inner }, first: 0, dst });
         });
     }
-    par::parallel_rows(dst, inner.n, (GRAIN / inner.n).max(1), |i, dst| {
-        gather_run(src, (start as isize + offset_of(outer, i)) as usize, inner.stride, dst);
+    let runs = (GRAIN / inner.n).max(1);
+    par::parallel_rows(dst, runs * inner.n, 1, |i, dst| {
+        multiversion::run(Runs { src, start, outer, inner, first: i * runs, dst });
     });
-}
-
-#[inline(always)]
-fn gather_run<T: Item>(src: &[T], start: usize, stride: isize, dst: &mut [T]) {
-    let n = dst.len();
-    match stride {
-        1 => dst.copy_from_slice(&src[start..start + n]),
-        0 => fill_run(dst, src[start]),
-        _ if stride > 0 => {
-            for (d, s) in dst.iter_mut().zip(src[start..].iter().step_by(stride as usize)) {
-                *d = *s;
-            }
-        }
-        _ => {
-            for (d, s) in dst.iter_mut().zip(src[..=start].iter().rev().step_by(stride.unsigned_abs())) {
-                *d = *s;
-            }
-        }
-    }
 }
 
 /// The offset of the first element and the merged axes of `begin + step * i` for i in `out_shape`, within an array of `shape`.

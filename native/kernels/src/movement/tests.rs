@@ -192,3 +192,75 @@ fn elements_roll_around() {
     roll(&x, (1, 2, 3), 1, &mut y);
     assert_eq!(y, [3, 4, 5, 0, 1, 2]);
 }
+
+/// Every element of a strided view of `x`, one by one.
+fn view(x: &[u16], start: usize, axes: &[(usize, isize)]) -> Vec<u16> {
+    let shape: Vec<usize> = axes.iter().map(|axis| axis.0).collect();
+    let offset = |index: &Vec<usize>| index.iter().zip(axes).map(|(i, axis)| *i as isize * axis.1).sum::<isize>();
+    indices(&shape).iter().map(|index| x[(start as isize + offset(index)) as usize]).collect()
+}
+
+#[test]
+fn runs_of_every_length_and_stride_are_copied() {
+    let x: Vec<u16> = (0..40_000).collect();
+    for n in [1, 2, 3, 5, 8, 15, 16, 17, 40, 300] {
+        let mut y = vec![0; 12 * n];
+        slice((&x[..20 * n], &[4, 5 * n]), &[0, n], &[1, 1], (&mut y[..4 * n], &[4, n]));
+        assert_eq!(y[..4 * n], view(&x, n, &[(4, 5 * n as isize), (n, 1)]), "slice {n}");
+        for step in [2isize, 3, -1, -2] {
+            let (begin, last) = if step > 0 { (1, 5 * n as isize - 1) } else { (5 * n - 1, 5 * n as isize - 1) };
+            let count = (last / step.abs()) as usize;
+            let mut y = vec![0; 4 * count];
+            slice((&x[..20 * n], &[4, 5 * n]), &[0, begin], &[1, step], (&mut y, &[4, count]));
+            assert_eq!(y, view(&x, begin, &[(4, 5 * n as isize), (count, step)]), "slice {n} by {step}");
+        }
+        for times in [1, 2, 3, 4, 7, 8, 16, 17] {
+            for inner in [1, 3] {
+                let mut y = vec![0; 4 * n * inner * times];
+                repeat(&x[..4 * n * inner], (4, n, inner), times, &mut y);
+                let want = view(&x, 0, &[(4 * n, inner as isize), (times, 0), (inner, 1)]);
+                assert_eq!(y, want, "{n} elements of {inner} repeated {times} times");
+            }
+        }
+        let mut y = vec![0; 4 * n * 3];
+        tile(&x[..4 * n], &[4, n], &[1, 3], &mut y);
+        assert_eq!(y, view(&x, 0, &[(4, n as isize), (3, 0), (n, 1)]), "tile {n}");
+        for parts in 1..6 {
+            let arrays: Vec<_> = (0..parts).map(|i| (&x[i * 100..][..9 * n], n)).collect();
+            let mut y = vec![0; 9 * n * parts];
+            concat(&arrays, &mut y);
+            assert_eq!(y, view(&x, 0, &[(9, n as isize), (parts, 100), (n, 1)]), "{parts} parts of {n}");
+        }
+    }
+    let big: Vec<u32> = (0..100_000).collect();
+    let mut y = vec![0; 500_000];
+    repeat(&big, (1, big.len(), 1), 5, &mut y);
+    assert!(y.iter().enumerate().all(|(i, y)| *y as usize == i / 5));
+}
+
+#[test]
+fn rows_are_padded_by_their_definition() {
+    let shape = [2, 3, 4, 20];
+    let x: Vec<u16> = count(&shape);
+    // The distance from the border of the element that is repeated beside it.
+    for (mode, distance) in [
+        (Padding::Constant(7), None),
+        (Padding::Edge, Some(0)),
+        (Padding::Reflect, Some(1)),
+        (Padding::Symmetric, Some(0)),
+    ] {
+        let out = [2, 3, 6, 22];
+        let mut y = vec![0; 2 * 3 * 6 * 22];
+        pad(&x, &shape, &[(0, 0), (0, 0), (1, 1), (1, 1)], mode, &mut y);
+        let of = |i: usize, n: usize| match i {
+            0 => distance,
+            i if i > n => distance.map(|distance| n - 1 - distance),
+            i => Some(i - 1),
+        };
+        for index in indices(&out) {
+            let from = of(index[2], 4).zip(of(index[3], 20));
+            let want = from.map_or(7, |(h, w)| x[at(&shape, &[index[0], index[1], h, w])]);
+            assert_eq!(y[at(&out, &index)], want, "{mode:?} {index:?}");
+        }
+    }
+}
