@@ -55,6 +55,79 @@ fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     c
 }
 
+/// The blocks of several counters, each given and returned as its four words.
+#[inline(always)]
+fn blocks([mut a, mut b, mut c, mut d]: [[u32; GROUP_BLOCKS]; 4], mut key: [u32; 2]) -> [[u32; GROUP_BLOCKS]; 4] {
+    for _ in 0..10 {
+        for lane in 0..GROUP_BLOCKS {
+            [a[lane], b[lane], c[lane], d[lane]] = round([a[lane], b[lane], c[lane], d[lane]], key);
+        }
+        key = next_key(key);
+    }
+    [a, b, c, d]
+}
+
+/// The integer below `range` that 64 random bits give.
+#[inline(always)]
+fn scale_word(word: u64, range: u128) -> u64 {
+    ((u128::from(word) * range) >> 64) as u64
+}
+
+#[inline(always)]
+fn join_words(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The first 64-bit word of the [`Draws`] of each of successive elements.
+struct FirstWords<'a> {
+    key: [u32; 2],
+    /// The first element, a multiple of [`GROUP_BLOCKS`].
+    first: u64,
+    words: &'a mut [u64; SLOW_GRAIN],
+}
+
+impl Kernel for FirstWords<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (i, words) in self.words.as_chunks_mut::<GROUP_BLOCKS>().0.iter_mut().enumerate() {
+            let first = self.first + (i * GROUP_BLOCKS) as u64;
+            let low = std::array::from_fn(|lane| (first as u32).wrapping_add(lane as u32));
+            let high = [(first >> 32) as u32; GROUP_BLOCKS];
+            let [a, b, ..] = blocks([[0; GROUP_BLOCKS], low, high, [1; GROUP_BLOCKS]], self.key);
+            *words = std::array::from_fn(|lane| join_words(a[lane], b[lane]));
+        }
+    }
+}
+
+/// Successive 64-bit words of the [`Draws`] of an element.
+struct ElementWords<'a> {
+    key: [u32; 2],
+    element: u64,
+    /// The first block, which has two words.
+    first: u64,
+    words: &'a mut [u64; SLOW_GRAIN],
+}
+
+impl Kernel for ElementWords<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let element = [self.element as u32, (self.element >> 32) as u32].map(|word| [word; GROUP_BLOCKS]);
+        for (i, words) in self.words.as_chunks_mut::<{ 2 * GROUP_BLOCKS }>().0.iter_mut().enumerate() {
+            let first = (self.first as u32).wrapping_add((i * GROUP_BLOCKS) as u32);
+            let block = std::array::from_fn(|lane| first.wrapping_add(lane as u32));
+            let [a, b, c, d] = blocks([block, element[0], element[1], [1; GROUP_BLOCKS]], self.key);
+            for lane in 0..GROUP_BLOCKS {
+                words[2 * lane] = join_words(a[lane], b[lane]);
+                words[2 * lane + 1] = join_words(c[lane], d[lane]);
+            }
+        }
+    }
+}
+
 /// A generator of one stream of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philox {
@@ -122,9 +195,10 @@ impl Philox {
     pub fn fill_int<T: Element + Store<i64>>(&self, low: i64, high: i64, out: &mut [T]) {
         let range = (i128::from(high) - i128::from(low)).max(1) as u128;
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
-            for (k, o) in out.iter_mut().enumerate() {
-                let word = u128::from(self.draws((i * SLOW_GRAIN + k) as u64).word64());
-                *o = T::element(low.wrapping_add(((word * range) >> 64) as i64));
+            let mut words = [0; SLOW_GRAIN];
+            multiversion::run(FirstWords { key: self.key, first: (i * SLOW_GRAIN) as u64, words: &mut words });
+            for (o, word) in out.iter_mut().zip(words) {
+                *o = T::element(low.wrapping_add(scale_word(word, range) as i64));
             }
         });
     }
@@ -141,10 +215,26 @@ impl Philox {
 
     /// A random permutation of the numbers below `n` (Fisher and Yates).
     pub fn permutation(&self, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        let mut draws = self.draws(0);
-        for i in (1..n).rev() {
-            order.swap(i, draws.below(i + 1));
+        match u32::try_from(n) {
+            Ok(end) => self.shuffled((0..end).collect()).into_iter().map(|i| i as usize).collect(),
+            Err(_) => self.shuffled((0..n).collect()),
+        }
+    }
+
+    /// Shuffles with the 64-bit words of `self.draws(0)`.
+    fn shuffled<I>(&self, mut order: Vec<I>) -> Vec<I> {
+        let mut words = [0; SLOW_GRAIN];
+        let mut last = order.len().saturating_sub(1);
+        for first in (0u64..).step_by(SLOW_GRAIN / 2) {
+            if last == 0 {
+                break;
+            }
+            multiversion::run(ElementWords { key: self.key, element: 0, first, words: &mut words });
+            let count = last.min(words.len());
+            for word in &words[..count] {
+                order.swap(last, scale_word(*word, last as u128 + 1) as usize);
+                last -= 1;
+            }
         }
         order
     }
@@ -209,22 +299,12 @@ impl Group {
     #[inline(always)]
     fn words(self) -> [u32; GROUP] {
         let first = self.index * GROUP_BLOCKS as u64;
-        let (mut a, mut b, mut c, mut d) =
-            ([0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS]);
-        for lane in 0..GROUP_BLOCKS {
-            // A group never crosses a multiple of 2^32.
-            a[lane] = (first as u32).wrapping_add(lane as u32);
-            b[lane] = (first >> 32) as u32;
-        }
-        let mut key = self.key;
-        for _ in 0..10 {
-            for lane in 0..GROUP_BLOCKS {
-                [a[lane], b[lane], c[lane], d[lane]] = round([a[lane], b[lane], c[lane], d[lane]], key);
-            }
-            key = next_key(key);
-        }
+        // A group never crosses a multiple of 2^32.
+        let low = std::array::from_fn(|lane| (first as u32).wrapping_add(lane as u32));
+        let zero = [0u32; GROUP_BLOCKS];
+        let blocks = blocks([low, [(first >> 32) as u32; GROUP_BLOCKS], zero, zero], self.key);
         let mut words = [0; GROUP];
-        for (to, lanes) in words.chunks_exact_mut(GROUP_BLOCKS).zip([a, b, c, d]) {
+        for (to, lanes) in words.chunks_exact_mut(GROUP_BLOCKS).zip(blocks) {
             to.copy_from_slice(&lanes);
         }
         words

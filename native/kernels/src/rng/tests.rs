@@ -150,3 +150,48 @@ fn elements_do_not_depend_on_length_or_threads() {
         assert_eq!((&one.0[..n], &one.1[..n]), (&part.0[..], &part.1[..]));
     }
 }
+
+#[test]
+fn integers_and_permutations_follow_the_draws() {
+    let random = Philox::new(5, 3);
+    for (low, high) in [(0, 100), (-7, 3), (i64::MIN, i64::MAX), (4, 4)] {
+        let mut out = vec![0i64; 3000];
+        random.fill_int(low, high, &mut out);
+        let range = (i128::from(high) - i128::from(low)).max(1) as u128;
+        for (i, x) in out.iter().enumerate() {
+            let offset = (u128::from(random.draws(i as u64).word64()) * range) >> 64;
+            assert_eq!(*x, low.wrapping_add(offset as i64), "element {i} of {low} to {high}");
+        }
+    }
+    for n in [0, 1, 2, 511, 513, 5000] {
+        let mut want: Vec<usize> = (0..n).collect();
+        let mut draws = random.draws(0);
+        (1..n).rev().for_each(|i| want.swap(i, draws.below(i + 1)));
+        assert_eq!(random.permutation(n), want);
+    }
+}
+
+#[test]
+fn normal_and_gamma_numbers_keep_their_bits() {
+    for element in 0..20_000 {
+        let (mut fast, mut slow) = (Philox::new(1, 2).draws(element), Philox::new(1, 2).draws(element));
+        let normal = slow.uniform();
+        assert_eq!(fast.normal().to_bits(), draws::box_muller(normal, slow.uniform()).0.to_bits());
+        let shape = 1.0 + element as f64 / 100.0;
+        let gamma = fast.gamma(shape);
+        // Without the early acceptance.
+        let d = shape - 1.0 / 3.0;
+        let want = loop {
+            let x = slow.normal();
+            let root = 1.0 + 1.0 / (9.0 * d).sqrt() * x;
+            if root <= 0.0 {
+                continue;
+            }
+            let v = root * root * root;
+            if libm::log(1.0 - slow.uniform()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                break d * v;
+            }
+        };
+        assert_eq!(gamma.to_bits(), want.to_bits());
+    }
+}
