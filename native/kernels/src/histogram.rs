@@ -21,18 +21,15 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], range: Option<(f64, f64)>
     let [first, .., last] = *edges else { return };
     let increasing = edges.is_sorted();
     let num_bins = counts.len();
-    let find_equal = |x: f64, (low, high): (f64, f64)| -> Option<usize> {
-        if !(low..=high).contains(&x) {
+    let find_equal = |x: f64, bin: f64| -> Option<usize> {
+        if bin.is_nan() {
             return None;
         }
-        let bin = (((x - low) * num_bins as f64 / (high - low)) as usize).min(num_bins - 1);
+        let bin = (bin as usize).min(num_bins - 1);
         let bin = if x < edges[bin] { bin.checked_sub(1)? } else { bin };
         Some(if x >= edges[bin + 1] { (bin + 1).min(num_bins - 1) } else { bin })
     };
     let find = |x: f64| -> Option<usize> {
-        if let Some(range) = range {
-            return find_equal(x, range);
-        }
         if !(first..=last).contains(&x) {
             return None;
         }
@@ -44,17 +41,43 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], range: Option<(f64, f64)>
         };
         Some(above.saturating_sub(1).min(edges.len() - 2))
     };
-    let total = Mutex::new(counts);
+    let (total, equal_bins) = (Mutex::new(counts), range);
     parallel_ranges(x.len(), GRAIN, |range| {
         let mut chunk_counts = vec![0i64; edges.len() - 1];
-        for x in &x[range] {
-            if let Some(i) = find(x.lane()) {
-                chunk_counts[i] += 1;
+        let (mut lanes, mut bins) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for x in x[range].chunks(BLOCK) {
+            let (lanes, bins) = (&mut lanes[..x.len()], &mut bins[..x.len()]);
+            T::load(x, lanes);
+            if let Some(range) = equal_bins {
+                bins_of(lanes, range, num_bins as f64, bins);
+                for (x, bin) in lanes.iter().zip(bins) {
+                    if let Some(i) = find_equal(*x, *bin) {
+                        chunk_counts[i] += 1;
+                    }
+                }
+            } else {
+                lanes.iter().filter_map(|x| find(*x)).for_each(|i| chunk_counts[i] += 1);
             }
         }
         let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         total.iter_mut().zip(chunk_counts).for_each(|(t, n)| *t += n);
     });
+}
+
+/// Elements whose bins are computed at once.
+const BLOCK: usize = 512;
+
+crate::simd::per_isa! {
+    /// The bins of elements, with fractions, where `num_bins` equal bins divide the range; NaN for elements outside.
+    fn bins_of(xs: &[f64], range: (f64, f64), num_bins: f64, bins: &mut [f64]) {
+        let (low, high) = range;
+        for (bin, x) in bins.iter_mut().zip(xs) {
+            let inside = (*x >= low) & (*x <= high);
+            let fraction = (*x - low) * num_bins / (high - low);
+            // `max` makes the zero divided by zero of an empty range zero.
+            *bin = if inside { fraction.max(0.0) } else { f64::NAN };
+        }
+    }
 }
 
 #[cfg(test)]

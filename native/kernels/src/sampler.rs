@@ -1,7 +1,7 @@
 //! Bilinear sampling of images on a grid (Jaderberg et al., "Spatial transformer networks", 2015).
 
-use crate::float::{Accum, FloatElement};
-use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use crate::float::{Accum, FloatElement, with_wide_mut};
+use crate::par::{parallel_rows, parallel_rows2};
 use num_traits::Zero;
 
 /// Elements per chunk.
@@ -83,6 +83,16 @@ impl<A: Accum> Corner<A> {
         pixels
     }
 
+    /// [`Self::pixels`], without a check of each pixel if all lie inside the image.
+    #[inline(always)]
+    fn pixels_of<T: FloatElement<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
+        if self.inside != [true; 4] {
+            return self.pixels(image, width);
+        }
+        let rows = &image[self.offset as usize..][..width + 2];
+        [rows[0], rows[1], rows[width], rows[width + 1]].map(A::of)
+    }
+
     /// The weights of the four pixels.
     pub(crate) fn weights(&self) -> [A; 4] {
         let ([x, y], one) = (self.fraction, A::one());
@@ -114,6 +124,9 @@ fn corners<'a, T: FloatElement>(
 pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [T]) {
     shape.check(x.len(), grid.len(), y.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
+    if y.is_empty() {
+        return;
+    }
     // The channels of an image share the corners, so an image is one chunk unless it is large.
     let channels = GRAIN.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
     let groups = shape.channels.div_ceil(channels);
@@ -128,11 +141,12 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
     parallel_rows(&mut chunks, 1, 1, |i, chunk| {
         let (n, first) = starts[i];
         let images = &x[(n * shape.channels + first) * plane..];
-        for (point, corner) in corners(shape, grid, n).enumerate() {
-            let weights = corner.weights();
-            for (c, y) in chunk[0].chunks_exact_mut(points).enumerate() {
-                let pixels = corner.pixels(&images[c * plane..(c + 1) * plane], width);
-                y[point] = (0..4).map(|i| pixels[i] * weights[i]).sum::<T::Acc>().store();
+        let corners: Vec<_> = corners(shape, grid, n).map(|corner| (corner, corner.weights())).collect();
+        for (c, y) in chunk[0].chunks_exact_mut(points).enumerate() {
+            let image = &images[c * plane..(c + 1) * plane];
+            for (y, (corner, weights)) in y.iter_mut().zip(&corners) {
+                let pixels = corner.pixels_of(image, width);
+                *y = (0..4).map(|i| pixels[i] * weights[i]).sum::<T::Acc>().store();
             }
         }
     });
@@ -146,19 +160,28 @@ pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[
     shape.check(x_grad.len(), grid.len(), y_grad.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
     let grain = GRAIN.div_ceil((plane + points).max(1));
-    parallel_rows(x_grad, plane, grain, |i, x_grad| {
-        with_scratch(plane, |sums: &mut [T::Acc]| {
-            sums.fill(T::Acc::zero());
-            let grads = &y_grad[i * points..(i + 1) * points];
-            for (corner, grad) in corners(shape, grid, i / shape.channels).zip(grads) {
-                let (weights, grad) = (corner.weights(), T::Acc::of(*grad));
-                for (k, offset) in Corner::<T::Acc>::offsets(width).into_iter().enumerate() {
-                    if corner.inside[k] {
-                        sums[(corner.offset + offset) as usize] += weights[k] * grad;
+    parallel_rows(x_grad, shape.channels * plane, 1, |n, x_grad| {
+        let corners: Vec<_> = corners(shape, grid, n).map(|corner| (corner, corner.weights())).collect();
+        parallel_rows(x_grad, plane, grain, |c, x_grad| {
+            let grads = &y_grad[(n * shape.channels + c) * points..][..points];
+            with_wide_mut(x_grad, |sums| {
+                sums.fill(T::Acc::zero());
+                for ((corner, weights), grad) in corners.iter().zip(grads) {
+                    let grad = T::Acc::of(*grad);
+                    if corner.inside == [true; 4] {
+                        let rows = &mut sums[corner.offset as usize..][..width + 2];
+                        for (offset, weight) in [0, 1, width, width + 1].into_iter().zip(weights) {
+                            rows[offset] += *weight * grad;
+                        }
+                        continue;
+                    }
+                    for (k, offset) in Corner::<T::Acc>::offsets(width).into_iter().enumerate() {
+                        if corner.inside[k] {
+                            sums[(corner.offset + offset) as usize] += weights[k] * grad;
+                        }
                     }
                 }
-            }
-            x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
+            });
         });
     });
 }
@@ -182,19 +205,23 @@ pub fn bilinear_sample_backward_grid<T: FloatElement>(
     parallel_rows(grid_grad, 2 * points, 1, |n, grid_grad| {
         let (to_x, to_y) = grid_grad.split_at_mut(points);
         let corners: Vec<_> = corners(shape, grid, n).collect();
-        let grain = GRAIN.div_ceil(shape.channels.max(1));
-        parallel_rows2((to_x, 1), (to_y, 1), grain, |point, to_x, to_y| {
-            let corner = &corners[point];
-            let mut sums = [T::Acc::zero(); 2];
-            for c in 0..shape.channels {
-                let channel = n * shape.channels + c;
-                let [dx, dy] = corner.derivatives(corner.pixels(&x[channel * plane..(channel + 1) * plane], width));
-                let grad = T::Acc::of(y_grad[channel * points + point]);
-                sums[0] += grad * dx;
-                sums[1] += grad * dy;
+        let block = GRAIN.div_ceil(shape.channels.max(1));
+        parallel_rows2((to_x, block), (to_y, block), 1, |i, to_x, to_y| {
+            let first = i * block;
+            let mut sums = vec![[T::Acc::zero(); 2]; to_x.len()];
+            for channel in n * shape.channels..(n + 1) * shape.channels {
+                let image = &x[channel * plane..(channel + 1) * plane];
+                let grads = &y_grad[channel * points + first..][..sums.len()];
+                for ((sums, corner), grad) in sums.iter_mut().zip(&corners[first..]).zip(grads) {
+                    let ([dx, dy], grad) = (corner.derivatives(corner.pixels_of(image, width)), T::Acc::of(*grad));
+                    sums[0] += grad * dx;
+                    sums[1] += grad * dy;
+                }
             }
-            to_x[0] = (sums[0] * scale[0]).store();
-            to_y[0] = (sums[1] * scale[1]).store();
+            for ((to_x, to_y), sums) in to_x.iter_mut().zip(to_y).zip(sums) {
+                *to_x = (sums[0] * scale[0]).store();
+                *to_y = (sums[1] * scale[1]).store();
+            }
         });
     });
 }
