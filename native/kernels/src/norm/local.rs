@@ -1,10 +1,13 @@
 //! Local response normalisation across channels (Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep
 //! convolutional neural networks", 2012): MXNet's `LRN`.
 
-use super::{COLUMNS, NormShape};
+use super::NormShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use num_traits::{Float, Zero};
+
+/// Columns of a block; so many that the loops over a channel are longer than the calls.
+const COLUMNS_PER_BLOCK: usize = 256;
 
 /// The parameters of a local response normalisation.
 #[derive(Clone, Copy, Debug)]
@@ -41,23 +44,28 @@ impl LocalNorm {
 pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
     shape.check(&[x.len(), y.len(), norm.len()]);
     let NormShape { outer, axis, inner } = shape;
-    parallel_blocks(MatMut::row_major(&mut *norm, outer * axis, inner), axis, COLUMNS, |row, column, mut norm| {
-        let columns = norm.cols();
-        for channel in 0..axis {
-            let mut squares = [T::Acc::zero(); COLUMNS];
-            for c in p.window_around(channel, axis) {
-                let start = (row + c) * inner + column;
-                add_squares(&x[start..start + columns], &mut squares[..columns]);
+    parallel_blocks(
+        MatMut::row_major(&mut *norm, outer * axis, inner),
+        axis,
+        COLUMNS_PER_BLOCK,
+        |row, column, mut norm| {
+            let columns = norm.cols();
+            for channel in 0..axis {
+                let mut squares = [T::Acc::zero(); COLUMNS_PER_BLOCK];
+                for c in p.window_around(channel, axis) {
+                    let start = (row + c) * inner + column;
+                    add_squares(&x[start..start + columns], &mut squares[..columns]);
+                }
+                scale_and_add(T::Acc::of(p.weight()), T::Acc::of(p.bias), &squares[..columns], norm.row_mut(channel));
             }
-            scale_and_add(T::Acc::of(p.weight()), T::Acc::of(p.bias), &squares[..columns], norm.row_mut(channel));
-        }
-    });
+        },
+    );
     let norm = &*norm;
-    parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
+    parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS_PER_BLOCK, |row, column, mut y| {
         for channel in 0..axis {
             let start = (row + channel) * inner + column;
             let range = start..start + y.cols();
-            let mut scales = [T::Acc::zero(); COLUMNS];
+            let mut scales = [T::Acc::zero(); COLUMNS_PER_BLOCK];
             let scales = &mut scales[..y.cols()];
             powers(p.beta, &norm[range.clone()], scales);
             scale(&x[range], scales, y.row_mut(channel));
@@ -81,35 +89,40 @@ pub fn local_norm_backward<T: FloatElement>(
     shape.check(&[x.len(), norm.len(), y_grad.len(), x_grad.len()]);
     let NormShape { outer, axis, inner } = shape;
     let scale = T::Acc::of(2.0 * p.beta * p.weight());
-    parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
-        let columns = x_grad.cols();
-        with_scratch(2 * axis * columns, |buffer: &mut [T::Acc]| {
-            let (direct, window_terms) = buffer.split_at_mut(axis * columns);
-            for channel in 0..axis {
-                let start = (row + channel) * inner + column;
-                let range = start..start + columns;
-                let to = channel * columns..(channel + 1) * columns;
-                let (direct, window_terms) = (&mut direct[to.clone()], &mut window_terms[to]);
-                powers(p.beta, &norm[range.clone()], direct);
-                terms(&x[range.clone()], &norm[range.clone()], &y_grad[range], direct, window_terms);
-            }
-            for channel in 0..axis {
-                let mut sums = [T::Acc::zero(); COLUMNS];
-                for c in p.window_around(channel, axis) {
-                    add(&window_terms[c * columns..(c + 1) * columns], &mut sums[..columns]);
+    parallel_blocks(
+        MatMut::row_major(x_grad, outer * axis, inner),
+        axis,
+        COLUMNS_PER_BLOCK,
+        |row, column, mut x_grad| {
+            let columns = x_grad.cols();
+            with_scratch(2 * axis * columns, |buffer: &mut [T::Acc]| {
+                let (direct, window_terms) = buffer.split_at_mut(axis * columns);
+                for channel in 0..axis {
+                    let start = (row + channel) * inner + column;
+                    let range = start..start + columns;
+                    let to = channel * columns..(channel + 1) * columns;
+                    let (direct, window_terms) = (&mut direct[to.clone()], &mut window_terms[to]);
+                    powers(p.beta, &norm[range.clone()], direct);
+                    terms(&x[range.clone()], &norm[range.clone()], &y_grad[range], direct, window_terms);
                 }
-                let start = (row + channel) * inner + column;
-                let direct = &direct[channel * columns..(channel + 1) * columns];
-                subtract_window_sums(
-                    scale,
-                    direct,
-                    &x[start..start + columns],
-                    &sums[..columns],
-                    x_grad.row_mut(channel),
-                );
-            }
-        });
-    });
+                for channel in 0..axis {
+                    let mut sums = [T::Acc::zero(); COLUMNS_PER_BLOCK];
+                    for c in p.window_around(channel, axis) {
+                        add(&window_terms[c * columns..(c + 1) * columns], &mut sums[..columns]);
+                    }
+                    let start = (row + channel) * inner + column;
+                    let direct = &direct[channel * columns..(channel + 1) * columns];
+                    subtract_window_sums(
+                        scale,
+                        direct,
+                        &x[start..start + columns],
+                        &sums[..columns],
+                        x_grad.row_mut(channel),
+                    );
+                }
+            });
+        },
+    );
 }
 
 crate::simd::per_isa! {

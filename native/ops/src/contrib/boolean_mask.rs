@@ -6,7 +6,7 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{In, Out, write_bytes};
+use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
 
 use crate::rules::no_gradient;
@@ -65,13 +65,14 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         dims[axis] = selected.len() as i64;
     }
     let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
-    let rows = ferromx_core::storage::read_bytes(data, <[u8]>::to_vec);
     if inner_bytes > 0 {
-        write_bytes(&out, |out| {
-            let sources = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
-            out.chunks_exact_mut(inner_bytes)
-                .zip(sources)
-                .for_each(|(out, start)| out.copy_from_slice(&rows[start..start + inner_bytes]));
+        read_bytes(data, |rows| {
+            write_bytes(&out, |out| {
+                let sources = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
+                out.chunks_exact_mut(inner_bytes)
+                    .zip(sources)
+                    .for_each(|(out, start)| out.copy_from_slice(&rows[start..start + inner_bytes]));
+            });
         });
     }
     Ok(vec![out])

@@ -13,6 +13,7 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::par;
+use ferromx_kernels::simd::multiversion::{self, Kernel};
 
 use super::fill;
 use super::windows::generate;
@@ -102,6 +103,9 @@ pub(crate) fn fill_range(
         };
         let out = out.slice_mut::<T>()?;
         par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+            if repeat == 1 {
+                return multiversion::run(Range { start, step, first: chunk * GRAIN, out });
+            }
             for (i, x) in out.iter_mut().enumerate() {
                 *x = T::from_f64(start + ((chunk * GRAIN + i) / repeat) as f64 * step);
             }
@@ -111,6 +115,28 @@ pub(crate) fn fill_range(
         }
         Ok(())
     }, d => Err(Error::Internal(format!("no range of type {d}"))))
+}
+
+/// Numbers of a range from index `first` on.
+struct Range<'a, T> {
+    start: f64,
+    step: f64,
+    first: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Element> Kernel for Range<'_, T> {
+    type Output = ();
+    const EVERY_ISA: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        let first = self.first as f64;
+        for (i, x) in self.out.iter_mut().enumerate() {
+            // Exact, as both numbers are integers.
+            *x = T::from_f64(self.start + (first + f64::from(i as u32)) * self.step);
+        }
+    }
 }
 
 /// How the numbers of a range are rounded.

@@ -54,6 +54,9 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
             let out = &mut outs[0];
             let dims = out.shape().to_usize();
             let p = ctx.params::<SpatialPadParam>();
+            if p.mode == SpatialPadMode::Constant && DType::FLOATS.contains(&ins[0].dtype()) {
+                return unpad(&ins[0], &widths(p), out);
+            }
             dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
                 pad_back::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, p, out.slice_mut()?);
                 Ok(())
@@ -325,11 +328,16 @@ fn np_pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
             p.mode.print()
         )));
     }
-    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
-    let begin: Vec<usize> = p.pad_width.0.iter().map(|(before, _)| *before).collect();
-    by_size!(ins[0].dtype(), |T| {
-        let to = (target::<T>(&mut outs[0])?, &to[..]);
-        movement::slice((source::<T>(&ins[0])?, &from), &begin, &memory::filled(1, begin.len()), to);
+    unpad(&ins[0], &p.pad_width.0, &mut outs[0])
+}
+
+/// Copies the elements between the padding.
+fn unpad(padded: &In<'_>, pads: &[(usize, usize)], out: &mut Out<'_>) -> Result<()> {
+    let (from, to) = (padded.shape().to_usize(), out.shape().to_usize());
+    let begin: Vec<usize> = pads.iter().map(|(before, _)| *before).collect();
+    by_size!(padded.dtype(), |T| {
+        let to = (target::<T>(out)?, &to[..]);
+        movement::slice((source::<T>(padded)?, &from), &begin, &memory::filled(1, begin.len()), to);
     });
     Ok(())
 }
