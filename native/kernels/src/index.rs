@@ -291,9 +291,12 @@ fn for_each_target_row<T: Send>(
 pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
     assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
     assert!(rows.len() == dst.len() && dst.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
-    for (i, (d, &row)) in dst.iter_mut().zip(rows).enumerate() {
-        assert!(row < n, "row {row} of {n}");
-        *d = src[(i / inner * n + row) * inner + i % inner];
+    let inner = inner.max(1);
+    for (o, (dst, rows)) in dst.chunks_exact_mut(inner).zip(rows.chunks_exact(inner)).enumerate() {
+        for (j, (d, &row)) in dst.iter_mut().zip(rows).enumerate() {
+            assert!(row < n, "row {row} of {n}");
+            *d = src[(o * n + row) * inner + j];
+        }
     }
 }
 
@@ -308,10 +311,13 @@ where
 {
     assert_eq!(dst.len(), outer * n * inner, "the destination does not have shape ({outer}, {n}, {inner})");
     assert!(rows.len() == grad.len() && grad.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
-    for (i, (g, &row)) in grad.iter().zip(rows).enumerate() {
-        assert!(row < n, "row {row} of {n}");
-        let d = &mut dst[(i / inner * n + row) * inner + i % inner];
-        *d = T::element(d.lane().plus(g.lane()));
+    let inner = inner.max(1);
+    for (o, (grad, rows)) in grad.chunks_exact(inner).zip(rows.chunks_exact(inner)).enumerate() {
+        for (j, (g, &row)) in grad.iter().zip(rows).enumerate() {
+            assert!(row < n, "row {row} of {n}");
+            let d = &mut dst[(o * n + row) * inner + j];
+            *d = T::element(d.lane().plus(g.lane()));
+        }
     }
 }
 

@@ -394,9 +394,9 @@ crate::simd::per_isa! {
     /// Divides `inner` successive elements by each divisor.
     fn divide<A: Accum>(xs: &mut [A], divisors: &[A], inner: usize) {
         if inner == 1 {
-            return xs.iter_mut().zip(divisors).for_each(|(x, size)| *x = *x / *size);
+            return xs.iter_mut().zip(divisors).for_each(|(x, size)| *x /= *size);
         }
-        xs.chunks_exact_mut(inner).zip(divisors).for_each(|(xs, size)| xs.iter_mut().for_each(|x| *x = *x / *size));
+        xs.chunks_exact_mut(inner).zip(divisors).for_each(|(xs, size)| xs.iter_mut().for_each(|x| *x /= *size));
     }
 }
 
