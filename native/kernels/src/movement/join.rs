@@ -37,6 +37,7 @@ struct Join<'a, T> {
 
 impl<T: Item> Kernel for Join<'_, T> {
     type Output = ();
+    const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {

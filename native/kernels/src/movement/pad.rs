@@ -82,6 +82,7 @@ struct Pad<'a, T> {
 
 impl<T: Item> Kernel for Pad<'_, T> {
     type Output = ();
+    const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {

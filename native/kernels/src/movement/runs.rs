@@ -20,6 +20,7 @@ pub(super) struct Runs<'a, T> {
 
 impl<T: Item> Kernel for Runs<'_, T> {
     type Output = ();
+    const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {
