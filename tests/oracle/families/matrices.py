@@ -52,8 +52,8 @@ def products():
             yield case("_linalg_gemm2", inputs, attrs)
             yield case("_linalg_gemm", inputs + [data((2, 2, 4), seed=2)], dict(attrs, beta="-0.5"))
             # Other axes between rows and columns.
-            transposed = [np.swapaxes(x, 0, 1) for x in inputs]
-            yield case("_linalg_gemm2", transposed, dict(attrs, axis=0))
+            swapped = [np.swapaxes(x, 0, 1) for x in inputs]
+            yield case("_linalg_gemm2", swapped, dict(attrs, axis=0))
     deep = [data((2, 3, 2, 4)), data((2, 4, 2, 5), seed=1), data((2, 3, 2, 5), seed=2)]
     yield case("_linalg_gemm", deep, {"axis": 1, "beta": 2})
     yield case("_linalg_gemm2", deep[:2], {"axis": -3})
