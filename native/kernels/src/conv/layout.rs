@@ -110,6 +110,9 @@ impl<'a> Layout<'a> {
     /// have a stride of `len`. The elements of `to` that are padding must be zero already.
     pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, stride]) = (self.geometry.source, self.geometry.stride);
+        if depth * height * width == 0 {
+            return;
+        }
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
             let offset = |w: usize| self.offset([d as isize, start as isize - shift, w as isize]);

@@ -131,7 +131,8 @@ impl Gemm {
             |i: usize, (rows, cols): (usize, usize)| i / num_inner * rows * num_inner * cols + i % num_inner * cols;
         let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
             let data: &[T] = data;
-            let m = MatRef::new(&data[start(i, (rows, cols))..], rows, cols, num_inner * cols, 1);
+            // Operands may be empty although the result is not.
+            let m = MatRef::new(data.get(start(i, (rows, cols))..).unwrap_or_default(), rows, cols, num_inner * cols, 1);
             if transposed { m.t() } else { m }
         };
         for i in 0..num_matrices {

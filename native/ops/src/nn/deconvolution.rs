@@ -128,7 +128,8 @@ impl DeconvolutionParam {
             if dims[i + n - 1] < 0 {
                 continue;
             }
-            let uncropped = stride[i] * size[i].saturating_sub(1) + dilate[i] * (kernel[i] - 1) + 1;
+            // An axis without elements counts as one element, less the stride.
+            let uncropped = (stride[i] * size[i] + dilate[i] * (kernel[i] - 1) + 1).saturating_sub(stride[i]);
             if target.iter().any(|t| *t > 0) {
                 ensure!(
                     target[i] <= uncropped,
@@ -246,7 +247,10 @@ fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<
     let p = ctx.params::<DeconvolutionParam>();
     let shape = p.computed(ins[0].shape())?;
     let y = outs[0].slice_mut::<T>()?;
-    conv_backward_data(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, y);
+    match ins[0].is_empty() {
+        true => y.fill(T::default()),
+        false => conv_backward_data(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, y),
+    }
     if !p.no_bias {
         conv_add_bias(shape.batch, ins[2].slice::<T>()?, y);
     }
@@ -263,10 +267,12 @@ fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
     let p = ctx.params::<DeconvolutionParam>();
     let shape = p.computed(ins[1].shape())?;
     let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    if outs[0].wanted() {
+    if outs[0].wanted() && !x.is_empty() {
         conv_forward(&shape, dy, w, &ConvEpilogue::default(), outs[0].slice_mut::<T>()?);
     }
-    if outs[1].wanted() {
+    if outs[1].wanted() && x.is_empty() {
+        outs[1].slice_mut::<T>()?.fill(T::default());
+    } else if outs[1].wanted() {
         conv_backward_weights(&shape, dy, x, outs[1].slice_mut::<T>()?);
     }
     if !p.no_bias && outs[2].wanted() {
