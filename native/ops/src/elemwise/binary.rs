@@ -1,5 +1,6 @@
 //! Arithmetic, comparison and logic of two arrays of one shape, and sums of any number of them.
 
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
@@ -12,7 +13,7 @@ use super::formulas::*;
 pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-operators! { OPS [ADD_N] =
+operators! { OPS [GRAD_ADD, ADD_N] =
     binary!(ADD names_outputs sparse(merged_rule, merged): "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
         "The sum, element by element: lhs + rhs.",
         Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
@@ -36,8 +37,6 @@ operators! { OPS [ADD_N] =
             let minus = g.op("negative", d)?;
             (d, g.mul(minus, n.outputs[0])?)
         });
-    binary!(GRAD_ADD sparse(merged_rule, merged): "_grad_add", "The sum of two gradients of one array: lhs + rhs.",
-        Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
     binary!(MOD: "_mod" ["_Mod"],
         "The remainder of lhs / rhs with the sign of rhs, as in Python; 0 where rhs is 0. The gradient takes the integer quotient \
          as constant.",
@@ -84,6 +83,33 @@ fn masked_gradients(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -
     Ok((g.mul(n.ograds[0], a)?, g.mul(n.ograds[0], b)?))
 }
 
+pub(super) static GRAD_ADD: OpDef = OpDef::new("_grad_add")
+    .doc("The sum of two gradients of one array: lhs + rhs. The sum of truth values is true if one of them is.")
+    .inputs(LHS_RHS)
+    .forward(grad_add)
+    .sparse(crate::sparse::merged_rule, crate::sparse::merged)
+    .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]); 2])))
+    .inplace(&[(0, 0), (1, 0)])
+    .pointwise()
+    .consists_of_loops();
+
+fn grad_add(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if outs[0].dtype() != DType::Bool {
+        return family::binary_kernel::<Add>(ctx, ins, outs);
+    }
+    // An input that shares memory with the output is there already.
+    let mut others = ins.iter().filter(|x| x.shared_with().is_none());
+    let first = others.next().map(|x| x.slice::<bool>()).transpose()?;
+    let second = others.next().map(|x| x.slice::<bool>()).transpose()?;
+    let out = outs[0].slice_mut::<bool>()?;
+    match (first, second) {
+        (Some(a), Some(b)) => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = *a || *b),
+        (Some(a), None) => out.iter_mut().zip(a).for_each(|(out, a)| *out |= *a),
+        (None, _) => {}
+    }
+    Ok(())
+}
+
 pub(super) static ADD_N: OpDef = OpDef::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
     .doc("The sum of all inputs, element by element. They have one shape and type.")
@@ -112,10 +138,16 @@ fn add_n(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use ferromx_core::dtype::DType;
-
     use super::*;
     use crate::testing::{Case, array, close, vector};
+
+    #[test]
+    fn gradients_of_truth_values_are_true_where_one_is() {
+        let vector = |x: &[bool]| array(x, &[x.len() as i64]);
+        let (a, b) = (vector(&[true, true, false, false]), vector(&[true, false, true, false]));
+        let y = Case::new(&GRAD_ADD, &[]).run1(&[a, b]).unwrap();
+        assert_eq!(y.to_vec::<bool>().unwrap(), [true, true, true, false]);
+    }
 
     fn run(def: &'static OpDef, dtype: DType, a: &[f64], b: &[f64]) -> Vec<f64> {
         let y = Case::new(def, &[]).run1(&[vector(dtype, a), vector(dtype, b)]).unwrap();

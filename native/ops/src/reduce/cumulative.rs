@@ -8,8 +8,8 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::{NormDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::map::{Arith, Elements, Src};
+use ferromx_core::{dispatch, ensure, memory, params};
+use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::reduce::NumericLane;
 use ferromx_kernels::zip::zip;
 use ferromx_kernels::{par, scan};
@@ -80,12 +80,30 @@ fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut 
     };
     let x = elements(x)?;
     match out.dtype() {
-        DType::F64 | DType::Bool => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
+        DType::Bool => cumulative_truth(x, dims, from_end, out.slice_mut()?),
+        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
         DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
         d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
         _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),
     }
     Ok(())
+}
+
+/// Cumulative sums of truth values, as in MXNet: whether an element up to this one is not 0.
+fn cumulative_truth(x: Elements<'_>, (outer, n, inner): (usize, usize, usize), from_end: bool, out: &mut [bool]) {
+    let mut lanes = memory::filled(0.0, x.len());
+    f64::load_any(x, 0, &mut lanes);
+    for o in 0..outer {
+        let mut sums = vec![false; inner];
+        for k in 0..n {
+            let start = (o * n + if from_end { n - 1 - k } else { k }) * inner;
+            let row = start..start + inner;
+            for ((sum, x), out) in sums.iter_mut().zip(&lanes[row.clone()]).zip(&mut out[row]) {
+                *sum |= *x != 0.0;
+                *out = *sum;
+            }
+        }
+    }
 }
 
 params! {

@@ -197,15 +197,19 @@ formula!(Binary IsNotNan = |x, _y| if x.is_nan() { 0.0 } else { 1.0 }, int |_x, 
 
 fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    if ins[0].dtype() != outs[0].dtype() {
-        return broadcast_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0]);
+    let (shape, reduced_shape) = (outs[0].shape().to_usize(), keepdims_shape(outs[0].shape(), &axes));
+    if ins[0].dtype() == outs[0].dtype() {
+        return by_size!(ins[0].dtype(), |T| {
+            movement::broadcast_to(source::<T>(&ins[0])?, &reduced_shape, (target::<T>(&mut outs[0])?, &shape));
+            Ok(())
+        });
     }
-    let shape = outs[0].shape().to_usize();
-    let kept: Vec<usize> = shape.iter().enumerate().map(|(i, n)| if axes.contains(&i) { 1 } else { *n }).collect();
-    by_size!(ins[0].dtype(), |T| {
-        movement::broadcast_to(source::<T>(&ins[0])?, &kept, (target::<T>(&mut outs[0])?, &shape));
-        Ok(())
-    })
+    if outs[0].dtype() == DType::Bool {
+        let operands = [(Arg::Elements(elements(&ins[0])?), &reduced_shape[..]), (Arg::Number(0.0), &[][..])];
+        let out = (elements_mut(&mut outs[0])?, &shape[..]);
+        return broadcast_loops(ctx, const { &Loops::binary::<First>() }, DType::I32, operands, out);
+    }
+    broadcast_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0])
 }
 
 fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
