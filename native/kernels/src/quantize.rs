@@ -33,7 +33,7 @@ impl Levels {
 
 /// A quantized integer type: `i8`, `u8`, `i32`.
 pub trait Quantum: Element {
-    /// The nearest integer of the type, saturating, ties to even; NaN is 0.
+    /// The nearest integer of the type, saturating, ties to even; NaN is the largest `i8`, else 0, as in MXNet.
     fn nearest(x: f32) -> Self;
     /// Converts to 32 bits.
     fn wide(self) -> i32;
@@ -46,7 +46,8 @@ macro_rules! byte {
             fn nearest(x: f32) -> Self {
                 // Adding this constant rounds to an integer, in the low bits of the mantissa: a conversion that vectorises.
                 const ROUND: f32 = (3u32 << 22) as f32;
-                let x = if x.is_nan() { 0.0 } else { x };
+                const NAN: f32 = if <$t>::MIN == 0 { 0.0 } else { <$t>::MAX as f32 };
+                let x = if x.is_nan() { NAN } else { x };
                 (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
             }
             #[inline(always)]
@@ -380,10 +381,10 @@ mod tests {
     fn integers_are_nearest_and_saturate() {
         let mut q = [0i8; 4];
         quantize(&[0.5f32, 1.5, -300.0, f32::NAN], 1.0, 0.0, &mut q);
-        assert_eq!(q, [0, 2, -128, 0]);
-        let mut q = [0u8; 2];
-        quantize(&[-3.0f32, 1e9], 1.0, 0.0, &mut q);
-        assert_eq!(q, [0, 255]);
+        assert_eq!(q, [0, 2, -128, 127]);
+        let mut q = [0u8; 3];
+        quantize(&[-3.0f32, 1e9, f32::NAN], 1.0, 0.0, &mut q);
+        assert_eq!(q, [0, 255, 0]);
     }
 
     #[test]

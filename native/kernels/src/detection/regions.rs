@@ -231,7 +231,11 @@ impl AlignShape {
         to_map: impl Fn(f64, f64) -> (f64, f64),
     ) {
         let (bin_height, bin_width) = (height / self.bins.0 as f64, width / self.bins.1 as f64);
-        let (points_y, points_x) = (self.points(height, self.bins.0), self.points(width, self.bins.1));
+        let (mut points_y, mut points_x) = (self.points(height, self.bins.0), self.points(width, self.bins.1));
+        let is_finite = height.is_finite() && width.is_finite();
+        if !is_finite {
+            (points_y, points_x) = (0, 0);
+        }
         let coordinate =
             |bin: usize, size: f64, i: usize, n: usize| bin as f64 * size + (i as f64 + 0.5) * size / n as f64;
         for row in 0..self.bins.0 {
@@ -244,6 +248,9 @@ impl AlignShape {
                     }
                 }
                 region.finish_bin(channel(row * self.bins.1 + col), points_y * points_x);
+                if let (false, Some(bin)) = (is_finite, region.bins.last_mut()) {
+                    bin.scale = A::of(f32::NAN);
+                }
             }
         }
     }
@@ -291,7 +298,9 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
         let corner = |k: usize| roi[k] * self.shape.scale - offset;
         let (x, y) = (corner(1), corner(2));
         let least = if self.aligned { 0.0 } else { 1.0 };
-        let size = ((corner(4) - y).max(least), (corner(3) - x).max(least));
+        // A NaN stays, so that the bins become NaN.
+        let at_least = |size: f64| if size < least { least } else { size };
+        let size = (at_least(corner(4) - y), at_least(corner(3) - x));
         let mut region = Region::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
         let channel = |bin: usize| if self.position_sensitive { bin } else { 0 };
         self.shape.fill(&mut region, &self.maps, size, channel, |dy, dx| (y + dy, x + dx));

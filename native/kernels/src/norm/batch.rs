@@ -300,7 +300,9 @@ struct GradScales<A> {
 impl<A: Accum> GradScales<A> {
     #[inline(always)]
     fn apply(self, x: A, y_grad: A) -> A {
-        y_grad * self.grad + ((x - self.mean) * self.x + self.constant)
+        // With constant statistics x does not enter the gradient, not even as NaN.
+        let of_statistics = if self.x == A::zero() { A::zero() } else { (x - self.mean) * self.x };
+        y_grad * self.grad + (of_statistics + self.constant)
     }
 }
 

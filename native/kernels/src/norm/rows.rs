@@ -152,7 +152,7 @@ crate::simd::per_isa! {
             // Corrects for the rounding of the mean.
             let shift = correction(*sum / count);
             *mean += shift;
-            let squares = *squares - *sum * shift;
+            let squares = if squares.is_finite() { *squares - *sum * shift } else { *squares };
             *deviation = ((if squares < A::zero() { A::zero() } else { squares }) / count + eps).sqrt();
         }
     }

@@ -175,7 +175,7 @@ Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else {
 
 formula!(Binary
     /// `d copysign(a, b)/da`.
-    CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
+    CopysignA = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { 1.0 } else { -1.0 });
 
 formula!(Binary
     /// `a * 2^b`.

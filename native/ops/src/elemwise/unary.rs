@@ -129,7 +129,7 @@ operators! { OPS [] =
             g.with("_rminus_scalar", y2, 1.0)
         });
     unary!(ARCSINH keeps_zero: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
-        f = |x| math::asinh(x), df(Input) = |x| 1.0 / (x * x + 1.0).sqrt(), graph = |g, x| {
+        f = |x| math::asinh(x), df(Input) = |x| if x.abs() > 1e9 { 1.0 / x.abs() } else { 1.0 / (x * x + 1.0).sqrt() }, graph = |g, x| {
             let x2 = g.op("square", x)?;
             let d = g.affine(x2, 1.0, 1.0)?;
             g.op("rsqrt", d)

@@ -81,8 +81,9 @@ scalars |p| [
 ],
 |weight, grad| {
     let g = clip(rescale * grad, limit) + wd * weight;
-    let mom = momentum * mom - lr * g;
-    [weight + momentum * mom - lr * g, mom]
+    let step = momentum * mom - lr * g;
+    // weight + momentum * step - lr * g, in MXNet's order: with an infinite state or gradient it decides between infinity and NaN.
+    [weight - momentum * mom + (momentum + C::ONE) * step, step]
 });
 
 // As in MXNet, the new momentum includes the weight decay of the new weight.

@@ -300,7 +300,9 @@ impl GradientSums<'_> {
             (self.run)(Points { x, p: self.p, first, points_per_set: self.points_per_set }, operand, terms);
             for scales in std::iter::once(self.grad).chain(self.density) {
                 f64::load_any(scales, first, scale);
-                terms.iter_mut().zip(&*scale).for_each(|(term, s)| *term *= s);
+                // A discrete distribution does not depend on the position of a point, even where the density is NaN.
+                let times = |term: f64, scale: f64| if operand == 0 && term == 0.0 { 0.0 } else { term * scale };
+                terms.iter_mut().zip(&*scale).for_each(|(term, scale)| *term = times(*term, *scale));
             }
             if len == 1 {
                 f64::store_any(terms, out.part(begin..begin + terms.len()));
