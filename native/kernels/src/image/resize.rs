@@ -173,6 +173,8 @@ pub fn resize<T: Pixel>(
     assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
     assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
     let is_halved = (height, width) == (2 * out_height, 2 * out_width);
+    // OpenCV rounds halves up in the vectorised loops that it has for these numbers of channels.
+    let halves_up = is_halved && matches!(channels, 1 | 3 | 4);
     let is_shrinking = out_height <= height && out_width <= width;
     let is_bytes = T::DTYPE == DType::U8;
     let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
@@ -180,9 +182,9 @@ pub fn resize<T: Pixel>(
     match interpolation {
         Interpolation::Nearest => nearest(src, &shape, dst),
         Interpolation::Linear if is_bytes && is_halved => {
-            float_sums(src, &shape, &for_both_axes(&Filter::area), dst, true)
+            float_sums(src, &shape, &for_both_axes(&Filter::area), dst, halves_up)
         }
-        Interpolation::Area if is_shrinking => float_sums(src, &shape, &for_both_axes(&Filter::area), dst, is_halved),
+        Interpolation::Area if is_shrinking => float_sums(src, &shape, &for_both_axes(&Filter::area), dst, halves_up),
         Interpolation::Area => T::weighted_sums(src, &shape, &for_both_axes(&Filter::enlarging_area), dst),
         Interpolation::Linear => {
             T::weighted_sums(src, &shape, &for_both_axes(&|a, b| Filter::window(a, b, 0, |x| [1.0 - x, x])), dst);

@@ -13,7 +13,7 @@ use ferromx_kernels::simd::multiversion::{self, Kernel};
 use ferromx_kernels::zip::zip;
 
 use super::family::{NUMERIC, elements, elements_mut};
-use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
+use crate::rules::{OUTPUT_GRADIENT, no_gradient, shapes_of_inputs};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&POLYVAL, &BACKWARD_POLYVAL];
@@ -132,9 +132,13 @@ impl<C: NumericLane> Kernel for Horner<'_, C> {
 
 /// `dp[k] = sum(g x^(n-1-k))`, `dx = g p'(x)`.
 fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         polyval_gradients::<<T as Arith>::Lane>(ins, outs)
-    }, d => Err(ctx.unsupported(d, NUMERIC)))
+    }, d => match NUMERIC.contains(&d) {
+        // Integers have no gradient in MXNet.
+        true => outs.iter_mut().try_for_each(no_gradient),
+        false => Err(ctx.unsupported(d, NUMERIC)),
+    })
 }
 
 fn polyval_gradients<C: NumericLane>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

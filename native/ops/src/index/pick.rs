@@ -10,9 +10,9 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
-use ferromx_kernels::map::Arith;
+use ferromx_kernels::map::{Arith, Load};
 
-use super::{no_gradient, row_indices};
+use super::{bad_index, index_type, no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
 use crate::rules::first_dtype;
 use crate::shape::moves::{around, by_size, source, target};
@@ -102,6 +102,21 @@ fn pick_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, if p.keepdims { &kept } else { &reduced })
 }
 
+/// The indices into an axis of length `len`. MXNet converts them to 32 bits first: a number out of that range becomes the smallest.
+fn picked_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
+    if len > i32::MAX as usize || !(indices.dtype().is_float() || indices.dtype() == DType::I64) {
+        return row_indices(ctx, indices, len, bounds);
+    }
+    let narrow = |index: i64| match indices.dtype() {
+        DType::I64 => index as i32,
+        _ => i32::try_from(index).unwrap_or(i32::MIN),
+    };
+    index_type!(ctx, indices.dtype(), |I| {
+        let narrowed: Vec<i32> = indices.slice::<I>()?.iter().map(|i| narrow(Load::<i64>::lane(*i))).collect();
+        index::rows(&narrowed, len, bounds).map_err(bad_index)
+    })
+}
+
 fn pick(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -109,7 +124,7 @@ fn pick(
     bounds: Bounds,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let rows = row_indices(ctx, &ins[1], shape.1, bounds)?;
+    let rows = picked_indices(ctx, &ins[1], shape.1, bounds)?;
     by_size!(ins[0].dtype(), |T| index::pick(source::<T>(&ins[0])?, shape, &rows, target::<T>(out)?));
     Ok(())
 }
@@ -126,7 +141,7 @@ fn pick_backward(
     if !outs[0].wanted() {
         return Ok(());
     }
-    let rows = row_indices(ctx, &ins[1], shape.1, bounds)?;
+    let rows = picked_indices(ctx, &ins[1], shape.1, bounds)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = outs[0].slice_mut::<T>()?;
         out.fill(T::default());

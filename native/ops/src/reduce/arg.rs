@@ -77,10 +77,10 @@ fn arg_extremum<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i
             (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
         }
     };
+    ensure!(dims.1 > 0, "{}: cannot search an empty axis of shape {}", ctx.op, x.shape());
     if out.is_empty() {
         return Ok(());
     }
-    ensure!(dims.1 > 0, "{}: cannot search an empty axis of shape {}", ctx.op, x.shape());
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
         match LARGEST {
@@ -141,7 +141,7 @@ const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
         .grad(Grad::Zero)
 }
 
-/// Writes the indices that `find` finds, as int64. The axis must not be empty unless the result is.
+/// Writes the indices that `find` finds, as int64. The axis must not be empty.
 fn np_arg_extremum(
     ctx: &OpCtx<'_>,
     x: &In<'_>,
@@ -153,10 +153,10 @@ fn np_arg_extremum(
         Some(axis) if !shape.is_empty() => around(&shape, Shape::axis(axis.into(), shape.len())?),
         _ => (1, x.len(), 1),
     };
+    ensure!(dims.1 > 0, "argmax and argmin need a non-empty axis, but the shape is {}", x.shape());
     if out.is_empty() {
         return Ok(());
     }
-    ensure!(dims.1 > 0, "argmax and argmin need a non-empty axis, but the shape is {}", x.shape());
     find(x, dims, out.slice_mut::<i64>()?)
 }
 
@@ -198,5 +198,8 @@ mod tests {
         assert!(shapes(&ARGMAX_CHANNEL, &[], &[2]).is_err());
         let e = Case::new(&ARGMAX, &[("axis", "0")]).run1(&[array::<f32>(&[], &[0, 3])]).unwrap_err().to_string();
         assert!(e.contains("empty axis of shape [0,3]"), "{e}");
+        for def in [&ARGMAX, &NP_ARGMIN] {
+            assert!(Case::new(def, &[("axis", "1")]).run1(&[array::<f32>(&[], &[0, 0])]).is_err());
+        }
     }
 }

@@ -48,10 +48,10 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let target = if !p.shape.dims().is_empty() {
         resolve_directed(io.ins[0].dims(), p.shape.dims(), p.reverse)?
     } else {
-        ensure!(!p.target_shape.dims().is_empty(), "Reshape needs a target: give shape");
+        // Without a target, one element becomes an array without axes, as in MXNet.
         let mut dims: Dims = p.target_shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect();
-        if p.keep_highest {
-            dims[0] = io.ins[0].dim(0);
+        if let (true, Some(first)) = (p.keep_highest, dims.first_mut()) {
+            *first = io.ins[0].dim(0);
         }
         dims
     };

@@ -45,7 +45,10 @@ pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique").names_data()
 
 fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let (p, x) = (ctx.params::<UniqueParam>(), &ins[0]);
-    let dims = x.shape().to_usize();
+    let mut dims = x.shape().to_usize();
+    if dims.is_empty() {
+        dims.push(1);
+    }
     let axis = p.axis.map(|axis| Shape::axis(axis.into(), dims.len())).transpose()?;
     if x.is_empty() {
         let index_dtypes =
