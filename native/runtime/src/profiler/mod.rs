@@ -184,6 +184,10 @@ impl State {
                 let value = u64::try_from(*value).unwrap_or(0);
                 add_stat(self.times.entry(category.clone()).or_default(), name, value, true);
             }
+            // Instants have no statistics, but the table has their category.
+            Event::Instant { category, .. } if has_statistics => {
+                self.times.entry(category.clone()).or_default();
+            }
             _ => {}
         }
         self.events.push(event);

@@ -32,6 +32,9 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     let table = statistics(Layout::Table, SortBy::Total, false, false);
     let line = table.lines().find(|l| l.starts_with("op_of_the_test")).unwrap();
     assert_eq!(line.split_whitespace().nth(1), Some("2"), "{table}");
+    // Instants have no rows.
+    let section = table.split("domain_of_the_test,instant_marker\n").nth(1).unwrap();
+    assert_eq!(section.lines().take_while(|l| !l.is_empty()).count(), 3, "{table}");
     let json: serde_json::Value = serde_json::from_str(&statistics(Layout::Json, SortBy::Count, true, true)).unwrap();
     assert_eq!(json["Time"]["operator"]["op_of_the_test"]["Count"], 2);
     assert_eq!(json["Time"]["domain_of_the_test"]["task"]["Count"], 2);
