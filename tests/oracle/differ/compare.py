@@ -69,7 +69,7 @@ class Judge:
         bound = ["add"] * len(ours["gradients"]) if isinstance(call, Graph) or call.bound else call.requests
         requests = actual.get("requests", bound)
         sums = [(g * passes + call.added_to).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
-        return lists("gradient", call, sums, actual["gradients"], None) is None
+        return lists("gradient", call, sums, actual["gradients"], None, ours.get("outputs", ())) is None
 
 
 def written_once(request):
@@ -88,7 +88,8 @@ def difference(call, expected, actual, again):
     for what in ("outputs", "gradients", "inputs"):
         if what in expected and what in actual:
             more = again.get(what) if again else None
-            found = lists(what[:-1], call, expected[what], actual[what], more)
+            outputs = expected.get("outputs", ()) if what == "gradients" else ()
+            found = lists(what[:-1], call, expected[what], actual[what], more, outputs)
             if found:
                 return found
     return None
@@ -100,11 +101,12 @@ def all_same(expected, again):
     return all(e.shape == a.shape and same(e, a) for e, a in pairs)
 
 
-def lists(what, call, expected, actual, again):
+def lists(what, call, expected, actual, again, outputs=()):
+    """The first difference between two lists of arrays. Gradients are as precise as the `outputs`, whose types the head gradients have."""
     if len(expected) != len(actual):
         return Difference("number of %ss" % what, "%d instead of %d" % (len(actual), len(expected)))
-    inputs = call.arrays.values() if isinstance(call, Graph) else call.inputs
-    precision = max((TOLERANCES.get(x.dtype.name, 0) for x in inputs), default=0)
+    inputs = list(call.arrays.values() if isinstance(call, Graph) else call.inputs)
+    precision = max((TOLERANCES.get(x.dtype.name, 0) for x in inputs + list(outputs)), default=0)
     for index, (e, a) in enumerate(zip(expected, actual)):
         determined = again is None or (e.shape == again[index].shape and same(e, again[index]))
         found = arrays(e, a, determined and not RANDOM.search(call.op), isinstance(call, Graph), precision)

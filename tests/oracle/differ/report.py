@@ -74,6 +74,7 @@ def text(op, call, difference):
     facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
     requests = call.requests or () if is_call else [call.request, *call.requests.values()]
     facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * ("pinv" in op and is_singular(arrays[0]))
+    facts += ["beyond"] * ("use_length" in attrs and is_beyond(call)) + ["inference"] * (bool(requests) and not call.train)
     facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
@@ -81,6 +82,13 @@ def text(op, call, difference):
 def has_equal(arrays):
     """Whether the first array has equal elements that a sort need not keep in order: short ones it does."""
     return bool(arrays) and arrays[0].size > 16 and np.unique(arrays[0]).size < arrays[0].size
+
+
+def is_beyond(call):
+    """Whether a length of a softmax exceeds its axis."""
+    data, lengths = call.inputs[0], call.inputs[-1]
+    axis = int(call.attrs.get("axis", -1))
+    return -data.ndim <= axis < data.ndim and lengths.size > 0 and bool(lengths.max() > data.shape[axis])
 
 
 def has_blank(call):

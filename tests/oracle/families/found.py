@@ -12,6 +12,9 @@ def cases():
     yield from detection()
     yield from conversions()
     yield from edges()
+    yield from truth_values()
+    yield from special_values()
+    yield from unusual_shapes()
 
 
 def plain(op, inputs, attrs=None, **more):
@@ -114,3 +117,82 @@ def edges():
     for ndev in (4, 0):
         shared = {"key": "shared", "ndev": ndev, "fix_gamma": 0, "eps": "0.125"}
         yield OpCase("_contrib_SyncBatchNorm", [data((3, 2, 2))] + channels, shared)
+
+
+def truth_values():
+    """Gradients of arrays of type bool: a sum of truth values is true if one of them is."""
+    truths = np.array([[True, True, False], [True, False, True]])
+    heads = [np.array([[1, -0.5, 0], [0, 0, 0]], "float32")]
+    for req in ("write", "add"):
+        graded = {"train": True, "grad": "all", "req": req}
+        yield OpCase("Cast", [truths], {"dtype": "float32"}, head=heads, **graded)
+        for attrs in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}):
+            yield OpCase("sum", [truths], attrs, **graded)
+        for op in ("_np_copy", "Flatten"):
+            yield plain(op, [truths], **graded)
+    for dtype in ("float32", "float64", "int32"):
+        heads = [np.array([[1, -0.5, 0.5], [-1, 1, -1]]).astype(dtype)]
+        for axis in (0, 1):
+            yield plain("_np_cumsum", [truths], {"axis": axis, "dtype": dtype}, train=True, grad="all", head=heads)
+
+
+def special_values():
+    numbers = [np.nan, np.inf, -np.inf, 1, -1]
+    for dtype in ("int8", "uint8"):
+        bounds = [np.array([-2], "float32"), np.array([3], "float32")]
+        yield OpCase("_contrib_quantize", [np.array(numbers, "float32")] + bounds, {"out_type": dtype})
+    points = [np.array([[1, 2, 1], [2, 0, 3]], "float32"), np.array([-1.5, 2], "float32"), np.array([0.5, -0.25], "float32")]
+    for op in ("_random_pdf_negative_binomial", "_random_pdf_generalized_negative_binomial"):
+        yield OpCase(op, points, train=True, grad=["sample"])
+    for dtype in FLOATS:
+        x = np.array([np.nan, 1, np.nan, -1, -0.0, 0.0], dtype)
+        y = np.array([1, np.nan, -1, np.nan, 0.0, -0.0], dtype)
+        yield plain("_npi_copysign", [x, y], train=True, grad="all")
+    yield OpCase("arcsinh", [np.array([1e30, -1e20, 1e10, 3], "float32")], train=True, grad="all")
+    step = [np.array(x, "float32") for x in ([1, np.inf, 1, 1], [1, 1, np.inf, 1], [1, 1, 1, np.inf])]
+    for momentum in ("0.9", "0"):
+        for wd in ("0.125", "0"):
+            yield OpCase("nag_mom_update", step, {"lr": "0.25", "momentum": momentum, "wd": wd})
+    for mode in ("wrap", "clip"):
+        yield OpCase("pick", [data((6, 9)), np.array([np.nan, 1e30, -1e30, 3e9, -3e9, 4], "float32")], {"mode": mode})
+        yield OpCase("pick", [data((2, 9)), np.array([2**32 + 4, -(2**31) - 1], "int64")], {"mode": mode})
+    rows = np.array([[1, 1e30, 3, 4], [1, 2, 3, 4]], "float32")
+    yield OpCase("LayerNorm", [rows, data((4,)), data((4,), seed=1)], train=True, grad="all")
+    yield OpCase("InstanceNorm", [rows[None], data((2,)), data((2,), seed=1)], train=True, grad="all")
+    channels = [np.array(x, "float32") for x in ([1.5, 0.5], [0.25, -0.5], [0.5, -1], [1, 2])]
+    nan = np.array([[np.nan, 1], [2, 3]], "float32")
+    for train in (False, True):
+        yield OpCase("BatchNorm", [nan] + channels, {"fix_gamma": False, "use_global_stats": train}, train=train, grad="all")
+    for corners in ((np.inf, 0, 3, 3), (0, 0, np.inf, 3), (-np.inf, 0, 2, 3), (0, 0, np.nan, 3), (0, 0, -np.inf, 3)):
+        roi = np.array([[0, *corners]], "float32")
+        yield OpCase("_contrib_ROIAlign", [data((1, 1, 4, 4)), roi], {"pooled_size": (2, 2), "spatial_scale": "1"})
+
+
+def unusual_shapes():
+    for dtype in ("int32", "uint8"):
+        coefficients, x = whole(3, dtype, lo=1), whole(4, dtype, lo=1)
+        yield plain("_npi_polyval", [coefficients, x], train=True, grad="all", req="add")
+    everything = {"return_index": True, "return_inverse": True, "return_counts": True}
+    for axis in (0, -1, 1):
+        yield plain("_npi_unique", [np.array(1.5, "float32")], {"axis": axis, **everything}, imperative=True)
+    for op in ("_npi_argmax", "_npi_argmin", "argmax", "argmin"):
+        for axis in (0, 1):
+            yield plain(op, [np.zeros((2, 0), "float32")], {"axis": axis})
+        yield plain(op, [np.zeros((0, 0), "float32")], {"axis": 1}, why="no elements to compare")
+    for shape in ((), (1,), (1, 1), (2,)):
+        yield plain("Reshape", [data(shape)], train=True, grad="all")
+    for channels in (1, 2, 3, 4, 5):
+        image = (np.arange(24 * channels) ** 2 % 251).astype("uint8").reshape((4, 6, channels))
+        for interp in (1, 3):
+            yield OpCase("_image_resize", [image], {"size": (3, 2), "interp": interp})
+    for kernel in (1, 3):
+        for stride in (1, 2):
+            for groups in (1, 2):
+                attrs = {"kernel": (kernel, kernel), "pad": (2, 2), "stride": (stride, stride), "num_filter": 2, "num_group": groups}
+                arrays = [np.zeros((2, 2, 5, 0), "float32"), data((2, 2 // groups, kernel, kernel)), data((2,))]
+                yield plain("Convolution", arrays, attrs, train=True, grad="all")
+    empty = [np.zeros((2, 2, 0), "float32"), np.zeros((0, 2, 3), "float32")]
+    for op, arrays in (("_linalg_gemm2", empty), ("_linalg_gemm", empty + [data((2, 2, 3))])):
+        yield plain(op, arrays, {"axis": 0}, train=True, grad="all")
+    attrs = {"kernel": (3,), "num_filter": 1, "no_bias": True, "target_shape": (3,)}
+    yield plain("Deconvolution", [np.zeros((1, 2, 0), "float32"), data((2, 1, 3))], attrs, why="too large a target")

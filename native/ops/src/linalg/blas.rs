@@ -132,7 +132,8 @@ impl Gemm {
         let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
             let data: &[T] = data;
             // Operands may be empty although the result is not.
-            let m = MatRef::new(data.get(start(i, (rows, cols))..).unwrap_or_default(), rows, cols, num_inner * cols, 1);
+            let m =
+                MatRef::new(data.get(start(i, (rows, cols))..).unwrap_or_default(), rows, cols, num_inner * cols, 1);
             if transposed { m.t() } else { m }
         };
         for i in 0..num_matrices {
