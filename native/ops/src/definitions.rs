@@ -128,9 +128,9 @@ operators! {
     TAKE: index::take::TakeParam = index::take::TAKE;
     TANH: NoParams = elemwise::unary::TANH;
     TRUE_DIVIDE: NoParams = broadcast::promotion::TRUE_DIVIDE;
-    WHERE: NoParams = elemwise::select::NP_WHERE;
-    WHERE_RSCALAR: elemwise::select::WhereScalarParam = elemwise::select::WHERE_RSCALAR;
-    WHERE_SCALAR2: elemwise::select::WhereScalar2Param = elemwise::select::WHERE_SCALAR2;
+    WHERE: NoParams = broadcast::select::NP_WHERE;
+    WHERE_RSCALAR: broadcast::select::WhereScalarParam = broadcast::select::WHERE_RSCALAR;
+    WHERE_SCALAR2: broadcast::select::WhereScalar2Param = broadcast::select::WHERE_SCALAR2;
     WHILE_LOOP: control_flow::while_loop::WhileAttrs = control_flow::while_loop::WHILE_LOOP;
 }
 

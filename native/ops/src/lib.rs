@@ -8,13 +8,15 @@
 //!   and decodes images.
 //! - `contrib` and `onnx` contain the operators of MXNet's `contrib` namespace, and those that only ONNX has.
 //! - `control_flow` runs subgraphs, `custom` the operators of users. `internal` lists names that cannot be called.
-//! - `sparse` has the sparse forms of other families' operators. `rules` are inference rules that families share.
+//! - `sparse` has what the sparse forms of operators share, and operators that only exist for sparse arrays.
+//! - `rules` has shared inference rules, `axes` the axes of reductions, `moves` helpers that move elements.
 //! - `definitions` names operators for crates that build graphs.
 //!
 //! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
 //! from MXNet's older operators: operands of different types are promoted, comparisons return booleans, and a result without axes
 //! has the shape ().
 
+mod axes;
 pub mod broadcast;
 pub mod contrib;
 pub mod control_flow;
@@ -26,6 +28,7 @@ pub mod index;
 pub mod init;
 pub mod internal;
 pub mod linalg;
+pub mod moves;
 pub mod nn;
 pub mod onnx;
 pub mod optimizer;

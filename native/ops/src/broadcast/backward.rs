@@ -10,9 +10,9 @@ use ferromx_kernels::map::{Elements, ElementsMut, Loop};
 use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any};
 
 use super::binary::sum_to;
+use crate::axes::{Axes, reduced, resolve};
 use crate::elemwise::family::{Graph, Loops, WithLoop, elements, elements_mut};
 use crate::elemwise::formulas::Add;
-use crate::reduce::axes::{Axes, reduced, resolve};
 
 /// The operators of this file.
 pub(crate) static OPS: &[&OpDef] = &[&BACKWARD];

@@ -16,7 +16,7 @@ use ferromx_kernels::reduce::{NumericLane, reduce_to_shape_any};
 use super::backward;
 use crate::elemwise::family::{
     Arg, Binary, ChainRule2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
-    operators, ternary_into,
+    lane_dtype, operators, ternary_into,
 };
 use crate::elemwise::formulas::*;
 
@@ -166,11 +166,6 @@ fn broadcast_two_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out:
 pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
-}
-
-/// The type whose lanes compute with elements of type `dtype`: booleans are computed as uint8.
-pub(crate) fn lane_dtype(dtype: DType) -> DType {
-    if dtype == DType::Bool { DType::U8 } else { dtype }
 }
 
 /// Sums an array of shape `from` over the axes that have length 1 in shape `to` or that `to` lacks.

@@ -9,8 +9,8 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::Elements;
 
-use super::binary::{LHS_RHS, broadcast_shapes, lane_dtype};
-use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut};
+use super::binary::{LHS_RHS, broadcast_shapes};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, lane_dtype};
 use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 

@@ -13,8 +13,8 @@ use ferromx_kernels::movement;
 
 use super::backward;
 use super::binary::sum_to;
+use crate::moves::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
-use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE, &NP_BROADCAST_TO];

@@ -1,10 +1,11 @@
-//! Broadcasting: arithmetic, comparison and logic of two arrays, and `broadcast_to` and its relatives.
+//! Broadcasting: arithmetic, comparison and logic of two arrays, `where`, and `broadcast_to` and its relatives.
 
 pub(crate) mod backward;
 pub(crate) mod binary;
 pub(crate) mod compare;
 pub(crate) mod expand;
 pub(crate) mod promotion;
+pub(crate) mod select;
 
 use ferromx_core::op::OpDef;
 
@@ -20,4 +21,6 @@ pub static OPS: &[&[&OpDef]] = &[
     expand::OPS,
     // Arithmetic of arrays of different types.
     promotion::OPS,
+    // `where`.
+    select::OPS,
 ];

@@ -1,24 +1,24 @@
 //! Arithmetic of two arrays with broadcasting. Operands of different types are promoted to a common one.
 
 use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::broadcast::broadcast_any;
-use ferromx_kernels::map::{Elements, LaneFn};
 
 use super::backward;
 use super::binary::{
     BroadcastSum, LHS_RHS, broadcast_shapes, broadcast_sum, grad_from_both, grad_from_other, grad_negate, grad_pass,
-    lane_dtype,
 };
-use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula, operators};
+use crate::elemwise::family::{
+    Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula, lane_dtype, operators,
+};
 use crate::elemwise::formulas::*;
-use crate::elemwise::predicates::{INT_OR_BOOL, int_dtype};
+use crate::elemwise::integers::{BitAnd, BitOr, BitXor, IntBinary, Lcm, int_into};
+use crate::elemwise::predicates::int_dtype;
 use crate::rules::one_dtype;
 
 const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
@@ -189,81 +189,10 @@ formula!(Binary
     /// The derivative with respect to an operand that has no gradient.
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
 
-/// A formula of two integers, for lanes of 32 and 64 bits. Booleans are the integers 0 and 1.
-pub(crate) trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
-    /// The only value.
-    const NEW: Self;
-}
-
-macro_rules! int_formula {
-    ($($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| $f:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name;
-        impl IntBinary for $name {
-            const NEW: $name = $name;
-        }
-        int_formula!(@lane $name i32 $a $b $f);
-        int_formula!(@lane $name i64 $a $b $f);
-    )*};
-    (@lane $name:ident $lane:ident $a:ident $b:ident $f:expr) => {
-        impl LaneFn<($lane, $lane), $lane> for $name {
-            #[inline(always)]
-            fn call(self, ($a, $b): ($lane, $lane)) -> $lane {
-                $f
-            }
-        }
-    };
-}
-
-int_formula! {
-    /// The least common multiple of the magnitudes.
-    Lcm = |a, b| {
-        let (mut x, mut y) = (a.unsigned_abs(), b.unsigned_abs());
-        let magnitudes = (x, y);
-        // The greatest common divisor by Stein's binary algorithm, which needs no division.
-        if x != 0 && y != 0 {
-            let twos = (x | y).trailing_zeros();
-            x >>= x.trailing_zeros();
-            while y != 0 {
-                y >>= y.trailing_zeros();
-                (x, y) = (x.min(y), x.abs_diff(y));
-            }
-            x <<= twos;
-            (magnitudes.0 / x).wrapping_mul(magnitudes.1).cast_signed()
-        } else {
-            0
-        }
-    };
-    /// Bitwise and.
-    BitAnd = |a, b| a & b;
-    /// Bitwise or.
-    BitOr = |a, b| a | b;
-    /// Bitwise exclusive or.
-    BitXor = |a, b| a ^ b;
-}
-
 fn int_forward<F: IntBinary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, b) = (&ins[0], &ins[1]);
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
     int_into::<F>(ctx, (elements(a)?, &a_shape), (elements(b)?, &b_shape), &mut outs[0])
-}
-
-/// `out = F(a, b)` for integers and bool.
-pub(crate) fn int_into<F: IntBinary>(
-    ctx: &OpCtx<'_>,
-    a: (Elements<'_>, &[usize]),
-    b: (Elements<'_>, &[usize]),
-    out: &mut Out<'_>,
-) -> Result<()> {
-    let shape = out.shape().to_usize();
-    dispatch!(out.dtype(), T in [u8, i8, i32, bool] => {
-        broadcast_any::<T, i32, i32, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
-        Ok(())
-    }, d => dispatch!(d, T in [i64] => {
-        broadcast_any::<T, i64, i64, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
-        Ok(())
-    }, d => Err(ctx.unsupported(d, INT_OR_BOOL))))
 }
 
 /// The type to which two operands are promoted: the wider of two floating-point types or of two integer types, the floating-point type

@@ -9,8 +9,8 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
 
+use crate::moves::around;
 use crate::rules::no_gradient;
-use crate::shape::moves::around;
 
 params! {
     /// Parameters of `boolean_mask`.

@@ -10,8 +10,8 @@ use ferromx_kernels::zip::zip;
 
 use crate::elemwise::family::{Graph, NUMERIC, formula, src, unary_kernel, with_scalar};
 use crate::elemwise::formulas::{Div, Mul};
-use crate::elemwise::identity;
 use crate::elemwise::scalar::ScalarParam;
+use crate::moves::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
@@ -134,7 +134,7 @@ pub(super) static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmult
     )
     .inputs(&[arg("data", "The array.")])
     .params::<ScalarParam>()
-    .forward(identity::copy)
+    .forward(copy)
     .grad(Grad::Compose(|graph, n| {
         let scalar = n.params.get::<ScalarParam>().scalar;
         Ok(vec![Some(Graph(graph).with("_contrib_backward_gradientmultiplier", n.ograds[0], scalar)?)])

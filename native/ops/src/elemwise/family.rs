@@ -15,7 +15,9 @@ use ferromx_core::params::ParamValue;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{LaneFn, Src, apply_in_place};
 
-pub(crate) use super::loops::{Arg, Loops, NUMERIC, WithLoop, apply_loops, broadcast_loops, elements, elements_mut};
+pub(crate) use super::loops::{
+    Arg, Loops, NUMERIC, WithLoop, apply_loops, broadcast_loops, elements, elements_mut, lane_dtype,
+};
 
 /// A formula of one operand.
 pub(crate) trait Unary {

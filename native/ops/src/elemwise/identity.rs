@@ -15,6 +15,7 @@ use ferromx_kernels::lane_fn;
 use ferromx_kernels::map::{self, Src};
 use ferromx_kernels::movement;
 
+use crate::moves::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
@@ -106,14 +107,6 @@ pub(crate) static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rh
             }])
         },
     );
-
-/// Copies the first input to the output, unless they share memory.
-pub(crate) fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    if ins[0].shared_with().is_none() {
-        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-    }
-    Ok(())
-}
 
 params! {
     /// Parameters of `Cast`.

@@ -19,6 +19,11 @@ pub(crate) const NUMERIC: &[DType] = {
     &[F16, BF16, F32, F64, U8, I8, I32, I64]
 };
 
+/// The type whose lanes compute with elements of type `dtype`: booleans are computed as uint8.
+pub(crate) fn lane_dtype(dtype: DType) -> DType {
+    if dtype == DType::Bool { DType::U8 } else { dtype }
+}
+
 /// The loops of a formula, one for each lane type. Integers are computed in `f64` if the formula has no `int` form.
 pub(crate) struct Loops {
     /// Single precision.

@@ -7,13 +7,13 @@ mod binary;
 pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
+pub(crate) mod integers;
 mod loops;
 mod numpy_names;
 pub(crate) mod parametric;
 mod polynomial;
 pub(crate) mod predicates;
 pub(crate) mod scalar;
-pub(crate) mod select;
 pub(crate) mod unary;
 
 pub use scalar::ScalarParam;
@@ -36,8 +36,6 @@ pub static OPS: &[&[&OpDef]] = &[
     predicates::OPS,
     // Arithmetic, comparison and logic of an array and a number.
     scalar::OPS,
-    // `where`.
-    select::OPS,
     // Functions of one array.
     unary::OPS,
 ];

@@ -13,8 +13,8 @@ use ferromx_kernels::zip::zip;
 
 use super::family::{Arg, Graph, Ternary, apply_three, apply_two, formula, src, with_scalar, with_scalar2};
 use super::formulas::Maximum;
-use super::identity::{self, copy};
 use super::predicates::X;
+use crate::moves::copy;
 use crate::rules::OUTPUT_GRADIENT;
 
 /// The operators of this file.
@@ -265,7 +265,7 @@ pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss").legacy()
     .params::<MakeLossParam>()
     .forward(|ctx, ins, outs| {
         require_float(ctx, outs[0].dtype())?;
-        identity::copy(ctx, ins, outs)
+        copy(ctx, ins, outs)
     })
     .grad(Grad::Kernel(Backward::new(make_loss_backward).ograds(Deps::None).inputs(Deps::All), None))
     .inplace(&[(0, 0)]);

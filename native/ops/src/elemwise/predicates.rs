@@ -11,8 +11,7 @@ use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::map::{Arith, Elements, ElementsMut, Loop, Operand, apply, map};
 use ferromx_kernels::reduce::NumericLane;
 
-use super::family::{Loops, Unary, WithLoop, elements, elements_mut, formula, operators, src};
-use crate::broadcast::binary::lane_dtype;
+use super::family::{Loops, Unary, WithLoop, elements, elements_mut, formula, lane_dtype, operators, src};
 
 /// The argument of most of these operators.
 pub(super) const X: &[ArgDef] = &[arg("x", "The array.")];

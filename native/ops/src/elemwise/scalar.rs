@@ -17,8 +17,8 @@ use super::family::{
 };
 use super::formulas::*;
 use super::identity::convert;
+use super::integers::{BitAnd, BitOr, BitXor, Lcm, int_into};
 use super::predicates::int_dtype;
-use crate::broadcast::promotion::{BitAnd, BitOr, BitXor, Lcm, int_into};
 use crate::rules::PASS_BACK;
 
 params! {

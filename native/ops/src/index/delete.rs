@@ -10,8 +10,8 @@ use ferromx_core::{ensure, memory, params};
 use ferromx_kernels::map::Lane;
 
 use crate::elemwise::family::elements;
+use crate::moves::around;
 use crate::rules::no_gradient;
-use crate::shape::moves::around;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DELETE];

@@ -17,8 +17,8 @@ use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
 use crate::elemwise::family::{elements, elements_mut};
+use crate::moves::around;
 use crate::rules::first_dtype;
-use crate::shape::moves::around;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];

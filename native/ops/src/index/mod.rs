@@ -7,6 +7,7 @@
 //! - `one_hot` and `nonzero` convert indices to arrays and arrays to indices.
 //! - `assign` replaces rows and elements at indices, `mask` those that a mask selects.
 //! - `insert` and `delete` lengthen and shorten an axis.
+//! - `sparse` has the sparse forms of `take` and of the gradient of `Embedding`.
 
 mod assign;
 pub(crate) mod delete;
@@ -17,6 +18,7 @@ mod nonzero;
 mod one_hot;
 mod pick;
 mod ravel;
+mod sparse;
 pub(crate) mod take;
 
 pub(crate) use take::{EmbeddingParam, TakeMode, TakeParam};

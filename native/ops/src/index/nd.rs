@@ -14,8 +14,8 @@ use ferromx_kernels::map::Arith;
 
 use super::{bad_index, index_type, no_gradient};
 use crate::elemwise::family::NUMERIC;
+use crate::moves::{by_size, source, target};
 use crate::rules::{first_dtype, one_dtype_of};
-use crate::shape::moves::{by_size, source, target};
 
 const INDICES: &str =
     "The coordinates, of shape (m, ...): indices[i, ...] is an index into axis i, counted from the end if negative.";

@@ -14,8 +14,8 @@ use ferromx_kernels::map::{Arith, Load};
 
 use super::{bad_index, index_type, no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
+use crate::moves::{around, by_size, source, target};
 use crate::rules::first_dtype;
-use crate::shape::moves::{around, by_size, source, target};
 
 param_enum! {
     /// How `pick` handles indices out of range.

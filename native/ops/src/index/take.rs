@@ -12,11 +12,11 @@ use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
 
+use super::sparse;
 use super::{no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
+use crate::moves::{around, by_size, source, target};
 use crate::rules::first_dtype;
-use crate::shape::moves::{around, by_size, source, target};
-use crate::sparse;
 
 params! {
     /// Parameters of `Embedding`.

@@ -16,10 +16,10 @@ use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::product::{MatrixElement, batch_matrix};
+use crate::axes::inverse_permutation;
 use crate::broadcast::binary::{broadcast_two, grad_from_other};
 use crate::broadcast::promotion;
 use crate::elemwise::formulas::Mul;
-use crate::reduce::axes::inverse_permutation;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];

@@ -8,32 +8,16 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
-use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, param_enum, params};
+use ferromx_core::{dispatch, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
 
 use super::product::{MatrixElement, batch_matrix};
-use crate::sparse;
+use super::sparse;
+use crate::sparse::Storage;
 
 /// The operators of this file.
 pub(crate) static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
-
-param_enum! {
-    /// The values of `forward_stype`.
-    pub enum Storage { Csr = "csr", Default = "default", RowSparse = "row_sparse" }
-}
-
-impl Storage {
-    /// The storage type of this name.
-    pub(crate) fn storage_type(self) -> StorageType {
-        match self {
-            Storage::Csr => StorageType::Csr,
-            Storage::Default => StorageType::Default,
-            Storage::RowSparse => StorageType::RowSparse,
-        }
-    }
-}
 
 params! {
     /// Parameters of `dot` and `batch_dot`.

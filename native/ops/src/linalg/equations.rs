@@ -18,7 +18,7 @@ use ferromx_kernels::par::with_scratch;
 use super::matrices::{
     self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_dims, matrix_error, matrix_type, with_converted,
 };
-use crate::reduce::axes::inverse_permutation;
+use crate::axes::inverse_permutation;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];

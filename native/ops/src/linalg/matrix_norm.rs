@@ -19,7 +19,7 @@ use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, NumericLane, Sum, reduce
 
 use super::matrices::{LinalgElement, with_converted};
 use super::svd::for_each_svd;
-use crate::reduce::axes::{Axes, inverse_permutation, keepdims_shape};
+use crate::axes::{Axes, inverse_permutation, keepdims_shape};
 
 params! {
     /// Parameters of `_npi_norm`.

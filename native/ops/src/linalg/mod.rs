@@ -6,6 +6,7 @@
 //! - `cholesky` has LAPACK's potrf and potri, and trsm; `decompositions` gelqf, syevd, inverses and determinants.
 //! - `equations`, `eigen`, `svd` and `matrix_norm` are NumPy's `linalg` functions.
 //! - `diagonals` extracts and makes diagonals and triangles; `khatri_rao` is the column-wise Kronecker product.
+//! - `sparse` has `dot` of a sparse and a dense matrix.
 //! - `transforms` has the Fourier transform and count sketches.
 //! - `matrices` has the shape, type and error helpers of all of them.
 
@@ -22,6 +23,7 @@ mod khatri_rao;
 mod matrices;
 mod matrix_norm;
 pub mod product;
+mod sparse;
 mod svd;
 pub(crate) mod transforms;
 

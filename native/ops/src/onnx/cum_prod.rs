@@ -8,7 +8,7 @@ use ferromx_core::shape::Shape;
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::scan::cumprod;
 
-use crate::shape::moves::around;
+use crate::moves::around;
 
 params! {
     /// Parameters of `_onnx_CumProd`.

@@ -15,7 +15,7 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 
 use super::dim_expr::DimExprs;
 use super::symbolic_shape::{first_dtype, has_data, others_have_no_gradient, shapes};
-use crate::shape::moves::{around, by_size, source, target};
+use crate::moves::{around, by_size, source, target};
 
 param_enum! {
     /// The interpolation of `Resize`.

@@ -18,8 +18,8 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 use ferromx_kernels::map::Load;
 
 use super::integers;
+use crate::moves::around;
 use crate::rules::{no_gradient, one_dtype_of};
-use crate::shape::moves::around;
 
 param_enum! {
     /// The interpolation between pixels.

@@ -15,8 +15,8 @@ use ferromx_kernels::movement;
 use super::dim_expr::DimExprs;
 use crate::broadcast::binary::sum_to;
 use crate::init::{RangeRounding, fill, fill_range};
+use crate::moves::{by_size, source, target};
 use crate::rules::{self, complete_from_size, no_gradient};
-use crate::shape::moves::{by_size, source, target};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
 
 params! {

@@ -20,11 +20,11 @@ use super::{
     range_max_abs, range_shapes, shape_like, write_range,
 };
 use crate::index::take::{EMBEDDING, EmbeddingParam};
+use crate::moves::around;
 use crate::nn::activation::{ActType, ActivationParam};
 use crate::nn::batch_norm::{BATCH_NORM, BatchNormParam, channel_axis};
 use crate::nn::pooling::{POOLING, PoolType, PoolingParam};
 use crate::shape::join::{CONCAT, ConcatParam};
-use crate::shape::moves::around;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];

@@ -14,7 +14,7 @@ use ferromx_kernels::math;
 use ferromx_kernels::par::parallel_rows2;
 use ferromx_kernels::rng::{Draws, Philox};
 
-use crate::shape::moves::{by_size, source, target};
+use crate::moves::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];

@@ -15,8 +15,8 @@ use ferromx_kernels::zip::zip;
 use ferromx_kernels::{par, scan};
 
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
+use crate::moves::around;
 use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
-use crate::shape::moves::around;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&CUMSUM, &DIFF, &EDIFF1D, &BACKWARD_EDIFF1D];

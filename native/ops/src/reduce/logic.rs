@@ -9,7 +9,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce::{self, NumericLane, Reducer};
 
-use super::axes::{numpy_reduced_shape, over_axes};
+use super::family::{numpy_reduced_shape, over_axes};
 use super::sums::numpy_axes_of;
 
 /// The operators of this file.

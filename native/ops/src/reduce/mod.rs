@@ -4,16 +4,18 @@
 //! - `moments` and `statistics` have mean and variance, averages and percentiles; `norm` has the L1 and the L2 norm.
 //! - `arg` has argmax and argmin, `logic` any and all, `counts` histograms and comparisons of whole arrays.
 //! - `cumulative` has cumulative sums and differences, which keep their axis.
-//! - `axes` resolves axes, infers the shapes of results and broadcasts gradients back.
+//! - `sparse` has the reductions of csr and row_sparse matrices.
+//! - `family` has what they share: parameters, shape rules, gradients that are broadcast back.
 
 mod arg;
-pub(crate) mod axes;
 mod counts;
 mod cumulative;
+mod family;
 mod logic;
 mod moments;
 pub(crate) mod norm;
 mod products;
+mod sparse;
 mod statistics;
 pub(crate) mod sums;
 

@@ -14,7 +14,7 @@ use ferromx_kernels::movement::transpose;
 use ferromx_kernels::norm::{row_moments, row_moments_backward};
 use ferromx_kernels::par::with_scratch;
 
-use super::axes::{Axes, inverse_permutation, reduced, resolve};
+use crate::axes::{Axes, inverse_permutation, reduced, resolve};
 use crate::elemwise::family::NUMERIC;
 
 params! {

@@ -13,7 +13,8 @@ use ferromx_kernels::map::{self, Elements, Load};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
-use super::axes::{ReductionGradient, broadcast_args, keepdims_shape, reduced, resolve};
+use super::family::{ReductionGradient, broadcast_args};
+use crate::axes::{keepdims_shape, reduced, resolve};
 use crate::elemwise::family::{Arg, Binary, Graph, Loops, formula};
 use crate::elemwise::formulas::Mul;
 
@@ -51,7 +52,7 @@ pub(crate) static NORM: OpDef = OpDef::new("norm")
         (None, Some(d)) => io.assign_out(0, d),
         (None, None) => io.outs[0].map_or(Ok(()), |d| io.assign_in(0, d)),
     })
-    .sparse(crate::sparse::norm_rule, crate::sparse::norm)
+    .sparse(super::sparse::norm_rule, super::sparse::norm)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
 

@@ -11,7 +11,7 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, NumericLane, Reducer};
 use ferromx_kernels::zip::zip;
 
-use super::axes::keepdims_shape;
+use crate::axes::keepdims_shape;
 use crate::elemwise::family::NUMERIC;
 
 /// Selects the elements that are factors of a product.

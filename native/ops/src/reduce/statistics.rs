@@ -15,7 +15,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
 
-use super::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced, numpy_reduced_shape, over_axes};
+use super::family::{numpy_reduced_shape, over_axes};
+use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced};
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.

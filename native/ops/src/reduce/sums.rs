@@ -15,11 +15,12 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
-use super::axes::{
-    Axes, OverAxes, ReduceParam, ReductionGradient, broadcast_args, broadcast_binary, broadcast_scalar, keepdims_shape,
-    multiply_broadcast, numpy_axes, numpy_reduced_shape, over_axes, reduce_shape, resolve,
+use super::family::{
+    OverAxes, ReduceParam, ReductionGradient, broadcast_args, broadcast_binary, broadcast_scalar, multiply_broadcast,
+    numpy_reduced_shape, over_axes, reduce_shape,
 };
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
+use crate::axes::{Axes, keepdims_shape, numpy_axes, resolve};
 use crate::elemwise::family::{
     Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators,
 };
@@ -31,7 +32,7 @@ use crate::shape::moves::{by_size, source, target};
 /// the same gradient composed of operators. `sums_csr` after the name adds the kernel for csr matrices.
 macro_rules! reduce_op {
     ($name:ident sums_csr: $($operator:tt)+) => {
-        reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $name: $($operator)+);
+        reduce_op!(@def [.sparse(super::sparse::reduce_rule, super::sparse::reduce)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr,
      $inputs:expr, $outputs:expr,
@@ -132,7 +133,7 @@ pub(crate) static SQUARE_SUM: OpDef = {
         .params::<ReduceParam>()
         .shape(infer_shape::<SumSquares>)
         .forward(forward::<SumSquares>)
-        .sparse(crate::sparse::row_reduce_rule, crate::sparse::on_rows)
+        .sparse(super::sparse::row_reduce_rule, super::sparse::on_rows)
         .grad(Grad::Compose(COMPOSE))
 };
 

@@ -10,8 +10,8 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
-use super::moves::{by_size, source, target};
-use crate::reduce::axes::{numpy_axes, numpy_reduced};
+use crate::axes::{numpy_axes, numpy_reduced};
+use crate::moves::{by_size, source, target};
 use crate::rules::RESHAPE_BACK;
 
 /// The operators of this file.

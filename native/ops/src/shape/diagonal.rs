@@ -14,8 +14,8 @@ use ferromx_kernels::movement::{self, diagonal_len};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Sum};
 
-use super::moves::{by_size, source, target};
 use crate::elemwise::family::NUMERIC;
+use crate::moves::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DIAG, &NP_DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM, &TRIL];

@@ -11,8 +11,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::axes::permuted_shape;
-use super::moves::{around, by_size, source, target};
-use crate::reduce::axes::numpy_axes;
+use crate::axes::numpy_axes;
+use crate::moves::{around, by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&REVERSE, &FLIP, &ROT90, &ROLL];

@@ -12,7 +12,7 @@ use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
 use super::axes::atleast_nd;
-use super::moves::{by_size, source, target};
+use crate::moves::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[
@@ -84,7 +84,7 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
     .params::<ConcatParam>()
-    .sparse(crate::sparse::concat_rule, crate::sparse::concat)
+    .sparse(super::sparse::concat_rule, super::sparse::concat)
     .shape(concat_shape)
     .forward(|ctx, ins, outs| {
         let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;

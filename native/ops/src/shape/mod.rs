@@ -1,15 +1,15 @@
-//! Operators that change the shape of an array or rearrange its elements. They share the helpers in `moves`.
+//! Operators that change the shape of an array or rearrange its elements.
 
 pub(crate) mod axes;
 mod depth_to_space;
 mod diagonal;
 pub(crate) mod flip;
 pub(crate) mod join;
-pub(crate) mod moves;
 pub(crate) mod pad;
 mod repeat;
 pub mod reshape;
 pub(crate) mod slice;
+mod sparse;
 mod split;
 
 pub(crate) use join::ConcatParam;

@@ -15,7 +15,7 @@ use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::reduce::{self, Max, Min, NumericLane};
 
-use super::moves::{around, by_size, source, target};
+use crate::moves::{around, by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&PAD, &NP_PAD];

@@ -14,8 +14,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::reduce::{self, Sum};
 use smallvec::SmallVec;
 
-use super::moves::{around, by_size, source, target};
 use crate::elemwise::family::NUMERIC;
+use crate::moves::{around, by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
-use super::moves::{by_size, source, target};
+use crate::moves::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.
@@ -164,7 +164,7 @@ pub(crate) static SLICE: OpDef = OpDef::new("slice")
         let out = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
         io.assign_out(0, &out)
     })
-    .sparse(crate::sparse::slice_rule, crate::sparse::slice)
+    .sparse(super::sparse::slice_rule, super::sparse::slice)
     .forward(|ctx, ins, outs| slice_region(ctx.params(), ins[0].shape())?.read(&ins[0], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {

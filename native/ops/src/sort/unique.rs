@@ -10,8 +10,8 @@ use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::sort::{self, Order};
 
+use crate::moves::around;
 use crate::rules::new_array;
-use crate::shape::moves::around;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&UNIQUE];

@@ -4,17 +4,14 @@
 //! `None` for the dense fallback, and the function that computes them. Arithmetic runs the dense kernel on stored values that were aligned
 //! to common indices. Only products and sums have sparse kernels.
 //!
-//! - `values` has elementwise operators, `dot` products, `reduce` sums and norms, `matrix` slicing and concatenation.
-//! - `embedding` and `lazy` have the gradient of `Embedding`, and the updates of optimizers with such gradients.
-//! - `cast` converts between storage types; `storage_ops` and `graph` are operators that only exist for sparse arrays.
+//! - `values` has the sparse forms of elementwise operators, `lazy` those of optimizer updates. Other families have a file `sparse` each.
+//! - `cast` converts between storage types, and `csr_builder` builds csr matrices row by row.
+//! - `storage_ops` and `graph` are operators that only exist for sparse arrays.
 
 pub mod cast;
-mod dot;
-mod embedding;
+mod csr_builder;
 mod graph;
 mod lazy;
-mod matrix;
-mod reduce;
 mod storage_ops;
 mod values;
 
@@ -23,17 +20,15 @@ use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::OpDef;
+use ferromx_core::param_enum;
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Parts, SparseArray};
+use ferromx_core::sparse::{Parts, SparseArray, StorageType};
 use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
-pub use dot::{dot, dot_backward, dot_backward_rule, dot_rule};
-pub use embedding::{embedding_backward, embedding_rule};
+pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
 pub use lazy::{all_row_sparse, lazy, lazy_update};
-pub use matrix::{concat, concat_rule, slice, slice_rule, take, take_rule};
-pub use reduce::{norm, norm_rule, on_rows, reduce, reduce_rule, row_reduce_rule};
 pub use values::{
     broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
     product_rule, scatter_rule, zeros, zeros_rule,
@@ -47,6 +42,22 @@ pub static OPS: &[&[&OpDef]] = &[
     storage_ops::OPS,
 ];
 
+param_enum! {
+    /// A storage type as a parameter.
+    pub enum Storage { Csr = "csr", Default = "default", RowSparse = "row_sparse" }
+}
+
+impl Storage {
+    /// The storage type of this name.
+    pub(crate) fn storage_type(self) -> StorageType {
+        match self {
+            Storage::Csr => StorageType::Csr,
+            Storage::Default => StorageType::Default,
+            Storage::RowSparse => StorageType::RowSparse,
+        }
+    }
+}
+
 /// Runs `$body` with `$T` bound to the element type, for code that moves elements and does not compute with them.
 macro_rules! moved {
     ($dtype:expr, $T:ident => $body:expr) => {
@@ -58,6 +69,18 @@ macro_rules! moved {
     };
 }
 pub(crate) use moved;
+
+/// Runs `$body` with `$T` bound to an element type that has arithmetic.
+macro_rules! summed {
+    ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
+        ferromx_core::dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
+            use ferromx_core::dtype::DType;
+            let accepted = [DType::F16, DType::F32, DType::F64, DType::U8, DType::I8, DType::I32, DType::I64];
+            Err($call.ctx.unsupported(d, &accepted))
+        })
+    };
+}
+pub(crate) use summed;
 
 /// The csr matrix of operands that hold row pointers, column indices and values.
 pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {

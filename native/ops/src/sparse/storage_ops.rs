@@ -12,9 +12,8 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
 
-use super::{cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
-use crate::elemwise::identity::copy;
-use crate::linalg::dot::Storage;
+use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use crate::moves::copy;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// The operators of this file.

@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
+use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out, from_bytes};
 
 /// Runs `$body` with `$T` bound to a type of the same size as `$dtype`. A kernel that only moves elements is compiled once per size
@@ -43,4 +44,15 @@ pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]
 /// A shape seen from one axis, as (outer, n, inner): the product of the dimensions before it, its length, the product of those after.
 pub(crate) fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
     (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
+}
+
+/// The kernel that copies the first input to the output, unless they share memory. Their shapes may differ.
+///
+/// # Errors
+/// Different numbers of bytes.
+pub fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if ins[0].shared_with().is_none() && outs[0].wanted() {
+        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+    }
+    Ok(())
 }

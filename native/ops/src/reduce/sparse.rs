@@ -1,5 +1,6 @@
 //! Sums, means and norms of csr matrices.
 
+use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
@@ -10,21 +11,21 @@ use ferromx_core::storage::{Req, call_once};
 use ferromx_core::{dispatch, shape::Shape};
 use ferromx_kernels::sparse as kernels;
 
-use super::cast::to_dense;
-use super::{csr_of, csr_parts, new_vector};
-use crate::reduce::axes::{ReduceParam, resolve};
-use crate::reduce::norm::NormParam;
-use StorageType::{Csr, Default as Dense, RowSparse};
+use super::family::ReduceParam;
+use super::norm::NormParam;
+use crate::axes::resolve;
+use crate::sparse::cast::to_dense;
+use crate::sparse::{csr_of, csr_parts, new_vector};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
-pub fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
     let has_axes = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
     (ins[0] == Csr && has_axes).then_some(Dense)
 }
 
 /// The sum, or, for `mean`, the sum divided by the number of elements. Integers use the dense form.
-pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(super) fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let p = call.ctx.params::<ReduceParam>();
     let axes = resolve(&p.axis, p.exclude, 2)?;
@@ -63,14 +64,14 @@ fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 /// Storage rule: a row_sparse matrix can be reduced along axis 1 with `keepdims`, so that the stored rows stay the same.
-pub fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(super) fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
     let keeps_rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
     (ins[0] == RowSparse && keeps_rows).then_some(RowSparse)
 }
 
 /// Runs the dense form on the stored rows.
-pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(super) fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let parts = a.parts()?;
     if parts.data.is_empty() {
@@ -81,13 +82,13 @@ pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 /// Storage rule: the norm of all elements only depends on the stored ones.
-pub fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(super) fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let has_all_axes = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
     (has_all_axes && ins[0] != Dense).then_some(Dense)
 }
 
 /// The norm of the stored values.
-pub fn norm(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(super) fn norm(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.parts()?.data;
     let values = match values.is_empty() {

@@ -1,15 +1,14 @@
-//! Axes and result shapes of reductions, and gradients that broadcast a reduced array back.
+//! What reductions share: parameters, shape rules, and gradients that broadcast a reduced array back.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Entry, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::OpCtx;
 use ferromx_core::params::{OpParams, Params, ShapeOrNone};
-use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
-use smallvec::SmallVec;
 
+use crate::axes::{keepdims_shape, numpy_axes, numpy_reduced, reduced, resolve};
 use crate::elemwise::family::{Arg, Binary, Graph, Loops, broadcast_loops, elements_mut};
 use crate::elemwise::formulas::Mul;
 
@@ -25,44 +24,6 @@ params! {
     }
 }
 
-/// Axes or lengths of axes; six fit without a heap allocation.
-pub(crate) type Axes = SmallVec<[usize; 6]>;
-
-/// The permutation that undoes `perm`.
-pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {
-    let mut inverse = Axes::from_elem(0, perm.len());
-    perm.iter().enumerate().for_each(|(i, axis)| inverse[*axis] = i);
-    inverse
-}
-
-/// The axes to reduce out of `n` by the rules of MXNet's older operators, ascending: None and () are all.
-///
-/// # Errors
-/// If an axis does not exist or is given twice.
-pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
-    let unresolved = axis.0.as_ref().map_or(&[][..], Shape::dims);
-    if unresolved.is_empty() {
-        return Ok((0..n).collect());
-    }
-    let axes = sorted_axes(unresolved, n)?;
-    Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
-}
-
-/// The axes of an array of `n` axes, checked and ascending.
-fn sorted_axes(unresolved: &[i64], n: usize) -> Result<Axes> {
-    let mut axes = unresolved.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
-    axes.sort_unstable();
-    ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(unresolved));
-    Ok(axes)
-}
-
-/// The shape of a reduction by the rules of MXNet's older operators: without the axes, or with length 1 for them if `keepdims`. A result of
-/// one element has shape (1), unless a scalar is reduced with `keepdims`.
-pub(crate) fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
-    let out = numpy_reduced(shape, axes, keepdims);
-    if out.ndim() == Some(0) && !(keepdims && shape.dims().is_empty()) { Shape::new(&[1]) } else { out }
-}
-
 /// The shape rule of operators with [`ReduceParam`].
 pub(crate) fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ReduceParam>();
@@ -70,11 +31,6 @@ pub(crate) fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let axes = resolve(&p.axis, p.exclude, n)?;
     let out = reduced(&io.ins[0], &axes, p.keepdims);
     io.assign_out(0, &out)
-}
-
-/// The dimensions of a shape, with 1 for the reduced axes.
-pub(crate) fn keepdims_shape(shape: &Shape, axes: &[usize]) -> Axes {
-    shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
 }
 
 /// `out = F(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
@@ -168,7 +124,7 @@ pub(crate) trait OverAxes: OpParams {
 /// Implements [`OverAxes`] for parameters with the fields `axis`, `keepdims` and, if it is named, `initial`.
 macro_rules! over_axes {
     ($param:ty $(, $initial:ident)?) => {
-        impl $crate::reduce::axes::OverAxes for $param {
+        impl $crate::reduce::family::OverAxes for $param {
             fn axis(&self) -> &ferromx_core::params::ShapeOrNone {
                 &self.axis
             }
@@ -183,29 +139,6 @@ macro_rules! over_axes {
 }
 pub(crate) use over_axes;
 
-/// The axes to reduce out of `n` by NumPy's rules, ascending: None is all, () none. A scalar may be reduced along
-/// axis 0, which changes nothing.
-///
-/// # Errors
-/// If an axis does not exist or is given twice.
-pub(crate) fn numpy_axes(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
-    let Some(given) = &axis.0 else { return Ok((0..n).collect()) };
-    if n == 0 && given.dims().iter().all(|a| *a == 0 || *a == -1) {
-        return Ok(Axes::new());
-    }
-    sorted_axes(given.dims(), n)
-}
-
-/// The shape of a reduction by NumPy's rules: without the axes, or with length 1 for them if `keepdims`.
-pub(crate) fn numpy_reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
-    let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
-        (false, _) => Some(*d),
-        (true, true) => Some(1),
-        (true, false) => None,
-    };
-    Shape::from(shape.dims().iter().enumerate().filter_map(keep).collect::<Dims>())
-}
-
 /// The shape rule of reductions of the NumPy interface.
 pub(crate) fn numpy_reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();
@@ -213,23 +146,4 @@ pub(crate) fn numpy_reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>)
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
     let out = numpy_reduced(&io.ins[0], &numpy_axes(p.axis(), n)?, p.keepdims());
     io.assign_out(0, &out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn axes_are_resolved_as_in_mxnet() {
-        let axes = |text: &str, exclude| {
-            resolve(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
-        };
-        assert_eq!(axes("None", true).unwrap()[..], [0, 1, 2]);
-        assert_eq!(axes("()", false).unwrap()[..], [0, 1, 2]);
-        assert_eq!(axes("(2, 0)", false).unwrap()[..], [0, 2]);
-        assert_eq!(axes("-1", true).unwrap()[..], [0, 1]);
-        assert!(axes("(0, 1, 2)", true).unwrap().is_empty());
-        assert!(axes("(0, -3)", false).unwrap_err().to_string().contains("given twice"));
-        assert!(axes("5", false).is_err());
-    }
 }

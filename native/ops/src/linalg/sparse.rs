@@ -1,6 +1,5 @@
 //! `dot` of a sparse and a dense matrix.
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -12,14 +11,14 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse::{self as kernels, MulAdd};
 
-use super::cast::{cast, to_dense};
-use super::{csr_of, csr_parts, new_vector, with_rows};
-use crate::linalg::dot::{DotParam, Storage};
+use super::dot::DotParam;
+use crate::sparse::cast::{cast, to_dense};
+use crate::sparse::{Storage, csr_of, csr_parts, new_csr, new_vector, summed, with_rows};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
 /// dense times csr is csr.
-pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(super) fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let default = match (ins[0], ins[1]) {
         (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
@@ -31,7 +30,7 @@ pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Opti
 }
 
 /// The sparse matrix product.
-pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(super) fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let product = match (&call.ins[0], &call.ins[1]) {
         (Array::Dense(lhs), Array::Sparse(rhs))
@@ -50,18 +49,6 @@ pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     };
     Ok(vec![cast(&product, call.storage_type)?])
 }
-
-/// Runs `$body` with `$T` bound to an element type that has arithmetic.
-macro_rules! summed {
-    ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
-        dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
-            use ferromx_core::dtype::DType;
-            let accepted = [DType::F16, DType::F32, DType::F64, DType::U8, DType::I8, DType::I32, DType::I64];
-            Err($call.ctx.unsupported(d, &accepted))
-        })
-    };
-}
-pub(super) use summed;
 
 /// The product of a csr matrix, transposed if `transpose_lhs`, and a dense array. It is dense, or row_sparse with the rows that are not
 /// empty in the matrix.
@@ -88,7 +75,7 @@ fn transpose<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
     let columns = a.shape().dim(1);
     let transposed =
         call_once(&csr_parts(&parts)?, &[], |ins, _| Ok(kernels::transpose(csr_of::<T>(ins)?, columns as usize)))?;
-    super::new_csr(&Shape::new(&[columns, a.shape().dim(0)]), transposed, a.context())
+    new_csr(&Shape::new(&[columns, a.shape().dim(0)]), transposed, a.context())
 }
 
 /// The product of a csr matrix and a dense array, dense or row_sparse.
@@ -141,14 +128,14 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
 }
 
 /// Storage rule of the gradients of csr times another matrix. That of the right operand is also a product of a csr matrix.
-pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(super) fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
     is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
 }
 
 /// The gradients of C = A B for a csr matrix A: dB = A^T dC. dA is dense, and only computed if it is wanted.
-pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(super) fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let (grad, lhs) = (&to_dense(&call.ins[0])?, call.ins[1].sparse()?);
     let mut grads = if call.wanted[0] {

@@ -13,8 +13,8 @@ use ferromx_kernels::map::Elements;
 use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 
-use super::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
-use crate::broadcast::binary::{BroadcastSum, broadcast_shapes, broadcast_sum, broadcast_two};
+use super::binary::{BroadcastSum, broadcast_shapes, broadcast_sum, broadcast_two};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
 use crate::rules::{no_gradient, one_dtype_of};
 
 /// The operators of this file.

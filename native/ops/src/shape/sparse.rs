@@ -1,0 +1,54 @@
+//! `slice` and `concat` of csr matrices.
+
+use StorageType::Csr;
+use ferromx_core::error::Result;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::sparse::{Array, StorageType};
+
+use super::{ConcatParam, SliceParam};
+use crate::sparse::{CsrBuilder, append, moved, new_csr};
+
+/// Storage rule: slices of a csr matrix are csr matrices without `step`, or with one step, which is 1. As in MXNet, two steps of 1 give a
+/// dense array.
+pub(super) fn slice_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let steps = &p.get::<SliceParam>().step.0;
+    (ins[0] == Csr && steps.len() < 2 && steps.iter().all(|s| s.is_none_or(|s| s == 1))).then_some(Csr)
+}
+
+/// Slices rows and columns of a csr matrix.
+pub(super) fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let p = call.ctx.params::<SliceParam>();
+    let range = |axis: usize| {
+        let n = a.shape().dim(axis);
+        let resolve = |x: i64| if x < 0 { (x + n).max(0) } else { x.min(n) };
+        let begin = p.begin.0.get(axis).copied().flatten().map_or(0, resolve);
+        (begin, begin + call.shapes[0].dim(axis))
+    };
+    let (rows, columns) = (range(0), range(1));
+    moved!(a.dtype(), T => {
+        let mut builder = CsrBuilder::<T>::new();
+        append(a, &mut builder, |b, m| (rows.0..rows.1).for_each(|r| b.push_row(m, r as usize, columns)))?;
+        Ok(vec![new_csr(&call.shapes[0], builder.parts(), a.context())?.into()])
+    })
+}
+
+/// Storage rule: csr matrices can be concatenated along axis 0.
+pub(super) fn concat_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    (p.get::<ConcatParam>().dim == 0 && ins.iter().all(|s| *s == Csr)).then_some(Csr)
+}
+
+/// Concatenates csr matrices along axis 0.
+pub(super) fn concat(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
+    let context = call.ctx.context;
+    moved!(call.ins[0].dtype(), T => {
+        let mut builder = CsrBuilder::<T>::new();
+        for a in arrays {
+            let columns = (0, a.shape().dim(1));
+            append(a, &mut builder, |b, m| (0..m.rows()).for_each(|r| b.push_row(m, r, columns)))?;
+        }
+        Ok(vec![new_csr(&call.shapes[0], builder.parts(), context)?.into()])
+    })
+}
