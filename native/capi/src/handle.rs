@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ferromx_runtime::cached_op::CachedOp;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::Executor;
-use ferromx_runtime::imperative::{CachedOp, Tensor, Tensors};
+use ferromx_runtime::imperative::{Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
 use ferromx_runtime::io::recordio::{Reader, Writer};
 use ferromx_runtime::kvstore::{KvStore, Member};

@@ -6,7 +6,7 @@ use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{Bound, Executor, is_dynamic};
+use ferromx_runtime::executor::{Bound, Executor};
 
 use crate::emit::NumpyShapes;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::ir::Model;
 
 /// True if a graph can be planned, that is if no shape depends on data.
 pub fn can_be_planned(imported: &Imported) -> bool {
-    !is_dynamic(&imported.symbol)
+    !imported.symbol.is_dynamic()
 }
 
 /// Binds an imported model to inputs, for inference.

@@ -1,4 +1,4 @@
-//! Array functions of the C API that are not operators: creation, views, copies and conversion.
+//! Array functions of the C API that are not operators: creation, views and conversion.
 
 use ferromx_core::context::Context;
 use ferromx_core::dispatch;
@@ -6,17 +6,11 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{self, Req};
 use ferromx_ops::shape::reshape::target_shape;
-use ferromx_ops::sparse::cast::assign;
 pub use ferromx_ops::sparse::cast::to_dense;
-use smallvec::smallvec;
 
-use crate::graph::op_call;
-use crate::imperative::invoke;
 use crate::semantics;
 
 /// The element type of a C API code; -1 means `float32`.
@@ -106,49 +100,6 @@ pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> 
         "NDArray.Reshape: Check failed: shape_.Size() {check}: cannot reshape {} into {target}",
         array.shape()
     )))
-}
-
-/// Copies an array to another of the same shape, which may have another type, storage type or device.
-///
-/// # Errors
-/// Different shapes; csr to row_sparse or row_sparse to csr; a read-only target.
-pub fn copy(from: &Array, to: &Array) -> Result<()> {
-    ensure!(
-        from.shape() == to.shape(),
-        "operands shape mismatch from.shape = {} to.shape={}: copies need equal shapes",
-        from.shape(),
-        to.shape()
-    );
-    let (source, target) = (from.storage_type(), to.storage_type());
-    ensure!(
-        source == StorageType::Default || target == StorageType::Default || source == target,
-        "Copying ndarray of stype = {} to stype = {} is not supported: make it dense first",
-        source as i32,
-        target as i32
-    );
-    match (from, to) {
-        (Array::Dense(from), Array::Dense(to)) => copy_dense(from, to),
-        (Array::Sparse(from), Array::Sparse(to)) if from.dtype() == to.dtype() => to.copy_from(from),
-        _ => {
-            let dense = to_dense(from)?;
-            let converted = NDArray::empty(dense.shape(), to.dtype(), to.context())?;
-            copy_dense(&dense, &converted)?;
-            assign(to, converted.into())
-        }
-    }
-}
-
-/// Copies an array to another of the same length, converted to its type.
-///
-/// # Errors
-/// Different lengths; a read-only target.
-pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
-    to.check_writable()?;
-    if from.dtype() == to.dtype() {
-        return to.copy_from(from);
-    }
-    let target = to.reshape(from.shape())?;
-    invoke(&op_call("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target], false)
 }
 
 /// Overwrites an array with values of any type, converted through `f64`.

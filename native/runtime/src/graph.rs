@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
-use ferromx_core::op::{Cache, Forward, KernelFn, OpDef};
+use ferromx_core::op::{Cache, Forward, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use hashbrown::{HashMap, HashSet};
@@ -217,13 +217,6 @@ impl Graph {
     }
 }
 
-/// Parses an operator call by name.
-pub fn op_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
-    let (name, def): (_, &'static OpDef) = registry::find(name)?;
-    let params: Params = def.parse(attrs)?;
-    Ok(OpCall { name, def, params })
-}
-
 /// Adds the operators of composed gradients, named after the node that is differentiated.
 pub struct Builder<'g> {
     /// The graph to extend.
@@ -248,7 +241,7 @@ impl GradGraph for Builder<'_> {
         if !num_args_key.is_empty() {
             attrs.insert(num_args_key.into(), inputs.len().to_string());
         }
-        Ok(self.push(op_call(op, &attrs)?, inputs, attrs))
+        Ok(self.push(OpCall::new(op, &attrs)?, inputs, attrs))
     }
 
     fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {

@@ -1,25 +1,31 @@
 //! The facade that the C and JNI interfaces call. They name no other crate of the engine.
 //!
-//! - `symbol` has the graphs that users build, `graph` the form that `passes` transform, and `symbol_infer` infers shapes of symbols;
-//! - `executor` compiles and runs graphs, also for `predict` and, as operators, for `subgraph`;
-//! - `imperative` runs single operators and records them for automatic differentiation, on `arrays`;
-//! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, `io` reads data, and `profiler` measures operators;
-//! - `random` has the generators of each device, `features` the features of the build, and `view` views for the
-//!   crate `ndarray`.
+//! Each module uses only those before it:
+//!
+//! - `symbol` has the graphs that users build, `graph` the form that `passes` transform. `symbol_infer` infers shapes of symbols, and
+//!   `low_precision` rewrites symbols to 16-bit and 8-bit types;
+//! - `arrays` creates arrays and views. `imperative` runs single operators on them and records them for automatic differentiation;
+//! - `executor` compiles and runs graphs, also those that operators hold, such as loop bodies. `cached_op` calls graphs like operators, and
+//!   `predict` serves them;
+//! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, `io` reads data, and `profiler` measures operators.
+//!
+//! Any of them may use `random`, the generators of each device. `features` lists the features of the build, and `view` has views for the
+//! crate `ndarray`.
 
 pub mod arrays;
+pub mod cached_op;
 pub mod executor;
 pub mod features;
 pub mod graph;
 pub mod imperative;
 pub mod io;
 pub mod kvstore;
+pub mod low_precision;
 pub mod partition;
 pub mod passes;
 pub mod predict;
 pub mod profiler;
 pub mod random;
-mod subgraph;
 pub mod symbol;
 pub mod symbol_infer;
 pub mod view;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
-use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor};
+use ferromx_runtime::symbol::OpCall;
 
 /// Unary operators with second-order gradients in MXNet 1.9.1.
 const UNARY: &[&str] = &[
@@ -141,7 +141,7 @@ fn tensor(items: &[f64], dims: &[i64]) -> Arc<Tensor> {
 
 fn run(op: &str, attrs: &[(&str, &str)], inputs: &[Arc<Tensor>]) -> Arc<Tensor> {
     let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    imperative::record(&op_call(op, &attrs).unwrap(), &attrs, None, inputs, &[]).unwrap().swap_remove(0)
+    imperative::record(&OpCall::new(op, &attrs).unwrap(), &attrs, None, inputs, &[]).unwrap().swap_remove(0)
 }
 
 fn values(t: &Tensor) -> Vec<f64> {

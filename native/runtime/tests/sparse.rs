@@ -11,9 +11,8 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::{cast, to_dense};
 use ferromx_runtime::executor::{BoundStored, Executor, SimpleBind};
-use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::invoke_stored;
-use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 
 const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
 
@@ -36,7 +35,7 @@ fn attrs(pairs: &[(&str, &str)]) -> Attrs {
 }
 
 fn run(op: &'static str, pairs: &[(&str, &str)], inputs: &[Array]) -> Vec<f32> {
-    let call = op_call(op, &attrs(pairs)).unwrap();
+    let call = OpCall::new(op, &attrs(pairs)).unwrap();
     let outputs = invoke_stored(&call, None, inputs, &[], false).unwrap();
     to_dense(&outputs[0]).unwrap().to_vec().unwrap()
 }
@@ -91,7 +90,7 @@ fn sparse_equals_dense() {
 #[test]
 fn outputs_may_have_any_storage_type() {
     let (a, b) = (numbers(&[4, 3], 1, 3), numbers(&[4, 3], 2, 3));
-    let call = op_call("elemwise_add", &Attrs::new()).unwrap();
+    let call = OpCall::new("elemwise_add", &Attrs::new()).unwrap();
     let expected = run("elemwise_add", &[], &[a.clone().into(), b.clone().into()]);
     for kind in KINDS {
         for storage in KINDS {
@@ -112,7 +111,7 @@ fn a_lazy_update_keeps_other_rows() {
     let values = NDArray::from_slice(&[1f32, 2.0], &[1, 2]).unwrap();
     let rows = NDArray::from_slice(&[2i64], &[1]).unwrap();
     let gradient = SparseArray::row_sparse(&Shape::new(&[4, 2]), values, rows).unwrap();
-    let call = op_call("sgd_update", &attrs(&[("lr", "0.5"), ("wd", "0.1")])).unwrap();
+    let call = OpCall::new("sgd_update", &attrs(&[("lr", "0.5"), ("wd", "0.1")])).unwrap();
     let inputs = [weight.clone().into(), gradient.into()];
     invoke_stored(&call, None, &inputs, &[weight.clone().into()], false).unwrap();
     let after = weight.to_vec::<f32>().unwrap();

@@ -14,10 +14,9 @@ use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
 use ferromx_ops::sparse::cast::{cast as to_storage, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
-use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Keep, Tensor, invoke};
 use ferromx_runtime::semantics;
-use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
 use crate::golden::{GoldenArray, GradReq, GraphCase, InferCase, OpCase};
@@ -80,7 +79,7 @@ pub fn from_engine(array: &NDArray) -> Array {
 }
 
 fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
-    let call = op_call(&case.op, &attributes(&case.attrs))?;
+    let call = OpCall::new(&case.op, &attributes(&case.attrs))?;
     let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
     let mut outputs = Arrays::new();
     invoke(&call, Some(Context::default()), &inputs, &mut outputs, case.train)?;

@@ -19,8 +19,8 @@ use ferromx_core::sparse;
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::executor::{Bound, Executor};
-use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{Arrays, invoke};
+use ferromx_runtime::symbol::OpCall;
 use ferromx_runtime::symbol::Symbol;
 
 fn path(file: &str) -> String {
@@ -259,7 +259,7 @@ fn one_training_step_changes_the_weights_as_in_mxnet() {
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .into_iter()
         .collect();
-    let update = op_call("sgd_mom_update", &attrs).unwrap();
+    let update = OpCall::new("sgd_mom_update", &attrs).unwrap();
     let close = Tolerance { rtol: 1e-4, atol: 1e-6 };
     let mut updated = 0;
     for ((name, weight), grad) in executor.symbol().list_arguments().iter().zip(executor.args()).zip(executor.grads()) {

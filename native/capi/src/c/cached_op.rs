@@ -3,8 +3,9 @@
 use std::ffi::{CString, c_char, c_int};
 use std::sync::Arc;
 
+use ferromx_runtime::cached_op::CachedOp;
 use ferromx_runtime::error::Result;
-use ferromx_runtime::imperative::{CachedOp, Tensor, deferring};
+use ferromx_runtime::imperative::{Tensor, deferring};
 use ferromx_runtime::ndarray::NDArray;
 
 use super::args::{count, id, pairs, put, raw, tensors};

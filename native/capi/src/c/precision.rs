@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
-use ferromx_runtime::symbol::{Conditional, Precision, Quantization};
+use ferromx_runtime::low_precision::{Conditional, Precision, Quantization};
 
 use super::args::{get, id, slice, text, texts};
 use super::guard;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use ferromx_core::shape::Shape;
-use ferromx_runtime::executor::is_dynamic;
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 
 use super::{ImportOptions, Imported, import};
@@ -93,7 +92,7 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
     }
     infer_dtypes(&imported.symbol, &types)?;
     // Shapes that depend on data are known only when the graph runs.
-    if is_dynamic(&imported.symbol) {
+    if imported.symbol.is_dynamic() {
         return Ok(());
     }
     let names = imported.symbol.list_arguments();

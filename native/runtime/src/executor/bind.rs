@@ -19,7 +19,7 @@ use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
 use super::{Execution, Executor};
-use crate::graph::{Action, Graph, entry, op_call};
+use crate::graph::{Action, Graph, entry};
 use crate::passes::common_subexpressions;
 use crate::passes::devices::{self, Devices};
 use crate::passes::gradient::{self, Trace};
@@ -311,7 +311,7 @@ fn bind(
 ) -> Result<Executor> {
     symbol.check_ready()?;
     check_counts(symbol, &bound)?;
-    if is_dynamic(symbol) {
+    if symbol.is_dynamic() {
         let mut executor = Executor::bind_stepwise(symbol, devices, bound.to_stored(), None)?;
         (executor.args, executor.grads, executor.aux) = (bound.args, bound.grads, bound.aux);
         return Ok(executor);
@@ -388,7 +388,7 @@ fn accumulate_in_graph(graph: &mut Graph, target: &mut Target, is_shared: bool) 
     }
     let name = format!("{}_add", graph.node(gradient).name);
     let old_value = graph.variable(&format!("{name}_old"), Attrs::new());
-    let add = Action::Forward(op_call("_grad_add", &Attrs::new())?);
+    let add = Action::Forward(OpCall::new("_grad_add", &Attrs::new())?);
     let sum = graph.push(&name, add, vec![old_value, gradient], Attrs::new());
     graph.nodes[old_value.node as usize].context = context;
     graph.nodes[sum.node as usize].context = context;
@@ -396,11 +396,6 @@ fn accumulate_in_graph(graph: &mut Graph, target: &mut Target, is_shared: bool) 
     target.req = Req::Write;
     target.old_value = Some(old_value);
     Ok(target.old_value)
-}
-
-/// Whether any operator has output shapes that depend on the values of its inputs, which a plan does not support.
-pub fn is_dynamic(symbol: &Symbol) -> bool {
-    symbol.nodes().iter().any(|n| n.op.as_ref().is_some_and(OpCall::is_dynamic))
 }
 
 fn check_counts<A>(symbol: &Symbol, bound: &Bound<A>) -> Result<()> {

@@ -15,14 +15,15 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
+use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, zero_kernel};
 use super::reports::{self, ReportDraft};
-use crate::graph::{Action, Graph, entry, op_call};
+use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::gradient::Trace;
 use crate::passes::infer::Entries;
 use crate::passes::{common_subexpressions, epilogue, integers};
 use crate::symbol::OpCall;
+use ferromx_ops::moves;
 
 /// The purpose of a plan, which determines the entries that it computes and the passes that rewrite its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +193,7 @@ pub(super) fn mutated_entries(graph: &Graph, external: &HashMap<Entry, NDArray>)
 }
 
 /// The error for an operator with dynamic output shapes in a graph that needs a plan.
-pub(crate) fn no_plan(op: &'static str, node: &str) -> Error {
+pub(super) fn no_plan(op: &'static str, node: &str) -> Error {
     let reason = "the shape of its output depends on the values of its inputs, so it cannot be part of a plan: call it imperatively";
     Error::Unsupported(reason.into()).in_operator(op, node)
 }
@@ -280,7 +281,7 @@ impl Compiler<'_> {
             }
             Action::Forward(op) => match op.def.forward_on(node.context.device_type)? {
                 Forward::Kernel(k) => (op, Callee::Kernel(k), op.mutated(), cache),
-                Forward::View => (op, Callee::Kernel(copy_kernel), &[], cache),
+                Forward::View => (op, Callee::Kernel(moves::copy), &[], cache),
                 Forward::Foreign(f) => (op, Callee::Foreign(f), &[], cache),
                 Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
@@ -345,13 +346,13 @@ impl Compiler<'_> {
         drafts: &mut Vec<Draft>,
     ) -> Result<()> {
         let kernel_of = |name: &str, attrs: &Attrs| {
-            let call = op_call(name, attrs)?;
+            let call = OpCall::new(name, attrs)?;
             match call.def.forward {
                 Forward::Kernel(kernel) => Ok((kernel, call.params)),
                 _ => Err(Error::Internal(format!("{name} has no kernel"))),
             }
         };
-        let no_params = || op_call("_copy", &Attrs::new()).map(|copy| copy.params);
+        let no_params = || OpCall::new("_copy", &Attrs::new()).map(|copy| copy.params);
         for t in self.targets {
             let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
                 let (callee, cache, outs) = (Callee::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
@@ -378,7 +379,7 @@ impl Compiler<'_> {
                             let add = kernel_of("_grad_add", &Attrs::new())?;
                             draft("_grad_add", add, vec![t.array.clone(), source], &t.array, e.node);
                         }
-                        _ => draft("_copy", (copy_kernel as KernelFn, no_params()?), vec![source], &t.array, e.node),
+                        _ => draft("_copy", (moves::copy as KernelFn, no_params()?), vec![source], &t.array, e.node),
                     }
                 }
                 None if t.req == Req::Add => {}

@@ -17,6 +17,7 @@ mod plans;
 mod reports;
 mod simple_bind;
 mod stepwise;
+mod subgraph;
 
 use std::sync::Arc;
 
@@ -30,16 +31,13 @@ use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
-pub use bind::{Bound, BoundStored, is_dynamic};
-pub(crate) use compile::no_plan;
-pub(crate) use plan::copy_kernel;
+pub use bind::{Bound, BoundStored};
 use plans::PlanLock;
-pub(crate) use reports::{hooked_output_names, input_names};
 pub use simple_bind::SimpleBind;
 use stepwise::Stepwise;
 
 use crate::arrays;
-use crate::imperative::Tensor;
+use crate::imperative::{self, Tensor};
 pub use crate::passes::devices::Devices;
 use crate::symbol::Symbol;
 
@@ -135,7 +133,7 @@ impl Executor {
                 given.shape(),
                 bound.shape()
             );
-            arrays::copy_dense(given, bound)?;
+            imperative::copy_dense(given, bound)?;
         }
         let monitor = self.monitor.lock().clone();
         plans.enter()?.backward(is_train, monitor.as_ref())

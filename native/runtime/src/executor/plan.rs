@@ -320,14 +320,6 @@ fn run_group(region: &mut Region, group: &[Step], is_train: bool) -> Result<()> 
     group.iter().try_for_each(|step| step.run(&mut guard, is_train))
 }
 
-/// Copies the bytes of the first input to the first output; the shapes may differ.
-pub(crate) fn copy_kernel(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    if ins[0].shared_with().is_none() && outs[0].wanted() {
-        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-    }
-    Ok(())
-}
-
 /// Sets the first output to zero.
 pub(super) fn zero_kernel(_: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     outs[0].bytes_mut()?.fill(0);

@@ -11,7 +11,7 @@ use super::Monitor;
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
-use crate::{arrays, random};
+use crate::{imperative, random};
 
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
@@ -135,7 +135,7 @@ impl Plans {
             for e in op.mutated().iter().filter_map(|i| inputs.get(*i)) {
                 if let Some(array) = self.blueprint.external.get(e) {
                     let saved = NDArray::empty(array.shape(), array.dtype(), array.context())?;
-                    arrays::copy_dense(array, &saved)?;
+                    imperative::copy_dense(array, &saved)?;
                     states.push((array.clone(), saved));
                 }
             }
@@ -150,7 +150,7 @@ impl Plans {
         if let Some(state_after) = state_after {
             random::restore(&state_after);
         }
-        states.iter().try_for_each(|(array, saved)| arrays::copy_dense(saved, array))?;
+        states.iter().try_for_each(|(array, saved)| imperative::copy_dense(saved, array))?;
         result
     }
 

@@ -10,7 +10,6 @@ use super::compile::Target;
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::Schedule;
 use crate::passes::gradient::{Contribution, Trace};
-use crate::symbol::OpCall;
 
 /// A report before memory is assigned.
 pub(super) struct ReportDraft {
@@ -132,7 +131,7 @@ impl Recorder<'_> {
     fn forward(&mut self, i: usize) {
         let node = &self.graph.nodes[i];
         let Action::Forward(op) = &node.action else { return };
-        let names = input_names(op, node.inputs.len());
+        let names = op.monitored_input_names(node.inputs.len());
         for (k, e) in node.inputs.iter().enumerate() {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
             let report = self.input_reports(&node.name, &name, *e);
@@ -237,7 +236,7 @@ impl Recorder<'_> {
             self.reports.backward.extend(report);
         }
         let differentiable: Vec<usize> = (0..node.inputs.len()).filter(|k| !op.mutated().contains(k)).collect();
-        let names = input_names(op, node.inputs.len());
+        let names = op.monitored_input_names(node.inputs.len());
         for (i, k) in differentiable.iter().enumerate() {
             let output = match differentiable.len() {
                 _ if op.def.is_legacy => names.get(*k).cloned().unwrap_or_default(),
@@ -249,24 +248,4 @@ impl Recorder<'_> {
             self.reports.backward.push(report);
         }
     }
-}
-
-/// The names of an operator's inputs in reports to a monitor.
-pub(crate) fn input_names(op: &OpCall, n: usize) -> Vec<String> {
-    let names = op.def.input_names(&op.params, n);
-    match names.as_slice() {
-        [name] if name == "data" && !op.def.names_data => vec!["input0".into()],
-        _ => names,
-    }
-}
-
-/// The names of an operator's outputs in calls of a cached operator's hook.
-pub(crate) fn hooked_output_names(op: &OpCall) -> Vec<String> {
-    let mut names = op.def.output_names(&op.params);
-    for (k, name) in names.iter_mut().enumerate().filter(|_| !op.def.names_outputs) {
-        if *name == "output" || *name == format!("output{k}") {
-            *name = k.to_string();
-        }
-    }
-    names
 }

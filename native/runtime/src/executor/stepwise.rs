@@ -11,8 +11,7 @@ use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
 use super::{BoundStored, Monitor};
-use crate::arrays;
-use crate::imperative::{self, CachedOp, GradientRequest, Hook, Keep, Observer, Tensor, Tensors};
+use crate::imperative::{self, GradientRequest, Hook, Keep, Observer, StepwiseGraph, Tensor, Tensors};
 use crate::passes::gradient::is_loss;
 use crate::symbol::Symbol;
 
@@ -20,7 +19,7 @@ use crate::symbol::Symbol;
 pub(super) struct Stepwise {
     /// The bound arrays.
     pub bound: BoundStored,
-    graph: CachedOp,
+    graph: StepwiseGraph,
     /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked as such on the tape.
     inputs: Vec<Arc<Tensor>>,
     /// The outputs, which every forward pass overwrites.
@@ -54,7 +53,7 @@ impl Stepwise {
         }
         let losses = symbol.entries().iter().map(|y| y.node.op.as_ref().is_some_and(is_loss)).collect();
         let outputs = outputs.into_iter().map(|y| Arc::new(Tensor::new(y))).collect();
-        let graph = CachedOp::new(symbol, &[])?;
+        let graph = StepwiseGraph::new(symbol);
         Ok(Stepwise { bound, graph, inputs, outputs, losses, recorded: Mutex::default() })
     }
 
@@ -94,7 +93,7 @@ impl Stepwise {
         });
         // Free the last tape before recording the next.
         *self.recorded.lock() = None;
-        let results = imperative::in_mode(record, is_train, || self.graph.run_stepwise(&self.inputs, &[], observer))?;
+        let results = imperative::in_mode(record, is_train, || self.graph.run(&self.inputs, &[], observer))?;
         *self.recorded.lock() = record.then(|| results.clone());
         Ok(results)
     }
@@ -140,6 +139,6 @@ fn cast_head_grad(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
         return Ok(Arc::new(Tensor::new(gradient.clone())));
     }
     let array = Array::from(NDArray::empty(gradient.shape(), dtype, gradient.context())?);
-    arrays::copy(gradient, &array)?;
+    imperative::copy(gradient, &array)?;
     Ok(Arc::new(Tensor::new(array)))
 }

@@ -14,7 +14,6 @@ use ferromx_core::user_op;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::tape::{Tensor, Tensors, record};
-use crate::graph::op_call;
 use crate::symbol::OpCall;
 
 /// An operator with its parameters, parsed and as text.
@@ -100,7 +99,7 @@ fn parse(op: &'static str, text_attrs: &[(String, String)], num_inputs: usize) -
     if !num_args_key.is_empty() {
         attrs.entry(num_args_key.into()).or_insert_with(|| num_inputs.to_string());
     }
-    let call = PreparedCall { op: op_call(op, &attrs)?, attrs };
+    let call = PreparedCall { op: OpCall::new(op, &attrs)?, attrs };
     check_num_args(&call, num_args_key, num_inputs)?;
     Ok(call)
 }

@@ -80,7 +80,7 @@ pub(super) fn find<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<
 }
 
 /// Marks arrays as depending on a failed kernel.
-pub(super) fn mark<'a>(arrays: impl IntoIterator<Item = &'a NDArray>, failure: &Failure) {
+pub(crate) fn mark<'a>(arrays: impl IntoIterator<Item = &'a NDArray>, failure: &Failure) {
     let mut unreported = UNREPORTED.lock();
     unreported.arrays.extend(arrays.into_iter().map(|array| (Arc::downgrade(array.chunk()), failure.clone())));
     unreported.prune();
@@ -124,7 +124,7 @@ pub fn wait_all() -> Result<()> {
 ///
 /// # Errors
 /// The error of the kernel, or of one that an input depends on, if errors are not deferred.
-pub(super) fn run_or_defer<'a>(
+pub(crate) fn run_or_defer<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<Option<Failure>> {

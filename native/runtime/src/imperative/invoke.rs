@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 use super::failures;
 use super::tape::unrecorded;
 use crate::arrays;
-use crate::executor::copy_kernel;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;
+use ferromx_ops::moves;
 
 /// A list of arrays, inline while it is short.
 pub type Arrays = SmallVec<[NDArray; 4]>;
@@ -85,7 +85,7 @@ fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -
     let def = op.def;
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(ctx.context.device_type)? {
         Forward::Kernel(kernel) => (kernel, op.mutated()),
-        Forward::View => (copy_kernel, &[]),
+        Forward::View => (moves::copy, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
         Forward::Foreign(f) => return run_foreign(f, ctx, inputs, outs),
     };

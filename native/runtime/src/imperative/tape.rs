@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use super::failures;
 use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
-use crate::graph::{Action, Graph, entry, op_call};
+use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
 use crate::profiler;
 use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
@@ -335,7 +335,7 @@ fn dense_operands(
 ///
 /// # Errors
 /// An output is on the tape.
-pub(super) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
+pub(crate) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
     ensure!(
         !is_recording() || !outputs.iter().any(|t| t.is_recorded()),
         "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when evaluating gradients. \
@@ -428,10 +428,10 @@ pub fn record_function(
 }
 
 /// A tensor with the same memory that is on the tape, although no gradient flows into it.
-pub(super) fn recorded_constant(tensor: &Tensor) -> Result<Arc<Tensor>> {
+pub(crate) fn recorded_constant(tensor: &Tensor) -> Result<Arc<Tensor>> {
     let array = tensor.stored()?;
     let saved = SavedArrays { inputs: vec![(None, array.clone())], outputs: Stored::from_iter([array.clone()]) };
-    let node = TapeNode::new(op_call("BlockGrad", &Attrs::new())?, Attrs::new(), saved, None);
+    let node = TapeNode::new(OpCall::new("BlockGrad", &Attrs::new())?, Attrs::new(), saved, None);
     let constant = Tensor::new(array);
     *constant.tape.lock() = Some(TapeEntry::Output(node, 0));
     Ok(Arc::new(constant))
@@ -696,7 +696,7 @@ fn write_gradient(leaf: &Leaf, value: &Tensor) -> Result<()> {
         }
         (Req::Write | Req::Inplace, ..) => stored::write(&target, &value)?,
         (Req::Add, ..) => {
-            let add = crate::graph::op_call("_grad_add", &Attrs::new())?;
+            let add = OpCall::new("_grad_add", &Attrs::new())?;
             stored::invoke_stored(&add, None, &[target.clone(), value], &[target], false)?;
         }
     }
@@ -723,7 +723,7 @@ fn run_deferring_errors(
 }
 
 fn ones_like(array: &Array) -> Result<Array> {
-    let op = crate::graph::op_call("ones_like", &Attrs::new())?;
+    let op = OpCall::new("ones_like", &Attrs::new())?;
     let mut out = stored::invoke_stored(&op, None, std::slice::from_ref(array), &[], false)?;
     out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
 }

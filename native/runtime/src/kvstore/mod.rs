@@ -40,8 +40,7 @@ pub use self::job::{Job, Joining};
 pub use self::member::Member;
 
 use self::distributed::Distributed;
-use crate::arrays;
-use crate::imperative::{Tensor, call, unrecorded};
+use crate::imperative::{self, Tensor, call, unrecorded};
 
 /// The key of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -381,7 +380,7 @@ impl KvStore {
                 term.storage_type() == kind && *term.shape() == value.shape && term.dtype() == value.dtype;
             if !has_value_type || threshold.is_some() {
                 let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
-                arrays::copy(term, &converted)?;
+                imperative::copy(term, &converted)?;
                 *term = converted;
             }
             if let Some(threshold) = threshold {
@@ -416,7 +415,7 @@ impl KvStore {
                 *term = copy_of(term, context)?;
             } else {
                 let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
-                arrays::copy(term, &converted)?;
+                imperative::copy(term, &converted)?;
                 *term = converted;
             }
         }
@@ -470,7 +469,7 @@ impl KvStore {
             }
             self.apply_pending(key)?;
             let stored = self.value(key)?.tensor.stored()?;
-            arrays::copy(&stored, &output).map_err(|e| in_function(e, "pull", key))?;
+            imperative::copy(&stored, &output).map_err(|e| in_function(e, "pull", key))?;
         }
         Ok(())
     }
@@ -504,7 +503,7 @@ impl KvStore {
             let ids = NDArray::from_slice(&row_ids, &[row_ids.len() as i64])?.to_context(stored.stored()?.context())?;
             let inputs = [stored, Arc::new(Tensor::new(ids))];
             let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
-            arrays::copy(&retained[0].stored()?, &output.stored()?)
+            imperative::copy(&retained[0].stored()?, &output.stored()?)
                 .map_err(|e| in_function(e, "row_sparse_pull", key))?;
         }
         Ok(())

@@ -7,8 +7,7 @@ use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
 use super::{Draft, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
-use crate::graph::op_call;
-use crate::symbol::{NodeAttrs, NodeEntry, Symbol};
+use crate::symbol::{NodeAttrs, NodeEntry, OpCall, Symbol};
 
 const CONV: &str = "_sg_mkldnn_conv";
 const DENSE: &str = "_sg_mkldnn_fully_connected";
@@ -193,7 +192,7 @@ fn set_attrs(draft: &mut Draft, node: usize, new_attrs: &[(&str, String)]) -> Re
     let old = draft.nodes[node].node.clone();
     let mut attrs = old.attrs.read().clone();
     attrs.extend(new_attrs.iter().map(|(k, v)| (k.to_string(), v.clone())));
-    let op = op_call(draft.op(node), &attrs)?;
+    let op = OpCall::new(draft.op(node), &attrs)?;
     let (name, graphs) = (old.name.clone(), old.graphs.clone());
     let attrs = NodeAttrs::new(attrs);
     draft.nodes[node].node =

@@ -195,14 +195,14 @@ mod tests {
     use ferromx_core::params::Attrs;
 
     use super::*;
-    use crate::graph::op_call;
+    use crate::symbol::OpCall;
 
     struct Net(Graph);
 
     impl Net {
         fn add(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Entry {
             let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-            self.0.push(op, Action::Forward(op_call(op, &attrs).unwrap()), inputs.to_vec(), attrs)
+            self.0.push(op, Action::Forward(OpCall::new(op, &attrs).unwrap()), inputs.to_vec(), attrs)
         }
 
         fn steps(&self, outputs: &[Entry], mutated: &[Entry]) -> Vec<Vec<usize>> {

@@ -64,11 +64,11 @@ fn equal_parameters(a: &Attrs, b: &Attrs) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op_call;
+    use crate::symbol::OpCall;
 
     fn add(graph: &mut Graph, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Entry {
         let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        graph.push(op, Action::Forward(op_call(op, &attrs).unwrap()), inputs.to_vec(), attrs)
+        graph.push(op, Action::Forward(OpCall::new(op, &attrs).unwrap()), inputs.to_vec(), attrs)
     }
 
     #[test]

@@ -8,7 +8,8 @@ use ferromx_core::grad::Entry;
 use ferromx_core::params::Attrs;
 use hashbrown::HashMap;
 
-use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry, op_call};
+use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry};
+use crate::symbol::OpCall;
 
 /// The attribute with the context group of a node: as stored in graphs, and as users may write it.
 const GROUP_ATTRS: [&str; 2] = ["__ctx_group__", "ctx_group"];
@@ -108,7 +109,7 @@ pub fn assign(
                 Some(copy) => *copy,
                 None => {
                     let name = format!("{}_{}_copy", graph.node(*e).name, e.index);
-                    let action = Action::Forward(op_call("_CrossDeviceCopy", &Attrs::new())?);
+                    let action = Action::Forward(OpCall::new("_CrossDeviceCopy", &Attrs::new())?);
                     let source = assigned.entry(*e);
                     let copy = assigned.graph.push(&name, action, vec![source], Attrs::new());
                     let copy_node = &mut assigned.graph.nodes[copy.node as usize];
@@ -168,7 +169,7 @@ mod tests {
 
     fn add(graph: &mut Graph, name: &str, inputs: &[Entry], group: &str) -> Entry {
         let attrs = if group.is_empty() { Attrs::new() } else { Attrs::from([(GROUP_ATTRS[0].into(), group.into())]) };
-        let action = Action::Forward(op_call("elemwise_add", &Attrs::new()).unwrap());
+        let action = Action::Forward(OpCall::new("elemwise_add", &Attrs::new()).unwrap());
         graph.push(name, action, inputs.to_vec(), attrs)
     }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::graph::{Action, Graph, GraphNode};
 use crate::semantics;
-use crate::symbol::OpCall;
+use crate::symbol::{DTYPE_ATTR, OpCall};
 
 /// One value for each entry of a graph.
 #[derive(Clone)]
@@ -68,9 +68,6 @@ const SHAPE_ATTR: &str = "__shape__";
 /// The attribute with the shape of a variable in NumPy semantics, which take precedence over the thread's: for scalars and zero-size
 /// arrays.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
-/// The attribute with the dtype code of a variable.
-pub(crate) const DTYPE_ATTR: &str = "__dtype__";
-
 fn node_error(node: &GraphNode, e: Error) -> Error {
     match node.op() {
         Some(op) => op.locate(e, &node.name, node.inputs.len()),

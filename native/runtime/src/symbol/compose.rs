@@ -12,8 +12,7 @@ use ferromx_core::subgraph::Subgraph;
 use ferromx_ops::registry;
 
 use super::subgraph_ops::{expand, subgraph_call};
-use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
-use crate::subgraph::SymbolSubgraph;
+use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, SymbolSubgraph};
 
 /// Keys of attributes that users write as `ctx_group` and graphs store as `__ctx_group__`.
 pub(super) const HIDDEN_KEYS: &[&str] =

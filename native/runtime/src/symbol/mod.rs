@@ -2,20 +2,17 @@
 //!
 //! - `node` has the nodes, `compose` applies operators and substitutes variables;
 //! - `json` reads and writes symbol files, and `legacy_json` upgrades those of older versions;
+//! - `subgraph` has the symbols that operators hold as parameters, such as loop bodies;
 //! - `subgraph_ops` expands nodes that hold a subgraph, and `cut` cuts out the subgraph of a loop body;
-//! - `precision` inserts the casts of automatic mixed precision, and `amp` removes them;
-//! - `quantize` replaces operators by their quantized versions;
 //! - `annotated` is the graph with attributes of NNVM's C functions.
 
-mod amp;
 mod annotated;
 mod compose;
 mod cut;
 mod json;
 mod legacy_json;
 mod node;
-mod precision;
-mod quantize;
+mod subgraph;
 mod subgraph_ops;
 
 use std::sync::Arc;
@@ -27,9 +24,11 @@ use hashbrown::{HashMap, HashSet};
 pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
 pub use node::{Node, NodeAttrs, NodeEntry, OpCall, topological};
-pub use precision::{Conditional, Precision};
-pub use quantize::{Mode, Quantization};
+pub(crate) use subgraph::{CachedInference, InferenceCache, SymbolSubgraph};
 pub(crate) use subgraph_ops::subgraph_call;
+
+/// The attribute with the dtype code of a variable.
+pub(crate) const DTYPE_ATTR: &str = "__dtype__";
 
 /// A symbol: one or more outputs of a graph. Cloning shares the graph.
 #[derive(Clone)]
@@ -52,6 +51,11 @@ impl Symbol {
     /// A variable with attributes.
     pub fn variable(name: &str, attrs: Attrs) -> Symbol {
         Symbol { outputs: vec![NodeEntry { node: Node::variable(name, attrs), index: 0 }] }
+    }
+
+    /// Whether any operator has output shapes that depend on the values of its inputs, which a plan does not support.
+    pub fn is_dynamic(&self) -> bool {
+        self.nodes().iter().any(|n| n.op.as_ref().is_some_and(OpCall::is_dynamic))
     }
 
     /// The symbol of an existing variable node.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
-use ferromx_core::error::Error;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
+use ferromx_ops::registry;
 use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -26,6 +27,15 @@ pub struct OpCall {
 }
 
 impl OpCall {
+    /// A call of an operator, by name or alias, with its parameters as text.
+    ///
+    /// # Errors
+    /// An unknown operator; parameters that it does not accept.
+    pub fn new(name: &str, attrs: &Attrs) -> Result<OpCall> {
+        let (name, def) = registry::find(name)?;
+        Ok(OpCall { name, def, params: def.parse(attrs)? })
+    }
+
     /// What the kernel gets besides its operands, for a call on a device.
     pub(crate) fn ctx<'a>(&'a self, context: Context, is_train: bool, cache: Option<&'a Cache>) -> OpCtx<'a> {
         let random = random::device(context);
@@ -50,6 +60,26 @@ impl OpCall {
     /// Adds operator, node and argument name to an error of inference or of a kernel. The call has `inputs` inputs.
     pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
         error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.title(), node)
+    }
+
+    /// The names of the inputs in reports to a monitor.
+    pub(crate) fn monitored_input_names(&self, n: usize) -> Vec<String> {
+        let names = self.def.input_names(&self.params, n);
+        match names.as_slice() {
+            [name] if name == "data" && !self.def.names_data => vec!["input0".into()],
+            _ => names,
+        }
+    }
+
+    /// The names of the outputs in calls of a cached operator's hook.
+    pub(crate) fn hooked_output_names(&self) -> Vec<String> {
+        let mut names = self.def.output_names(&self.params);
+        for (k, name) in names.iter_mut().enumerate().filter(|_| !self.def.names_outputs) {
+            if *name == "output" || *name == format!("output{k}") {
+                *name = k.to_string();
+            }
+        }
+        names
     }
 }
 

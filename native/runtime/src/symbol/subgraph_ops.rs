@@ -11,8 +11,7 @@ use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashMap;
 
-use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
-use crate::passes::infer::DTYPE_ATTR;
+use super::{DTYPE_ATTR, Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 
 /// The 8-bit quantization of a subgraph.
 struct QuantizedSubgraph {

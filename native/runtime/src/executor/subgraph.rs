@@ -1,6 +1,4 @@
-//! Subgraphs of operators, such as loop bodies, which run in their own executors.
-
-use std::collections::VecDeque;
+//! Subgraphs of operators, such as loop bodies: how they are inferred, and run in their own executors.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -10,51 +8,17 @@ use ferromx_core::semantics::is_numpy_shape;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_core::subgraph::{BoundGraph, Subgraph};
-use parking_lot::Mutex;
 
-use crate::executor::{Bound, Executor, no_plan};
+use super::compile::no_plan;
+use super::{Bound, Executor};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
-use crate::symbol::Symbol;
+use crate::symbol::{CachedInference, InferenceCache, SymbolSubgraph};
 
 /// Maximum number of cached inference results of a graph.
 const MAX_CACHED: usize = 16;
 
-/// A result of inference, for inputs and outputs each, and the arguments that gave it.
-struct CachedInference<T> {
-    is_numpy: bool,
-    given: (Vec<T>, Vec<T>),
-    inferred: (Vec<T>, Vec<T>),
-}
-
-/// Results of inference, the oldest first. Inference visits each node at least twice, so without a cache the time would double with every
-/// level of nested subgraphs.
-type InferenceCache<T> = Mutex<VecDeque<CachedInference<T>>>;
-
-/// A symbol as the subgraph of an operator. Its inputs are all variables in the order of [`Symbol::list_inputs`].
-pub(crate) struct SymbolSubgraph {
-    symbol: Symbol,
-    /// For each variable, whether it is an auxiliary state.
-    is_aux: Vec<bool>,
-    states: Vec<usize>,
-    shapes: InferenceCache<Shape>,
-    dtypes: InferenceCache<Option<DType>>,
-}
-
 impl SymbolSubgraph {
-    /// Wraps a symbol.
-    pub(crate) fn new(symbol: &Symbol) -> SymbolSubgraph {
-        let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
-        let states = (0..is_aux.len()).filter(|i| is_aux[*i]).collect();
-        SymbolSubgraph {
-            symbol: symbol.clone(),
-            is_aux,
-            states,
-            shapes: InferenceCache::default(),
-            dtypes: InferenceCache::default(),
-        }
-    }
-
     /// Infers shapes or types of inputs and outputs.
     fn infer<T: Clone + Default + PartialEq>(
         &self,

@@ -1,42 +1,23 @@
 //! Cached operators: graphs that are called like operators.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::ParamValue;
-use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::Req;
-use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
-use super::failures;
-use super::tape::{Tensor, Tensors, check_outputs, is_recording, is_training, record, recorded_constant};
-use crate::executor::{Bound, Executor, hooked_output_names, input_names, is_dynamic};
-use crate::graph::{Action, Graph, entry};
-use crate::passes::infer::{self, Entries};
+use crate::executor::{Bound, Executor};
+use crate::imperative::{
+    Hook, Observer, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, is_training,
+    recorded_constant,
+};
 use crate::passes::storage::infer_storage;
-use crate::symbol::{OpCall, Symbol};
-
-/// Called with the name of an array, the name of its operator, and a copy of the array.
-pub type Hook = Arc<dyn Fn(&str, &str, NDArray) + Send + Sync>;
-
-/// A hook, and the arrays that it is called with.
-#[derive(Clone)]
-pub(crate) struct Observer {
-    /// The hook.
-    pub hook: Hook,
-    /// Whether it is called with the inputs of operators, too.
-    pub monitor_all: bool,
-    /// Whether it is an executor's monitor, which also gets variables under their own names, and outputs without readers.
-    pub is_monitor: bool,
-}
+use crate::symbol::Symbol;
 
 /// Flags of [`CachedOp::new`] with their types. They are checked, but have no effect, since every combination of shapes has a plan with
 /// static memory.
@@ -63,13 +44,7 @@ enum FlagType {
 /// types; recorded calls put the graph's operators on the tape.
 pub struct CachedOp {
     symbol: Symbol,
-    graph: Graph,
-    /// The outputs.
-    entries: Vec<Entry>,
-    /// The outputs, and all entries that a node reads.
-    used_entries: HashSet<Entry>,
-    /// The entries of the variables, each with whether it is an auxiliary state.
-    variables: Vec<(Entry, bool)>,
+    graph: StepwiseGraph,
     /// Whether the graph cannot have a plan, because shapes depend on values or dense inputs give sparse arrays.
     is_stepwise: bool,
     /// Plans that no call is using.
@@ -114,14 +89,11 @@ impl CachedOp {
             is_set("static_alloc") || !is_set("static_shape"),
             "static_alloc must be True when static_shape is True: set both"
         );
-        let (graph, entries) = Graph::from_symbol(symbol);
-        let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
-        let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
+        let graph = StepwiseGraph::new(symbol);
         let makes_sparse = infer_storage(symbol, &[], &[])?.is_some_and(|storage| storage.has_sparse);
-        let is_stepwise = makes_sparse || is_dynamic(symbol);
-        let used_entries = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&entries).copied().collect();
+        let is_stepwise = makes_sparse || symbol.is_dynamic();
         let (idle, observer) = (Mutex::default(), Mutex::default());
-        Ok(CachedOp { symbol: symbol.clone(), graph, entries, used_entries, variables, is_stepwise, idle, observer })
+        Ok(CachedOp { symbol: symbol.clone(), graph, is_stepwise, idle, observer })
     }
 
     /// The graph.
@@ -140,17 +112,17 @@ impl CachedOp {
     /// Wrong number of arrays, arrays on several devices, incompatible shapes and types, errors of the operators.
     pub fn call(&self, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<Tensors> {
         ensure!(
-            inputs.len() == self.variables.len(),
+            inputs.len() == self.graph.variables.len(),
             "{} inputs were given; the graph has {}: {}",
             inputs.len(),
-            self.variables.len(),
+            self.graph.variables.len(),
             self.symbol.list_inputs().join(", ")
         );
         ensure!(
-            outputs.is_empty() || outputs.len() == self.entries.len(),
+            outputs.is_empty() || outputs.len() == self.graph.outputs.len(),
             "{} output arrays were given; the graph has {} outputs",
             outputs.len(),
-            self.entries.len()
+            self.graph.outputs.len()
         );
         check_outputs(outputs)?;
         self.check_contexts(inputs)?;
@@ -158,7 +130,7 @@ impl CachedOp {
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
         let observer = self.observer.lock().clone();
         if recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
-            let results = self.run_stepwise(inputs, outputs, observer)?;
+            let results = self.graph.run(inputs, outputs, observer)?;
             if !recorded || !outputs.is_empty() {
                 return Ok(results);
             }
@@ -184,8 +156,8 @@ impl CachedOp {
 
     fn check_contexts(&self, inputs: &[Arc<Tensor>]) -> Result<()> {
         let mut first = None;
-        for (tensor, (variable, _)) in inputs.iter().zip(&self.variables) {
-            let (name, context) = (&self.graph.node(*variable).name, tensor.stored()?.context());
+        for (tensor, (variable, _)) in inputs.iter().zip(&self.graph.variables) {
+            let (name, context) = (self.graph.name(*variable), tensor.stored()?.context());
             let (first_name, expected) = *first.get_or_insert((name, context));
             ensure!(
                 context == expected,
@@ -218,13 +190,14 @@ impl CachedOp {
                 return Ok(plan);
             }
             // Copy inputs that differ between calls, except for auxiliary states, which the plan must update in the caller's array.
-            is_copied = (0..ins.len()).map(|i| (differs[i] || plan.is_copied[i]) && !self.variables[i].1).collect();
+            is_copied =
+                (0..ins.len()).map(|i| (differs[i] || plan.is_copied[i]) && !self.graph.variables[i].1).collect();
         }
         let ins = (ins.iter().zip(&is_copied))
             .map(|(array, is_copied)| if *is_copied { array.to_context(context) } else { Ok(array.clone()) })
             .collect::<Result<Vec<_>>>()?;
         let mut bound = Bound { args: vec![], grads: vec![], reqs: vec![], aux: vec![] };
-        for (array, (_, is_aux)) in ins.iter().zip(&self.variables) {
+        for (array, (_, is_aux)) in ins.iter().zip(&self.graph.variables) {
             if *is_aux { bound.aux.push(array.clone()) } else { bound.args.push(array.clone()) }
         }
         bound.grads = vec![None; bound.args.len()];
@@ -232,116 +205,6 @@ impl CachedOp {
         let executor = Executor::bind(&self.symbol, context, bound, None)?;
         Ok(BoundPlan { executor, ins, is_copied })
     }
-
-    /// Runs operator by operator, and records them if the thread is recording. Arrays may be sparse, and shapes may depend on values.
-    pub(crate) fn run_stepwise(
-        &self,
-        inputs: &[Arc<Tensor>],
-        outputs: &[Arc<Tensor>],
-        observer: Option<Observer>,
-    ) -> Result<Tensors> {
-        let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
-        let context = arrays.first().map(Array::context).unwrap_or_default();
-        let mut tensors: HashMap<Entry, Arc<Tensor>> =
-            self.variables.iter().map(|(e, _)| *e).zip(inputs.iter().cloned()).collect();
-        let mut shapes: Option<(Entries<Shape>, Entries<Option<DType>>)> = None;
-        for (i, node) in self.graph.nodes.iter().enumerate() {
-            let Action::Forward(op) = &node.action else { continue };
-            let missing = |e: &Entry| Error::Internal(format!("an input of {} is missing: {e:?}", node.name));
-            let ins: Vec<Arc<Tensor>> =
-                node.inputs.iter().map(|e| tensors.get(e).cloned().ok_or_else(|| missing(e))).collect::<Result<_>>()?;
-            let mut outs = Vec::new();
-            if ins.is_empty() {
-                // The shapes of operators without inputs may depend on their readers.
-                let (shapes, dtypes) = match &mut shapes {
-                    Some(inferred) => inferred,
-                    none => none.insert(self.infer(&arrays)?),
-                };
-                for e in (0..node.num_visible()).map(|k| entry(i, k)).take_while(|e| shapes[*e].is_known()) {
-                    let array = NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), context)?;
-                    outs.push(Arc::new(Tensor::new(array)));
-                }
-            }
-            if let Some(observer) = observer.as_ref().filter(|observer| observer.monitor_all) {
-                self.report_inputs(observer, i, op, &ins)?;
-            }
-            let outs =
-                record(op, &node.attrs, Some(context), &ins, &outs).map_err(|e| name_node(e, op.name, &node.name))?;
-            if let Some(observer) = &observer {
-                self.report_outputs(observer, i, op, &outs)?;
-            }
-            for (k, tensor) in outs.into_iter().enumerate() {
-                tensors.insert(entry(i, k), tensor);
-            }
-        }
-        let mut results = Tensors::new();
-        for (k, e) in self.entries.iter().enumerate() {
-            let result = tensors.get(e).cloned().ok_or_else(|| Error::Internal("an output is missing".into()))?;
-            results.push(match outputs.get(k) {
-                Some(output) => {
-                    output.assign(&result)?;
-                    output.clone()
-                }
-                None => result,
-            });
-        }
-        Ok(results)
-    }
-
-    fn infer(&self, arrays: &[Array]) -> Result<(Entries<Shape>, Entries<Option<DType>>)> {
-        let mut shapes = Entries::new(&self.graph, Shape::unknown());
-        let mut dtypes = Entries::new(&self.graph, None);
-        for ((e, _), array) in self.variables.iter().zip(arrays) {
-            shapes[*e] = array.shape().clone();
-            dtypes[*e] = Some(array.dtype());
-        }
-        Ok((infer::shapes(&self.graph, shapes)?, infer::dtypes(&self.graph, dtypes)?))
-    }
-
-    /// Calls the hook with the inputs of a node, by the operator's input names.
-    fn report_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
-        let node = &self.graph.nodes[node];
-        let names = input_names(op, ins.len());
-        for (k, (e, tensor)) in node.inputs.iter().zip(ins).enumerate() {
-            let source = self.graph.node(*e);
-            if observer.is_monitor && matches!(source.action, Action::Variable) {
-                call_hook(observer, &source.name, op, tensor)?;
-            }
-            let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
-            call_hook(observer, &format!("{}_{name}", node.name), op, tensor)?;
-        }
-        Ok(())
-    }
-
-    /// Calls the hook with the outputs of a node.
-    fn report_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
-        let names = match observer.is_monitor {
-            true => op.def.output_names(&op.params),
-            false => hooked_output_names(op),
-        };
-        for (k, tensor) in outs.iter().enumerate() {
-            if observer.is_monitor || self.used_entries.contains(&entry(node, k)) {
-                let name = names.get(k).cloned().unwrap_or_else(|| k.to_string());
-                call_hook(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Replaces the node name in an error, which is the operator's for a single call.
-fn name_node(error: Error, op: &str, node: &str) -> Error {
-    match error {
-        Error::InOperator { source, .. } => source.in_operator(op, node),
-        other => other.in_operator(op, node),
-    }
-}
-
-/// Calls the hook with a copy of an array.
-fn call_hook(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
-    let array = to_dense(&tensor.stored()?)?;
-    (observer.hook)(name, op.def.name, array.to_context(array.context())?);
-    Ok(())
 }
 
 /// Whether a plan that is bound to one array can run on a copy of the other.

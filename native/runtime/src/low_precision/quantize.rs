@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
 
-use super::{Node, NodeAttrs, NodeEntry, Symbol};
-use crate::graph::op_call;
+use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 
 /// The selection of operators to quantize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +192,7 @@ impl Quantization {
 
 /// Creates a node.
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
-    let call = op_call(op, &attrs)?;
+    let call = OpCall::new(op, &attrs)?;
     Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
@@ -288,7 +287,7 @@ impl Pass<'_> {
         if self.rules.is_channel_wise && quantized_op.op == "_sg_mkldnn_fully_connected" {
             attrs.insert("channel_wise_quantize".into(), "True".into());
         }
-        let (name, op) = (format!("{PREFIX}{}", node.name), op_call(quantized_op.quantized, &attrs)?);
+        let (name, op) = (format!("{PREFIX}{}", node.name), OpCall::new(quantized_op.quantized, &attrs)?);
         let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
         let quantized = Arc::new(Node { name, op: Some(op), inputs, graphs, attrs });
         self.originals.insert(Arc::as_ptr(&quantized), node.clone());
@@ -383,7 +382,7 @@ impl Symbol {
             if let (Some((min, max)), Some(call)) = (range, &mut op) {
                 attrs.insert("min_calib_range".into(), format!("{min:.6}"));
                 attrs.insert("max_calib_range".into(), format!("{max:.6}"));
-                call.params = op_call(call.name, &attrs)?.params;
+                call.params = OpCall::new(call.name, &attrs)?.params;
             }
             let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
             let inputs = node.inputs.iter().map(entry).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Node, NodeEntry, Symbol};
+use crate::symbol::{Node, NodeEntry, Symbol};
 
 /// The input that a cast converts; `None` for other nodes.
 fn cast_input(e: &NodeEntry) -> Option<&NodeEntry> {

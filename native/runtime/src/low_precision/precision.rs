@@ -9,9 +9,9 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::params::Attrs;
 
-use super::{Node, NodeAttrs, NodeEntry, Symbol};
-use crate::graph::{Graph, entry, op_call};
-use crate::passes::infer::{self, DTYPE_ATTR, Entries};
+use crate::graph::{Graph, entry};
+use crate::passes::infer::{self, Entries};
+use crate::symbol::{DTYPE_ATTR, Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::symbol_infer::infer_dtypes;
 
 /// An operator that runs in float32 if a parameter has one of the given values.
@@ -125,7 +125,7 @@ fn output_suffix(e: &NodeEntry) -> String {
 /// Creates a node of an operator with one attribute.
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
-    let call = op_call(op, &attrs)?;
+    let call = OpCall::new(op, &attrs)?;
     Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
