@@ -1,0 +1,262 @@
+//! Adds calls of operators by name, with symbolic parameters and lists of inputs.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Forward, Inputs};
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_ops::definitions::{DEQUANTIZE_LINEAR, SYMBOLIC_EXPAND, SYMBOLIC_FULL, SYMBOLIC_RESHAPE, SYMBOLIC_SLICE};
+use ferromx_ops::registry;
+use ferromx_runtime::symbol::{OpCall, Symbol, attach};
+
+use super::fold::{Folded, INTEGER_PRODUCTS, is_pure};
+use super::{Builder, MAX_ELEMENTS};
+use crate::emit::dimensions::is_symbolic;
+use crate::emit::{Handle, Operation, op, scalars};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+/// Integer parameters that may have any value: indices that are clipped to the axis, and fill values.
+const UNBOUNDED_PARAMS: [&str; 13] = [
+    "begin",
+    "end",
+    "scalar",
+    "a_min",
+    "a_max",
+    "value",
+    "fill_value",
+    "constant_value",
+    "on_value",
+    "off_value",
+    "start",
+    "stop",
+    "max_output_boxes_per_class",
+];
+
+/// True if the integers of a parameter are small enough that operators do not overflow.
+fn is_in_range(value: &Value) -> bool {
+    match value {
+        Value::Int(i) => (-MAX_ELEMENTS..=MAX_ELEMENTS).contains(i),
+        Value::List(items) => items.iter().all(is_in_range),
+        _ => true,
+    }
+}
+
+/// True if a value contains a symbolic dimension.
+fn has_symbolic_dim(value: &Value) -> bool {
+    match value {
+        Value::Int(i) => is_symbolic(*i),
+        Value::List(items) => items.iter().any(has_symbolic_dim),
+        _ => false,
+    }
+}
+
+fn int_values(dims: Vec<i64>) -> Vec<Value> {
+    dims.into_iter().map(Value::Int).collect()
+}
+
+impl Builder {
+    /// Adds an operator and returns its visible outputs. An input is a tensor, a list of tensors, a number, which becomes a scalar of the
+    /// first tensor's type, or `None` for an optional input at the end.
+    ///
+    /// # Errors
+    /// Inputs and parameters that the operator does not accept.
+    pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        if params.iter().any(|(_, value)| has_symbolic_dim(value)) {
+            return self.apply_dynamic(op, name, inputs, params);
+        }
+        if let Some((key, value)) = params.iter().find(|(k, v)| !UNBOUNDED_PARAMS.contains(k) && !is_in_range(v)) {
+            return Err(Error::value(format!(
+                "the parameter {key} of {op} would be {value}, which exceeds the size of any array"
+            )));
+        }
+        if let (true, Some((op, data, x))) = (params.is_empty(), scalars::scalar_variant(self, op, inputs)) {
+            return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
+        }
+        let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
+        let attrs = given.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        self.apply_with(op, name, inputs, attrs, &[])
+    }
+
+    /// Adds an operator and returns its first output.
+    ///
+    /// # Errors
+    /// As [`Builder::apply`].
+    pub(crate) fn emit<P>(&mut self, name: &str, operation: Operation<P>) -> Result<Handle> {
+        let outputs = self.apply(operation.operator, name, &operation.inputs, &operation.params)?;
+        Ok(Handle(outputs[0]))
+    }
+
+    /// Adds an operator with symbolic parameters as its dynamic variant, whose parameters are expressions of dimensions.
+    fn apply_dynamic(
+        &mut self,
+        op: &str,
+        name: &str,
+        inputs: &[Value],
+        params: &[(&str, Value)],
+    ) -> Result<Vec<usize>> {
+        let given = self.inputs(op, inputs)?;
+        if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
+            return self.tile_dynamic(*data, name, &reps);
+        }
+        let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
+        let rank = given.first().and_then(|h| self.tensors[*h].shape.ndim());
+        let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_symbolic(*d)));
+        let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
+            ("_npx_reshape" | "_np_reshape", _) => {
+                (SYMBOLIC_RESHAPE.name(), vec![("shape", dims(param("newshape")).map(int_values))])
+            }
+            ("_npi_broadcast_to", _) => (SYMBOLIC_EXPAND.name(), vec![("shape", dims(param("shape")).map(int_values))]),
+            ("_full", _) => (SYMBOLIC_FULL.name(), vec![("shape", dims(param("shape")).map(int_values))]),
+            ("slice", Some(_)) => {
+                let list = |key| match param(key) {
+                    Value::List(items) => Some(items.clone()),
+                    _ => None,
+                };
+                (SYMBOLIC_SLICE.name(), ["begin", "end", "step"].map(|key| (key, list(key))).to_vec())
+            }
+            ("slice_axis", Some(rank)) => {
+                let axis = Shape::axis(param("axis").int().unwrap_or(0), rank)?;
+                let list = |key| {
+                    let mut items = vec![Value::None; rank];
+                    items[axis] = param(key).clone();
+                    Some(items)
+                };
+                (SYMBOLIC_SLICE.name(), ["begin", "end"].map(|key| (key, list(key))).to_vec())
+            }
+            _ => ("", vec![("", None)]),
+        };
+        let mut numbers = Vec::new();
+        for (_, list) in &lists {
+            let unknown = || {
+                let known: Vec<_> = params.iter().filter(|(_, v)| has_symbolic_dim(v)).map(|(key, _)| *key).collect();
+                let what = known.join(" and ");
+                Error::NeedsValue(format!(
+                    "the {what} of {op} depends on an unknown dimension: give the shapes of the inputs"
+                ))
+            };
+            numbers.extend(list.as_ref().ok_or_else(unknown)?.iter().filter_map(Value::int));
+        }
+        let (ins, written) = self.dim_exprs(&given, &numbers)?;
+        let mut written = written.into_iter();
+        let mut attrs = Attrs::new();
+        for (key, list) in lists {
+            let each = |v: &Value| v.int().and_then(|_| written.next()).unwrap_or_else(|| "None".into());
+            let items: Vec<String> = list.iter().flatten().map(each).collect();
+            attrs.insert(key.into(), format!("({})", items.join(", ")));
+        }
+        for key in
+            ["value", "dtype"].iter().filter(|key| dynamic_op == SYMBOLIC_FULL.name() && *param(key) != Value::None)
+        {
+            attrs.insert(key.to_string(), param(key).to_string());
+        }
+        self.apply_with(dynamic_op, name, &ins, attrs, &[])
+    }
+
+    /// Tiles a tensor: inserts an axis before each axis, broadcasts it, and merges both by a reshape.
+    fn tile_dynamic(&mut self, data: usize, name: &str, reps: &[i64]) -> Result<Vec<usize>> {
+        let dims = self.tensors[data].dims.clone().filter(|dims| dims.len() == reps.len());
+        let unknown =
+            || Error::NeedsValue("the shape of the repeated tensor is unknown: give the shapes of the inputs".into());
+        let dims = dims.ok_or_else(unknown)?;
+        let (mut split, mut repeated, mut merged) = (Vec::new(), Vec::new(), Vec::new());
+        for (d, r) in dims.iter().zip(reps) {
+            split.extend([1, *d]);
+            repeated.extend([*r, *d]);
+            merged.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
+        }
+        let split = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(Handle(data)), newshape: split))?;
+        let repeated = self.emit(&format!("{name}/repeated"), op!(BROADCAST_TO(split), shape: repeated))?;
+        Ok(vec![self.emit(name, op!(NPX_RESHAPE(repeated), newshape: merged))?.0])
+    }
+
+    /// Like [`Builder::apply`], but with parameters as text and with subgraphs.
+    ///
+    /// # Errors
+    /// As [`Builder::apply`].
+    pub fn apply_with(
+        &mut self,
+        op: &str,
+        name: &str,
+        inputs: &[Value],
+        attrs: Attrs,
+        graphs: &[Symbol],
+    ) -> Result<Vec<usize>> {
+        let mut ins = self.inputs(op, inputs)?;
+        let call = self.call(op, &attrs, ins.len(), graphs)?;
+        let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
+        if let Some(values) = constant.filter(|_| self.is_executing || is_pure(call.def))
+            && let Some(folded) = self.fold(&call, name, values)?
+        {
+            let is_weight = match op {
+                "transpose" | "_np_transpose" => self.dequantized.contains_key(&ins[0]),
+                _ => op == DEQUANTIZE_LINEAR.name() && self.tensors[ins[0]].shape.dims().len() >= 2,
+            };
+            if is_weight {
+                self.dequantized.insert(folded[0], Folded { call, attrs, name: name.to_string(), ins });
+            }
+            return Ok(folded);
+        }
+        if INTEGER_PRODUCTS.contains(&op)
+            && self.is_dequantized(ins[0])
+            && let Some(weights) = self.unfolded(ins[1])?
+        {
+            ins[1] = weights;
+        }
+        if matches!(call.def.forward, Forward::Dynamic(_)) && self.is_executing {
+            return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
+        }
+        self.add(&call, &attrs, name, &ins, graphs)
+    }
+
+    pub(super) fn call(&self, op: &str, attrs: &Attrs, num_inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {
+        let (name, def) = registry::find(op)?;
+        let mut attrs = attrs.clone();
+        if let Inputs::Variadic { count, .. } = def.inputs {
+            attrs.entry(count.into()).or_insert_with(|| (num_inputs + graphs.len()).to_string());
+        }
+        let params = attach(def, def.parse(&attrs)?, graphs)?;
+        // Shape inference and kernels rely on the number of inputs, which includes the subgraphs of a control flow operator.
+        if let (Some(required), true) = (def.num_inputs(&params), graphs.is_empty())
+            && num_inputs < required
+        {
+            return Err(Error::value(format!("{op} takes {required} inputs, but {num_inputs} were given")));
+        }
+        Ok(OpCall { name, def, params })
+    }
+
+    /// Flattens lists of inputs and converts numbers to constants.
+    pub(super) fn inputs(&mut self, op: &str, inputs: &[Value]) -> Result<Vec<usize>> {
+        let mut flat: Vec<&Value> = Vec::new();
+        for input in inputs {
+            match input {
+                Value::List(items) => flat.extend(items),
+                other => flat.push(other),
+            }
+        }
+        while let Some(Value::None) = flat.last() {
+            flat.pop();
+        }
+        let dtype = flat.iter().find_map(|v| if let Value::Handle(h) = v { self.tensors[*h].dtype } else { None });
+        let mut ins = Vec::with_capacity(flat.len());
+        for value in flat {
+            ins.push(match value {
+                Value::Handle(h) => *h,
+                Value::Tensor(t) => {
+                    let array = t.to_array()?;
+                    self.constant("constant", array)
+                }
+                number => {
+                    let Some(x) = number.number() else {
+                        return Err(Error::value(format!("an input of {op} is {}, not a tensor", number.kind())));
+                    };
+                    let scalar = NDArray::zeros(&Shape::new(&[]), dtype.unwrap_or(DType::F32), Context::default())?;
+                    ferromx_runtime::arrays::write_converted(&scalar, [x].into_iter())?;
+                    self.constant("constant", scalar)
+                }
+            });
+        }
+        Ok(ins)
+    }
+}
