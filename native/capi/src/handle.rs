@@ -1,5 +1,5 @@
 //! Handles: numbers by which callers refer to objects. A handle encodes the slot of its object and the slot's generation, so that null
-//! handles, freed handles and numbers that are no handles are detected.
+//! handles, freed handles and numbers that are not handles are detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ use ferromx_runtime::registry;
 use ferromx_runtime::symbol::{AnnotatedGraph, AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::c::{NdList, PackedObject};
 use crate::gradient_names;
+use crate::objects::{NdList, PackedObject};
 
 /// The content of a symbol handle. `MXSymbolCompose` changes it in place.
 pub enum SymbolState {

@@ -2,7 +2,7 @@
 //! errors.
 //!
 //! - [`c`]: MXNet's C API; `jni`: the native methods of the Scala library.
-//! - [`handle`]: the table of handles; `guard`: the messages of caught panics.
+//! - [`handle`]: the table of handles, with `objects`, which only the C API has; `guard`: the messages of caught panics.
 //! - `sparse`: the components of sparse arrays; `gradient_names`: the names of MXNet's gradient operators.
 
 pub mod c;
@@ -10,6 +10,7 @@ mod gradient_names;
 mod guard;
 pub mod handle;
 mod jni;
+mod objects;
 mod sparse;
 
 #[global_allocator]

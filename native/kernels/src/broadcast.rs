@@ -1,9 +1,9 @@
 //! Elementwise kernels of two operands that are broadcast by NumPy's rules.
 
 use crate::map::drive::{Body, drive};
+use crate::map::zip::zip_body;
 use crate::map::{Elements, ElementsMut, Lane, LaneFn, Load, Loop, Operand, Src, Store};
 use crate::movement::missing_axes;
-use crate::zip::zip_body;
 use smallvec::{SmallVec, smallvec};
 
 /// The (length, stride) of each axis; usually so few that nothing is allocated.
@@ -122,7 +122,7 @@ pub fn broadcast_any<U, C, D, F>(
 }
 
 /// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last axis, axes
-/// of length 1 repeated. The lanes and `f` are those of [`zip`](crate::zip::zip). An operand may be [`Src::InPlace`] only if its
+/// of length 1 repeated. The lanes and `f` are those of [`zip`](crate::map::zip::zip). An operand may be [`Src::InPlace`] only if its
 /// shape is the output's (up to leading ones).
 ///
 /// # Panics

@@ -21,6 +21,7 @@ pub mod image;
 pub mod index;
 pub mod int8;
 pub mod interpolate;
+mod lane;
 pub mod linalg;
 pub mod map;
 pub mod math;
@@ -45,4 +46,5 @@ pub mod sparse;
 pub mod sparse_reg;
 pub mod svm;
 pub mod update;
-pub mod zip;
+
+pub use map::zip;

@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name(library_filename("mxnet")));
     let path = arguments.next().map_or_else(beside, Ok)?;
-    // SAFETY: the library's initialisers only set up tables.
+    // SAFETY: the library's initializers only set up tables.
     let library = unsafe { Library::new(&path) }.map_err(|e| format!("cannot load {}: {e}", path.display()))?;
     // SAFETY: the types are those of the functions in the library.
     let api = unsafe {

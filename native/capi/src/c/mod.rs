@@ -47,9 +47,6 @@ mod symbol;
 mod types;
 mod unavailable;
 
-pub use packed::PackedObject;
-pub use predict::NdList;
-
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};

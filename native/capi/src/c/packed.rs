@@ -13,6 +13,7 @@ use super::guard;
 use super::ret::put_texts;
 use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetValue};
 use crate::handle::{self, Object, insert, insert_tensor, packed, tensor};
+use crate::objects::PackedObject;
 
 /// Type codes of values.
 const CODE_INT: i32 = 0;
@@ -21,14 +22,6 @@ const CODE_NULL: i32 = 4;
 const CODE_OBJECT: i32 = 8;
 const CODE_STR: i32 = 11;
 const CODE_ARRAY: i32 = 14;
-
-/// The content of an object handle.
-pub enum PackedObject {
-    /// An integer.
-    Integer(i64),
-    /// A list of objects.
-    List(Vec<Arc<PackedObject>>),
-}
 
 /// An argument.
 enum Argument {

@@ -23,15 +23,7 @@ use super::number::Integer;
 use super::ret::{Ret, put_handle};
 use super::types::{NDListHandle, PredMonitorCallback, PredictorHandle};
 use crate::handle::{self, Object, insert, nd_list, predictor};
-
-/// The arrays of a file, converted to float32.
-pub struct NdList(Vec<ListItem>);
-
-struct ListItem {
-    name: CString,
-    data: Vec<f32>,
-    shape: Vec<u32>,
-}
+use crate::objects::{ListItem, NdList};
 
 /// The network and the device of a new predictor, as arguments of the C API.
 struct NetworkArgs {

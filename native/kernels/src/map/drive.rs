@@ -5,7 +5,7 @@
 //! [`LANE_MULTIPLE`] lanes, so they are compiled without a scalar remainder. If nothing needs a conversion, the output is processed
 //! row by row of its innermost axis instead, and the end of a row again in the [`LANE_MULTIPLE`] lanes before it.
 
-use super::lane::{Elements, ElementsMut, Lane, Load};
+use crate::lane::{Elements, ElementsMut, Lane, Load};
 use crate::movement::fill_run;
 use crate::par::with_scratch;
 

@@ -1,20 +1,19 @@
-//! Elementwise kernels of one operand, and the operands, lanes and driver that all elementwise kernels share.
+//! Elementwise kernels: those of one operand here, those of several in `zip`.
 //!
-//! - `lane`: the types that loops compute in, and their conversion from and to array elements.
-//! - `drive`: runs a loop over the lanes of operands of any type, in parallel and block by block.
+//! `drive` runs the loop of a kernel over the lanes of operands of any type, in parallel and block by block.
 
 pub(crate) mod drive;
-mod lane;
+pub mod zip;
 
+pub use crate::lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 pub use crate::simd::multiversion::Loop;
 pub use drive::{LANE_MULTIPLE, Operand, Src};
-pub use lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 
 use crate::simd::multiversion::{self, Kernel, LoopBody};
-use crate::zip::{zip_loop, zip3_loop};
 use drive::{Runs, drive};
 use ferromx_core::dtype::Element;
 use std::marker::PhantomData;
+use zip::{zip_loop, zip3_loop};
 
 /// An elementwise function of lanes.
 ///

@@ -1,7 +1,7 @@
 //! Elementwise kernels of two to four operands of one shape, used for most gradients.
 
-use crate::map::drive::{Runs, drive};
-use crate::map::{Lane, LaneFn, Load, Src, Store};
+use super::drive::{Runs, drive};
+use super::{Lane, LaneFn, Load, Src, Store};
 use crate::simd::multiversion::{self, Kernel};
 
 struct Zip<'a, C, D, F>(Runs<'a, 'a, C, D, 2>, F);

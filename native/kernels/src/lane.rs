@@ -294,7 +294,7 @@ convert! {
     bf16, i64: |x| single_to_i64(x.to_f32()), bf16::from_f64(x as f64);
 }
 
-/// [`truncate_i32`] without conversion to double precision, so that loops vectorise.
+/// [`truncate_i32`] without conversion to double precision, so that loops vectorize.
 #[inline(always)]
 fn single_to_i32(x: f32) -> i32 {
     if x < 2_147_483_648.0 { x as i32 } else { i32::MIN }
@@ -306,7 +306,7 @@ fn single_to_i64(x: f32) -> i64 {
     if x < 9_223_372_036_854_775_808.0 { x as i64 } else { i64::MIN }
 }
 
-/// Rounds to nearest even without a branch, so that loops vectorise. NaN stays NaN.
+/// Rounds to nearest even without a branch, so that loops vectorize. NaN stays NaN.
 #[inline(always)]
 fn round_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
