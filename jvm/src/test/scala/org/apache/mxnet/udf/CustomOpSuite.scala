@@ -89,27 +89,11 @@ class SoftmaxProp(needTopGrad: Boolean = false) extends CustomOpProp(needTopGrad
   override def listArguments(): Array[String] = Array("data", "label")
   override def inferShape(inShape: Array[Shape]): (Array[Shape], Array[Shape], Array[Shape]) =
     (Array(inShape(0), Shape(inShape(0)(0))), Array(inShape(0)), null)
-  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = new CustomOp {
-    override def forward(
-        isTrain: Boolean,
-        req: Array[String],
-        inData: Array[NDArray],
-        outData: Array[NDArray],
-        aux: Array[NDArray]
-    ): Unit = assign(outData(0), req(0), NDArray.api.SoftmaxActivation(inData(0)))
-
-    override def backward(
-        req: Array[String],
-        outGrad: Array[NDArray],
-        inData: Array[NDArray],
-        outData: Array[NDArray],
-        inGrad: Array[NDArray],
-        aux: Array[NDArray]
-    ): Unit = {
-      val right = NDArray.api.one_hot(inData(1), depth = outData(0).shape(1))
-      assign(inGrad(0), req(0), outData(0) - right)
-    }
-  }
+  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp =
+    new SingleOutputOp(
+      inputs => NDArray.api.SoftmaxActivation(inputs(0)),
+      (_, inputs, y) => y - NDArray.api.one_hot(inputs(1), depth = y.shape(1))
+    )
 }
 
 /** x times a factor; negative factors have no gradient. */
