@@ -209,18 +209,21 @@ params! {
     }
 }
 
+/// The kernel that broadcasts the first input to the shape of the output.
+pub(crate) fn broadcast_to(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+    by_size!(ins[0].dtype(), |T| {
+        movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
+    });
+    Ok(())
+}
+
 pub(crate) static NP_BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
     .doc("Repeats the array along axes of length 1, and along new axes in front, to another shape.")
     .inputs(&[arg("array", "The array.")])
     .params::<NpBroadcastToParam>()
     .shape(np_broadcast_to_shape)
-    .forward(|_, ins, outs| {
-        let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
-        by_size!(ins[0].dtype(), |T| {
-            movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
-        });
-        Ok(())
-    })
+    .forward(broadcast_to)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());

@@ -52,6 +52,21 @@ pub(super) struct Settings {
     pub axis: i32,
 }
 
+/// The [`Settings`] of a parameter struct.
+macro_rules! settings {
+    ($param:expr, axis: $axis:expr) => {
+        Settings {
+            eps: $param.eps.into(),
+            momentum: $param.momentum,
+            fix_gamma: $param.fix_gamma,
+            use_global_stats: $param.use_global_stats,
+            output_mean_var: $param.output_mean_var,
+            axis: $axis,
+        }
+    };
+}
+pub(super) use settings;
+
 /// The parameter struct of a batch normalisation operator.
 pub(super) trait BatchNormLike: OpParams {
     /// Whether a ReLU follows the normalisation.
@@ -70,14 +85,7 @@ pub(super) trait BatchNormLike: OpParams {
 
 impl BatchNormLike for BatchNormParam {
     fn settings(&self) -> Settings {
-        Settings {
-            eps: self.eps,
-            momentum: self.momentum,
-            fix_gamma: self.fix_gamma,
-            use_global_stats: self.use_global_stats,
-            output_mean_var: self.output_mean_var,
-            axis: self.axis,
-        }
+        settings!(self, axis: self.axis)
     }
 }
 

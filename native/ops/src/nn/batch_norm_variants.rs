@@ -4,7 +4,7 @@ use ferromx_core::error::Result;
 use ferromx_core::op::OpDef;
 use ferromx_core::{ensure, params};
 
-use super::batch_norm::{BatchNormLike, Settings, batch_norm};
+use super::batch_norm::{BatchNormLike, Settings, batch_norm, settings};
 
 params! {
     /// Parameters of `BatchNorm_v1`.
@@ -26,14 +26,7 @@ impl BatchNormLike for BatchNormV1Param {
     const OUTPUTS_VARIANCE: bool = true;
 
     fn settings(&self) -> Settings {
-        Settings {
-            eps: self.eps.into(),
-            momentum: self.momentum,
-            fix_gamma: self.fix_gamma,
-            use_global_stats: self.use_global_stats,
-            output_mean_var: self.output_mean_var,
-            axis: 1,
-        }
+        settings!(self, axis: 1)
     }
 }
 
@@ -72,14 +65,7 @@ impl BatchNormLike for BatchNormWithReluParam {
     const HAS_RELU: bool = true;
 
     fn settings(&self) -> Settings {
-        Settings {
-            eps: self.eps,
-            momentum: self.momentum,
-            fix_gamma: self.fix_gamma,
-            use_global_stats: self.use_global_stats,
-            output_mean_var: self.output_mean_var,
-            axis: self.axis,
-        }
+        settings!(self, axis: self.axis)
     }
 }
 
@@ -113,14 +99,7 @@ impl BatchNormLike for SyncBatchNormParam {
     const OUTPUTS_VARIANCE: bool = true;
 
     fn settings(&self) -> Settings {
-        Settings {
-            eps: self.eps.into(),
-            momentum: self.momentum,
-            fix_gamma: self.fix_gamma,
-            use_global_stats: self.use_global_stats,
-            output_mean_var: self.output_mean_var,
-            axis: 1,
-        }
+        settings!(self, axis: 1)
     }
 
     fn check_training(&self) -> Result<()> {

@@ -8,19 +8,14 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::conv::{
     ConvEpilogue, ConvShape, conv_add_bias, conv_backward_bias, conv_backward_data, conv_backward_weights, conv_forward,
 };
 use ferromx_kernels::float::FloatElement;
 
-use super::convolution::CudnnTune;
+use super::convolution::{ConvLayout, CudnnTune};
 use super::spatial::{channels_to_back, channels_to_front, first_items, sizes, triple};
-
-param_enum! {
-    /// Order of the dimensions.
-    pub enum DeconvLayout { Ncdhw = "NCDHW", Nchw = "NCHW", Ncw = "NCW", Ndhwc = "NDHWC", Nhwc = "NHWC" }
-}
 
 params! {
     /// Parameters of `Deconvolution`.
@@ -50,7 +45,7 @@ params! {
         /// Accepted for compatibility: turns off cuDNN on a GPU.
         cudnn_off: bool = false;
         /// Order of the dimensions; by default NCW, NCHW or NCDHW. With channels last only the shapes can be inferred.
-        layout: Option<DeconvLayout> = None;
+        layout: Option<ConvLayout> = None;
     }
 }
 
@@ -91,9 +86,9 @@ impl DeconvolutionParam {
         );
         match (self.layout, n) {
             (None, _)
-            | (Some(DeconvLayout::Ncw), 1)
-            | (Some(DeconvLayout::Nchw | DeconvLayout::Nhwc), 2)
-            | (Some(DeconvLayout::Ncdhw | DeconvLayout::Ndhwc), 3) => Ok(n),
+            | (Some(ConvLayout::Ncw), 1)
+            | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
+            | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
             (Some(layout), n) => {
                 Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
             }
@@ -107,7 +102,7 @@ impl DeconvolutionParam {
     }
 
     fn channels_last(&self) -> bool {
-        matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
+        matches!(self.layout, Some(ConvLayout::Nhwc | ConvLayout::Ndhwc))
     }
 
     /// The convolution whose gradient with respect to its data is this operator, for data with channels first. The input of that

@@ -10,12 +10,11 @@ use ferromx_core::params::{AnyDType, OptTuple, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
-use ferromx_kernels::movement;
 
 use super::dim_expr::DimExprs;
 use crate::broadcast::binary::sum_to;
+use crate::broadcast::expand::broadcast_to;
 use crate::init::{RangeRounding, fill, fill_range};
-use crate::moves::{by_size, source, target};
 use crate::rules::{self, complete_from_size, no_gradient};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
 
@@ -67,13 +66,7 @@ pub(crate) static EXPAND: OpDef = OpDef::new("_onnx_Expand")
     .params::<SymbolicShapeParam>()
     .shape(expand_shape)
     .dtype(first_dtype)
-    .forward(|_, ins, outs| {
-        let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
-        by_size!(ins[0].dtype(), |T| {
-            movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
-        });
-        Ok(())
-    })
+    .forward(broadcast_to)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             others_have_no_gradient(outs)?;
