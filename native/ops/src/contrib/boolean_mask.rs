@@ -9,7 +9,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
 
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::no_gradient;
 
 params! {
@@ -41,7 +41,7 @@ pub(super) static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
 fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, usize, usize)> {
     let dims = data.to_usize();
     let axis = Shape::axis(ctx.params::<BooleanMaskParam>().axis.into(), dims.len())?;
-    let (outer, n, inner) = around(&dims, axis);
+    let (outer, n, inner) = outer_len_inner(&dims, axis);
     Ok((axis, outer, n, inner * dtype.size()))
 }
 

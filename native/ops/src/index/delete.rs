@@ -10,7 +10,7 @@ use ferromx_core::{ensure, memory, params};
 use ferromx_kernels::map::Lane;
 
 use crate::elemwise::family::elements;
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -76,11 +76,11 @@ fn kept_indices(
     indices: Option<&[i64]>,
 ) -> Result<((usize, usize, usize), Vec<usize>)> {
     let dims = shape.to_usize();
-    let around = match p.axis {
-        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+    let extents = match p.axis {
+        Some(axis) => outer_len_inner(&dims, Shape::axis(axis.into(), dims.len())?),
         None => (1, dims.iter().product(), 1),
     };
-    let n = around.1;
+    let n = extents.1;
     let mut is_kept = memory::filled(true, n);
     let mut remove = |i: i64| match Shape::axis(i, n) {
         Ok(i) => {
@@ -94,7 +94,7 @@ fn kept_indices(
         (None, Some(i)) => remove(i.into())?,
         (None, None) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
     }
-    Ok((around, memory::collected((0..n).filter(|i| is_kept[*i]))))
+    Ok((extents, memory::collected((0..n).filter(|i| is_kept[*i]))))
 }
 
 /// The indices of a slice of `n` entries, as in Python.

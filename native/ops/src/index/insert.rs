@@ -17,7 +17,7 @@ use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
 use crate::elemwise::family::{elements, elements_mut};
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::first_dtype;
 
 /// The operators of this file.
@@ -234,7 +234,7 @@ fn insertion_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: Index
 fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<InsertParam>();
     let (insertion, runs) = insertion_and_runs(p, ins[0].shape(), &ins[1..], kind)?;
-    let (outer, n, inner) = around(&insertion.dims, insertion.axis);
+    let (outer, n, inner) = outer_len_inner(&insertion.dims, insertion.axis);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let values: Vec<T> = match p.val {
             Some(number) => vec![T::from_f64(number)],
@@ -269,7 +269,7 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<InsertParam>();
     let (insertion, runs) = insertion_and_runs(p, ins[1].shape(), &ins[2..], kind)?;
-    let (outer, n, inner) = around(&insertion.dims, insertion.axis);
+    let (outer, n, inner) = outer_len_inner(&insertion.dims, insertion.axis);
     let mut g = memory::filled(0.0, ins[0].len());
     f64::load_any(elements(&ins[0])?, 0, &mut g);
     let mut old = memory::filled(0.0, outer * n * inner);

@@ -120,7 +120,7 @@ fn mask_shape(io: &mut ShapeIo<'_>, start: i32) -> Result<()> {
 /// The elements of an array that a mask selects.
 struct Selection {
     /// The data as (outer, n, inner): the axes before the masked ones, the masked axes, the axes after them.
-    around: (usize, usize, usize),
+    extents: (usize, usize, usize),
     /// The first masked axis.
     start: usize,
     /// Number of masked axes.
@@ -136,8 +136,8 @@ fn selection(mask: &In<'_>, data: &Shape, start: i32) -> Result<Selection> {
         let mask = mask.slice::<T>()?;
         (0..mask.len()).filter(|i| mask[*i] != T::default()).collect()
     }, d => return Err(Error::Internal(format!("no mask of type {d}"))));
-    let around = (product(&dims[..start]), mask.len(), product(&dims[start + num_axes..]));
-    Ok(Selection { around, start, num_axes, selected })
+    let extents = (product(&dims[..start]), mask.len(), product(&dims[start + num_axes..]));
+    Ok(Selection { extents, start, num_axes, selected })
 }
 
 impl Selection {
@@ -149,7 +149,7 @@ impl Selection {
 
     /// Calls `f(index, offset, len)` for each contiguous run of selected elements, with its offset into the data.
     fn for_each_run(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let (outer, n, inner) = self.around;
+        let (outer, n, inner) = self.extents;
         let mut k = 0;
         for o in 0..outer {
             for i in &self.selected {

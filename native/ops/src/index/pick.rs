@@ -14,7 +14,7 @@ use ferromx_kernels::map::{Arith, Load};
 
 use super::{bad_index, index_type, no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 use crate::rules::first_dtype;
 
 param_enum! {
@@ -45,9 +45,9 @@ impl PickParam {
         Shape::axis(i64::from(axis), rank)
     }
 
-    fn around(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
+    fn outer_len_inner(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
         let dims = shape.to_usize();
-        Ok(around(&dims, self.axis(dims.len())?))
+        Ok(outer_len_inner(&dims, self.axis(dims.len())?))
     }
 
     fn bounds(&self) -> Bounds {
@@ -70,12 +70,12 @@ pub(super) static PICK: OpDef = OpDef::new("pick")
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<PickParam>();
-        pick(ctx, ins, p.around(ins[0].shape())?, p.bounds(), &mut outs[0])
+        pick(ctx, ins, p.outer_len_inner(ins[0].shape())?, p.bounds(), &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let p = ctx.params::<PickParam>();
-            let shape = p.around(outs[0].shape())?;
+            let shape = p.outer_len_inner(outs[0].shape())?;
             pick_backward(ctx, ins, shape, p.bounds(), outs)
         })
         .inputs(Deps::Some(&[1])),
@@ -187,5 +187,5 @@ fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 /// The shape (outer, n, inner) seen from the last axis.
 fn around_last(shape: &Shape) -> (usize, usize, usize) {
     let dims = shape.to_usize();
-    around(&dims, dims.len().saturating_sub(1))
+    outer_len_inner(&dims, dims.len().saturating_sub(1))
 }

@@ -15,7 +15,7 @@ use ferromx_kernels::map::Arith;
 use super::sparse;
 use super::{no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 use crate::rules::first_dtype;
 
 params! {
@@ -155,9 +155,9 @@ impl TakeParam {
         }
     }
 
-    fn around(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
+    fn outer_len_inner(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
         let dims = shape.to_usize();
-        Ok(around(&dims, Shape::axis(i64::from(self.axis), dims.len())?))
+        Ok(outer_len_inner(&dims, Shape::axis(i64::from(self.axis), dims.len())?))
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TakeParam>();
-        let shape = p.around(ins[0].shape())?;
+        let shape = p.outer_len_inner(ins[0].shape())?;
         let rows = row_indices(ctx, &ins[1], shape.1, p.bounds())?;
         by_size!(ins[0].dtype(), |T| {
             index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
@@ -195,7 +195,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
                 return Ok(());
             }
             let p = ctx.params::<TakeParam>();
-            let shape = p.around(outs[0].shape())?;
+            let shape = p.outer_len_inner(outs[0].shape())?;
             let rows = row_indices(ctx, &ins[1], shape.1, p.bounds())?;
             add_rows(ctx, &ins[0], shape, &rows, &mut outs[0])
         })

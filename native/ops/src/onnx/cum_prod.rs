@@ -8,7 +8,7 @@ use ferromx_core::shape::Shape;
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::scan::cumprod;
 
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 
 params! {
     /// Parameters of `_onnx_CumProd`.
@@ -32,7 +32,7 @@ pub(super) static CUM_PROD: OpDef = OpDef::new("_onnx_CumProd")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<CumProdParam>();
         let dims = ins[0].shape().to_usize();
-        let dims = around(&dims, Shape::axis(p.axis.into(), dims.len())?);
+        let dims = outer_len_inner(&dims, Shape::axis(p.axis.into(), dims.len())?);
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             cumprod::<T, <T as Arith>::Lane>(ins[0].slice::<T>()?, dims, p.exclusive, p.reverse, outs[0].slice_mut::<T>()?);
             Ok(())

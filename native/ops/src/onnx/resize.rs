@@ -15,7 +15,7 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 
 use super::dim_expr::DimExprs;
 use super::symbolic_shape::{first_dtype, has_data, others_have_no_gradient, shapes};
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 
 param_enum! {
     /// The interpolation of `Resize`.
@@ -256,7 +256,7 @@ pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
     .forward(|ctx, ins, outs| {
         let (axis, resized) = resized(ctx, ins)?;
         let dims = ins[0].shape().to_usize();
-        let (outer, n, inner) = around(&dims, axis);
+        let (outer, n, inner) = outer_len_inner(&dims, axis);
         let resizing = ctx.params::<SymbolicResizeParam>().resizing();
         let neighbours = resizing.neighbours(&resized);
         if resizing.mode == ResizeMode::Nearest {
@@ -280,7 +280,7 @@ pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
             }
             let (axis, resized) = resized(ctx, &ins[1..])?;
             let dims = outs[0].shape().to_usize();
-            let (_, n, inner) = around(&dims, axis);
+            let (_, n, inner) = outer_len_inner(&dims, axis);
             let neighbours = ctx.params::<SymbolicResizeParam>().resizing().neighbours(&resized);
             dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
                 let weights = weights::<T>(&neighbours);

@@ -18,7 +18,7 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 use ferromx_kernels::map::Load;
 
 use super::integers;
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::{no_gradient, one_dtype_of};
 
 param_enum! {
@@ -215,7 +215,7 @@ fn with_taps<T: FloatElement>(
     f: impl FnOnce((usize, usize), &Taps<'_, T::Acc>) -> Result<()>,
 ) -> Result<()> {
     let dims = data.to_usize();
-    let (_, n, inner) = around(&dims, Shape::axis(ctx.params::<InterpolateParam>().axis.into(), dims.len())?);
+    let (_, n, inner) = outer_len_inner(&dims, Shape::axis(ctx.params::<InterpolateParam>().axis.into(), dims.len())?);
     let taps = indices.shape().dims().last().map_or(0, |n| *n as usize);
     let indices = integers("indices", indices)?;
     let checked = |index: &i64| {

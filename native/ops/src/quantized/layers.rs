@@ -20,7 +20,7 @@ use super::{
     range_max_abs, range_shapes, shape_like, write_range,
 };
 use crate::index::take::{EMBEDDING, EmbeddingParam};
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::nn::activation::{ActType, ActivationParam};
 use crate::nn::batch_norm::{BATCH_NORM, BatchNormParam, channel_axis};
 use crate::nn::pooling::{POOLING, PoolType, PoolingParam};
@@ -180,7 +180,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
                 let mut rescaled = memory::filled(Q::default(), input.len());
                 dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut rescaled),
                     other => return Err(ctx.unsupported(other, BYTES)));
-                let (_, len, inner) = around(&input.shape().to_usize(), axis);
+                let (_, len, inner) = outer_len_inner(&input.shape().to_usize(), axis);
                 arrays.push((rescaled, len * inner));
             }
             let arrays: Vec<(&[Q], usize)> = arrays.iter().map(|(array, row_len)| (&array[..], *row_len)).collect();
@@ -261,7 +261,7 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         ));
     };
     let dims = ins[0].shape().to_usize();
-    let (_, channels, inner) = around(&dims, channel_axis(p.axis, dims.len())?);
+    let (_, channels, inner) = outer_len_inner(&dims, channel_axis(p.axis, dims.len())?);
     let (gamma, beta) = (ins[1].slice::<f32>()?, ins[2].slice::<f32>()?);
     let (mean, var) = (outs[3].slice_mut::<f32>()?.to_vec(), outs[4].slice_mut::<f32>()?.to_vec());
     let (in_scale, out_scale) =

@@ -14,7 +14,7 @@ use ferromx_kernels::reduce;
 
 use crate::axes::{Axes, numpy_axes, numpy_reduced, reduced};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL, &NP_ARGMAX, &NP_ARGMIN];
@@ -150,7 +150,7 @@ fn np_arg_extremum(
 ) -> Result<()> {
     let shape = x.shape().to_usize();
     let dims = match ctx.params::<NpArgParam>().axis {
-        Some(axis) if !shape.is_empty() => around(&shape, Shape::axis(axis.into(), shape.len())?),
+        Some(axis) if !shape.is_empty() => outer_len_inner(&shape, Shape::axis(axis.into(), shape.len())?),
         _ => (1, x.len(), 1),
     };
     ensure!(dims.1 > 0, "argmax and argmin need a non-empty axis, but the shape is {}", x.shape());

@@ -15,7 +15,7 @@ use ferromx_kernels::zip::zip;
 use ferromx_kernels::{par, scan};
 
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
 
 /// The operators of this file.
@@ -75,7 +75,7 @@ fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
     let dims = shape.to_usize();
     let dims = match ctx.params::<CumsumParam>().axis {
-        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+        Some(axis) => outer_len_inner(&dims, Shape::axis(axis.into(), dims.len())?),
         None => (1, x.len(), 1),
     };
     let x = elements(x)?;
@@ -153,7 +153,7 @@ pub(super) static DIFF: OpDef = OpDef::new("_npi_diff")
 /// The n-th differences, or with `transposed` their gradient, which makes the axis longer.
 fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<DiffParam>();
-    let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
+    let dims = outer_len_inner(dims, Shape::axis(p.axis.into(), dims.len())?);
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, transposed, out)
     }, d => Err(ctx.unsupported(d, NUMERIC)))

@@ -12,7 +12,7 @@ use ferromx_kernels::par::with_scratch;
 
 use super::axes::permuted_shape;
 use crate::axes::numpy_axes;
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&REVERSE, &FLIP, &ROT90, &ROLL];
@@ -191,19 +191,19 @@ fn roll(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }
     let mut steps = Vec::new();
     for (axis, shift) in rolls(ctx.params(), dims.len())? {
-        let around = axis.map_or((1, ins[0].len(), 1), |axis| around(&dims, axis));
-        steps.push((around, shift.rem_euclid(around.1 as i64) as usize));
+        let extents = axis.map_or((1, ins[0].len(), 1), |axis| outer_len_inner(&dims, axis));
+        steps.push((extents, shift.rem_euclid(extents.1 as i64) as usize));
     }
     by_size!(ins[0].dtype(), |T| {
         let (src, dst) = (source::<T>(&ins[0])?, target::<T>(&mut outs[0])?);
         match &steps[..] {
             [] => dst.copy_from_slice(src),
-            [(around, shift), rest @ ..] => {
-                movement::roll(src, *around, *shift, dst);
-                for (around, shift) in rest {
+            [(extents, shift), rest @ ..] => {
+                movement::roll(src, *extents, *shift, dst);
+                for (extents, shift) in rest {
                     with_scratch(dst.len(), |src: &mut [T]| {
                         src.copy_from_slice(dst);
-                        movement::roll(src, *around, *shift, dst);
+                        movement::roll(src, *extents, *shift, dst);
                     });
                 }
             }

@@ -15,7 +15,7 @@ use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::reduce::{self, Max, Min, NumericLane};
 
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&PAD, &NP_PAD];
@@ -300,7 +300,7 @@ where
 {
     let (mut current, mut dims) = (x.to_vec(), dims.to_vec());
     for (axis, (before, after)) in pads.iter().enumerate() {
-        let (outer, n, inner) = around(&dims, axis);
+        let (outer, n, inner) = outer_len_inner(&dims, axis);
         let mut extreme = memory::filled(T::default(), outer * inner);
         if largest {
             reduce::reduce::<Max, T, T, C>(&current, &[outer, n, inner], &[1], &mut extreme);

@@ -15,7 +15,7 @@ use ferromx_kernels::reduce::{self, Sum};
 use smallvec::SmallVec;
 
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{around, by_size, source, target};
+use crate::moves::{by_size, outer_len_inner, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];
@@ -121,7 +121,7 @@ fn repeat_around(p: &RepeatParam, shape: &Shape) -> Result<(usize, usize, usize)
     let dims = shape.to_usize();
     match p.axis {
         None => Ok((1, shape.num_elements(), 1)),
-        Some(axis) => Ok(around(&dims, Shape::axis(i64::from(axis), dims.len())?)),
+        Some(axis) => Ok(outer_len_inner(&dims, Shape::axis(i64::from(axis), dims.len())?)),
     }
 }
 

@@ -16,7 +16,7 @@ use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::movement::{self, Item};
 use ferromx_kernels::sort::{self, Order, SortKey};
 
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[
@@ -25,15 +25,15 @@ pub static OPS: &[&[&OpDef]] = &[
     unique::OPS,
 ];
 
-/// A shape seen from one axis, as (outer, n, inner); see [`around`].
-type AroundAxis = (usize, usize, usize);
+/// A shape seen from one axis, as (outer, n, inner); see [`outer_len_inner`].
+type OuterLenInner = (usize, usize, usize);
 
 /// The shape seen from an axis. Without an axis the array is flattened.
-fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<AroundAxis> {
+fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<OuterLenInner> {
     let dims = shape.to_usize();
     match axis {
         None => Ok((1, shape.num_elements(), 1)),
-        Some(axis) => Ok(around(&dims, Shape::axis(i64::from(axis), dims.len())?)),
+        Some(axis) => Ok(outer_len_inner(&dims, Shape::axis(i64::from(axis), dims.len())?)),
     }
 }
 
@@ -54,7 +54,7 @@ fn order(ascending: bool) -> Order {
 /// rows of `k`.
 fn with_rows<T: Item, U: Item>(
     src: &[T],
-    (outer, n, inner): AroundAxis,
+    (outer, n, inner): OuterLenInner,
     (dst, k): (&mut [U], usize),
     f: impl Fn(&[T], &mut [U]),
 ) {
@@ -69,7 +69,7 @@ fn with_rows<T: Item, U: Item>(
 }
 
 /// Gathers `k` elements of each row along an axis by their indices.
-fn gather_along<T: Item>(src: &[T], (outer, n, inner): AroundAxis, indices: &[i32], k: usize, dst: &mut [T]) {
+fn gather_along<T: Item>(src: &[T], (outer, n, inner): OuterLenInner, indices: &[i32], k: usize, dst: &mut [T]) {
     for o in 0..outer {
         for j in 0..k {
             for i in 0..inner {
@@ -83,7 +83,7 @@ fn gather_along<T: Item>(src: &[T], (outer, n, inner): AroundAxis, indices: &[i3
 /// The gradient of [`gather_along`]: writes each element of `grad` to its index, and zeros elsewhere.
 fn scatter_along<T: Item>(
     grad: &[T],
-    (outer, n, inner): AroundAxis,
+    (outer, n, inner): OuterLenInner,
     indices: &[i32],
     k: usize,
     dst: &mut [T],
@@ -104,10 +104,10 @@ fn scatter_along<T: Item>(
 }
 
 /// The indices of the first `k` elements of each row in sorted order.
-fn sorted_indices<T: SortKey>(src: &[T], around: AroundAxis, k: usize, order: Order) -> Vec<i32> {
-    let (outer, n, inner) = around;
+fn sorted_indices<T: SortKey>(src: &[T], extents: OuterLenInner, k: usize, order: Order) -> Vec<i32> {
+    let (outer, n, inner) = extents;
     let mut indices = memory::filled(0i32, outer * k * inner);
-    with_rows(src, around, (&mut indices, k), |src, dst| match k == n {
+    with_rows(src, extents, (&mut indices, k), |src, dst| match k == n {
         true => sort::argsort(src, n, order, dst),
         false => sort::topk(src, n, k, order, dst),
     });

@@ -10,7 +10,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 
-use super::{AroundAxis, gather_along, order, rows_along, scatter_along, sortable, sorted_indices, write_indices};
+use super::{OuterLenInner, gather_along, order, rows_along, scatter_along, sortable, sorted_indices, write_indices};
 
 param_enum! {
     /// What `topk` returns.
@@ -134,7 +134,7 @@ fn topk_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         out.bytes_mut()?.fill(0);
         return Ok(());
     }
-    let rows: AroundAxis = rows_along(out.shape(), p.axis)?;
+    let rows: OuterLenInner = rows_along(out.shape(), p.axis)?;
     let indices = read_indices(ctx, &ins[1])?;
     let k = p.count(rows.1)?;
     sortable!(ctx, ins[0].dtype(), |T| scatter_along(ins[0].slice::<T>()?, rows, &indices, k, out.slice_mut()?))

@@ -10,7 +10,7 @@ use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::sort::{self, Order};
 
-use crate::moves::around;
+use crate::moves::outer_len_inner;
 use crate::rules::new_array;
 
 /// The operators of this file.
@@ -59,7 +59,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             .collect();
     }
     let (outer, n, inner) = match axis {
-        Some(axis) => around(&dims, axis),
+        Some(axis) => outer_len_inner(&dims, axis),
         None => (1, x.len(), 1),
     };
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
