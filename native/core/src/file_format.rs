@@ -316,7 +316,7 @@ impl Serialized {
     }
 }
 
-/// Serialises one array.
+/// Serializes one array.
 ///
 /// # Errors
 /// A sparse array with inconsistent parts.
@@ -331,7 +331,7 @@ pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Deserialises one array.
+/// Deserializes one array.
 ///
 /// # Errors
 /// The bytes are not an array, or incomplete.

@@ -1,4 +1,4 @@
-//! The roles of operators in epilogue fusion: a plan fuses the normalisation, residual and activation after a matrix product or convolution
+//! The roles of operators in epilogue fusion: a plan fuses the normalization, residual and activation after a matrix product or convolution
 //! into its kernel, which applies them while each tile of the result is in the cache.
 
 use crate::op::KernelFn;
@@ -10,7 +10,7 @@ pub enum Role {
     /// The operator is not fused.
     None,
     /// A matrix product or a convolution. The kernel has [`Fused`] parameters and computes
-    /// `function(normalisation(product + bias) + residual)`. Its inputs are those of the product, then those of the normalisation except
+    /// `function(normalization(product + bias) + residual)`. Its inputs are those of the product, then those of the normalization except
     /// the first, then the residual.
     Product {
         /// The kernel, for float32 and float64.
@@ -18,9 +18,9 @@ pub enum Role {
         /// The channel axis of an output of the given rank.
         channels: fn(&Params, usize) -> usize,
     },
-    /// A normalisation that, in inference, is a scale and a shift for each channel of the first input. The function returns the channel
+    /// A normalization that, in inference, is a scale and a shift for each channel of the first input. The function returns the channel
     /// axis of an input of the given rank.
-    Normalisation(fn(&Params, usize) -> Option<usize>),
+    Normalization(fn(&Params, usize) -> Option<usize>),
     /// An elementwise function; `None` if product kernels do not support it.
     Function(fn(&Params) -> Option<Elementwise>),
 }
@@ -74,8 +74,8 @@ impl Elementwise {
 pub struct Fused {
     /// The parameters of the product.
     pub product: Params,
-    /// The parameters of the normalisation that follows, if any.
-    pub normalisation: Option<Params>,
+    /// The parameters of the normalization that follows, if any.
+    pub normalization: Option<Params>,
     /// Whether a residual is added.
     pub residual: bool,
     /// The elementwise function that is applied last.

@@ -4,7 +4,7 @@
 //! - `ndarray` has dense arrays and `sparse` sparse ones, `storage` their memory and its locks, and `file_format` their files;
 //! - `params` declares parameters, `op` operators, `infer` shape and type rules, `grad` gradients, and `fusion` the roles of operators in
 //!   fused kernels;
-//! - `subgraph` is the interface of graphs inside of operators, and `user_op` that of user operators;
+//! - `subgraph` is the interface of graphs inside operators, and `user_op` that of user operators;
 //! - `memory` allocates vectors fallibly, and `error` has the errors of the engine.
 
 pub mod context;

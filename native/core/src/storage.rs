@@ -6,7 +6,7 @@
 //! - `reserve` is the global allocator, which survives the end of memory.
 //!
 //! This module is the only one of the crate with `unsafe`. Its guarantees: no other slice overlaps a kernel's mutable slice, memory is
-//! always initialised, and it outlives every view of it.
+//! always initialized, and it outlives every view of it.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// Allocates at least `bytes` bytes with unspecified but initialised content. On `cpu_shared` other processes can map them.
+    /// Allocates at least `bytes` bytes with unspecified but initialized content. On `cpu_shared` other processes can map them.
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         match context.device_type {
             DeviceType::CpuShared => Chunk::shared(bytes, context),
@@ -531,7 +531,7 @@ impl<'a> In<'a> {
         if self.shared_with.is_some() {
             return Err(shared_memory());
         }
-        // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output, and hence
+        // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialized, of this type; no output, and hence
         // no mutable slice, overlaps it.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr().cast(), self.len()) })
     }
@@ -541,7 +541,7 @@ impl<'a> In<'a> {
         if self.shared_with.is_some() {
             return Err(shared_memory());
         }
-        // SAFETY: as in `slice`; every byte is initialised.
+        // SAFETY: as in `slice`; every byte is initialized.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr(), self.len() * self.dtype().size()) })
     }
 }
@@ -589,7 +589,7 @@ impl Out<'_> {
     pub fn slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         check_type(self.dtype(), T::DTYPE)?;
         self.check_wanted()?;
-        // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` checked that no other output overlaps
+        // SAFETY: locked for writing, in bounds, aligned, initialized, of this type; `Call::new` checked that no other output overlaps
         // it, and an input that shares its memory gives no slice.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr().cast(), self.view.len) })
     }
@@ -644,14 +644,14 @@ pub fn in_out<'s, T: Element, U: Element>(
 /// Runs `f` on the array's bytes, locked for reading.
 pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
     let _locks = Locks::acquire([array], []);
-    // SAFETY: locked for reading while `f` runs; in bounds and initialised.
+    // SAFETY: locked for reading while `f` runs; in bounds and initialized.
     f(unsafe { std::slice::from_raw_parts(start(array).as_ptr(), array.byte_range().len()) })
 }
 
 /// Runs `f` on the array's bytes, locked for writing. Elements of type bool must stay 0 or 1.
 pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     let _locks = Locks::acquire([], [array]);
-    // SAFETY: locked for writing while `f` runs; in bounds and initialised.
+    // SAFETY: locked for writing while `f` runs; in bounds and initialized.
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
 
@@ -672,7 +672,7 @@ fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Lock
 /// `T` is not the array's element type.
 pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
     let _locks = lock_elements(array, T::DTYPE, false)?;
-    // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialised, of this type.
+    // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialized, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
 }
 
@@ -682,7 +682,7 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// `T` is not the array's element type; the array is read-only.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
     let _locks = lock_elements(array, T::DTYPE, true)?;
-    // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
+    // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialized, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
 }
 
@@ -717,7 +717,7 @@ pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<&[T]> {
     if !bytes.len().is_multiple_of(size) || !bytes.as_ptr().cast::<T>().is_aligned() || T::DTYPE == DType::Bool {
         return Err(Error::Internal(format!("{} bytes are not an aligned array of {}", bytes.len(), T::DTYPE)));
     }
-    // SAFETY: aligned, a whole number of elements, initialised, and every bit pattern is valid (bool was refused).
+    // SAFETY: aligned, a whole number of elements, initialized, and every bit pattern is valid (bool was refused).
     Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size) })
 }
 

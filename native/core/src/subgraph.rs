@@ -1,4 +1,4 @@
-//! Graphs inside of operators, such as the body of a loop.
+//! Graphs inside operators, such as the body of a loop.
 
 use crate::context::Context;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::ndarray::NDArray;
 use crate::shape::Shape;
 use crate::storage::Req;
 
-/// A graph inside of an operator: the body or condition of a loop, or a branch.
+/// A graph inside an operator: the body or condition of a loop, or a branch.
 pub trait Subgraph: Send + Sync {
     /// Number of inputs.
     fn inputs(&self) -> usize;

@@ -1,4 +1,4 @@
-//! User operators, which run on arrays outside of the engine's kernels and without its locks.
+//! User operators, which run on arrays outside the engine's kernels and without its locks.
 //!
 //! A [`UserOpFactory`] is registered under a name, the `op_type` of the operator `Custom`. For each node of that type it creates a
 //! [`UserOperator`] from the node's attributes, which infers names, shapes and types and creates a [`UserOpInstance`] for each executor or

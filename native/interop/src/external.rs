@@ -37,7 +37,7 @@ impl External {
     /// The bytes of a tensor. `entry` gives the values of its keys `location`, `offset` and `length`; `expected` is its size in bytes.
     ///
     /// # Errors
-    /// External data is not allowed, its file is outside of the directory, or its length is wrong.
+    /// External data is not allowed, its file is outside the directory, or its length is wrong.
     pub fn data<'a>(&self, entry: impl Fn(&str) -> Option<&'a str>, expected: usize) -> Result<Bytes> {
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
         let number = |key: &str, default: usize| match entry(key) {
@@ -75,7 +75,7 @@ impl External {
     /// The content of a file, by its path relative to the directory.
     ///
     /// # Errors
-    /// External data is not allowed, the file is outside of the directory, or it cannot be read.
+    /// External data is not allowed, the file is outside the directory, or it cannot be read.
     pub fn file(&self, location: &str) -> Result<Bytes> {
         let Some(directory) = &self.directory else {
             return Err(Error::format(format!(

@@ -179,7 +179,7 @@ fn branch(name: &str, nodes: Vec<NodeProto>, output: &str) -> AttributeProto {
     AttributeProto { g: Some(graph), ..attribute(name, AttributeType::Graph) }
 }
 
-/// `If` inside of `If`, with `leaf` in the innermost branches.
+/// `If` inside `If`, with `leaf` in the innermost branches.
 fn nested(depth: usize, leaf: &str, output: &str) -> NodeProto {
     let names = ["t", "e"].map(|side| format!("{output}{side}"));
     let inner = match depth {

@@ -8,7 +8,7 @@ use crate::simd::per_isa;
 const EMPTY_COUNT: f64 = 1e-4;
 
 /// The upper end of the best range, and its Kullback-Leibler divergence. Of all ranges around the middle bin with at least
-/// `quantized_bins` bins, it minimises the divergence between the clipped distribution and the same distribution quantized to
+/// `quantized_bins` bins, it minimizes the divergence between the clipped distribution and the same distribution quantized to
 /// `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds of the bins.
 ///
 /// # Panics

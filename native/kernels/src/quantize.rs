@@ -44,7 +44,7 @@ macro_rules! byte {
         impl Quantum for $t {
             #[inline(always)]
             fn nearest(x: f32) -> Self {
-                // Adding this constant rounds to an integer, in the low bits of the mantissa: a conversion that vectorises.
+                // Adding this constant rounds to an integer, in the low bits of the mantissa: a conversion that vectorizes.
                 const ROUND: f32 = (3u32 << 22) as f32;
                 const NAN: f32 = if <$t>::MIN == 0 { 0.0 } else { <$t>::MAX as f32 };
                 let x = if x.is_nan() { NAN } else { x };

@@ -7,10 +7,10 @@
 //! - `arrays` creates arrays and views. `imperative` runs single operators on them and records them for automatic differentiation;
 //! - `executor` compiles and runs graphs, also those that operators hold, such as loop bodies. `cached_op` calls graphs like operators, and
 //!   `predict` serves them;
-//! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, `io` reads data, and `profiler` measures operators.
+//! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, and `io` reads data.
 //!
-//! Any of them may use `random`, the generators of each device. `features` lists the features of the build, and `view` has views for the
-//! crate `ndarray`.
+//! All of them may use `random`, the generators of each device, and `profiler`, which measures operators. `features` lists the features of
+//! the build, and `view` has views for the crate `ndarray`.
 
 pub mod arrays;
 pub mod cached_op;

@@ -1,4 +1,4 @@
-//! Arrays as those of the crate `ndarray`, for programs in Rust. Views share the memory of the array; nothing is copied.
+//! Views of arrays for the crate `ndarray`, for Rust programs. They share the array's memory; nothing is copied.
 //!
 //! ```
 //! use ferromx_runtime::{ndarray::NDArray, view};

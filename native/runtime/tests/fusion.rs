@@ -115,8 +115,8 @@ fn residual_block(stride: &str) -> Symbol {
     let shortcut = if stride == "(1, 1)" {
         x
     } else {
-        let normalised = norm(conv(&x, "conv3", "(1, 1)", "(0, 0)", stride, "True"), "bn3", "False");
-        op("clip", "clip", &[normalised], &[("a_min", "-0.5"), ("a_max", "1")])
+        let normalized = norm(conv(&x, "conv3", "(1, 1)", "(0, 0)", stride, "True"), "bn3", "False");
+        op("clip", "clip", &[normalized], &[("a_min", "-0.5"), ("a_max", "1")])
     };
     let sum = op("elemwise_add", "sum", &[y, shortcut], &[]);
     let x = relu(sum, "relu2");

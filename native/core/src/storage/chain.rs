@@ -425,7 +425,7 @@ impl Block<'_> {
         for ChainLoop { body, operands, out } in loops {
             let mut slices: [&[f32]; MAX_LOOP_OPERANDS] = [&[]; MAX_LOOP_OPERANDS];
             for (slice, operand) in slices.iter_mut().zip(operands) {
-                // SAFETY: locked, in bounds, aligned, initialised 32-bit floats (`is_recordable`), or a block of a constant in `scratch`.
+                // SAFETY: locked, in bounds, aligned, initialized 32-bit floats (`is_recordable`), or a block of a constant in `scratch`.
                 *slice = unsafe { std::slice::from_raw_parts(start(*operand), len) };
             }
             // SAFETY: as above, and locked for writing; no operand shares memory with an output (`is_recordable`).

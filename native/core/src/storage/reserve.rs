@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Size of the reserve. It is zero-initialised static memory: untouched pages take no physical memory.
+/// Size of the reserve. It is zero-initialized static memory: untouched pages take no physical memory.
 const RESERVE_BYTES: usize = 32 << 20;
 
 /// Allocation unit of the reserve, and its alignment.

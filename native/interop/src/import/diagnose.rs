@@ -38,7 +38,7 @@ pub(super) struct Diagnosis {
     num_attempts: usize,
     /// True during an attempt.
     is_trying: bool,
-    /// The graphs that were mapped outside of attempts, by their address in the model.
+    /// The graphs that were mapped outside attempts, by their address in the model.
     visited: HashSet<usize>,
 }
 

@@ -52,7 +52,7 @@ const ONNX: Sources = Sources {
         mapping!("losses.map"),
         mapping!("mxnet.map"),
         mapping!("microsoft.map"),
-        mapping!("quantised.map"),
+        mapping!("quantized.map"),
         mapping!("recurrent.map"),
         mapping!("reductions.map"),
     ],

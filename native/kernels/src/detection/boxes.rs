@@ -131,7 +131,7 @@ pub fn box_encode<T: FloatElement>(
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Takes the logarithm of the ratios of sizes and normalises all codes. Those of anchors with mask 0 become 0.
+    /// Takes the logarithm of the ratios of sizes and normalizes all codes. Those of anchors with mask 0 become 0.
     fn normalize_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
         const LANES: usize = 16;
         let (mut means, mut stds) = ([T::Acc::default(); LANES], [T::Acc::default(); LANES]);

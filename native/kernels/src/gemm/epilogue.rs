@@ -237,7 +237,7 @@ fn replace<T: GemmElement>(values: &mut [T], scale_bias: ScaleBias<'_, T>, resid
 }
 
 /// Replaces every value by `f` of it and the operands at its index. Slicing the operands to the common length lets the compiler
-/// vectorise the loop.
+/// vectorize the loop.
 #[inline(always)]
 fn zip_map<T: GemmElement, const N: usize>(values: &mut [T], operands: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     let len = values.len();

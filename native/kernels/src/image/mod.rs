@@ -2,7 +2,7 @@
 //!
 //! - `resize`: resizing with OpenCV's filters.
 //! - `border`: borders.
-//! - `color`: brightness, contrast, saturation, hue, lighting and normalisation.
+//! - `color`: brightness, contrast, saturation, hue, lighting and normalization.
 
 mod border;
 mod color;

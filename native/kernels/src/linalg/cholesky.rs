@@ -1,4 +1,4 @@
-//! The Cholesky factorisation.
+//! The Cholesky factorization.
 
 use super::{BLOCK, Scalar, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
@@ -16,7 +16,7 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
     for k in (0..n).step_by(BLOCK) {
         let b = BLOCK.min(n - k);
-        factorise_diagonal(a, n, k, b)?;
+        factorize_diagonal(a, n, k, b)?;
         let (done, rest) = a.split_at_mut((k + b) * n);
         let diagonal = &done[k * n..];
         // Triangular solve for the rows below the diagonal block: X L_kk^T = A[i, k..k + b].
@@ -34,8 +34,8 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Factorises the diagonal block of `b` rows at `k`.
-fn factorise_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Result<(), usize> {
+/// Factorizes the diagonal block of `b` rows at `k`.
+fn factorize_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Result<(), usize> {
     for i in k..k + b {
         let (above, row) = a.split_at_mut(i * n);
         for j in k..i {

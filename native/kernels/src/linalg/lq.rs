@@ -1,4 +1,4 @@
-//! The LQ and QR factorisations by Householder reflections.
+//! The LQ and QR factorizations by Householder reflections.
 
 use super::reflections::{BLOCK, Reflections, reflector};
 use super::{Scalar, axpy, dot, transpose};
@@ -45,7 +45,7 @@ fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
     axpy(-projection, &v[1..], &mut x[1..]);
 }
 
-/// Writes the factorisation A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper
+/// Writes the factorization A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper
 /// triangular `k` x `n` matrix R, where k = min(m, n).
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! The LU factorisation with partial pivoting, and solvers based on it.
+//! The LU factorization with partial pivoting, and solvers based on it.
 
 use super::{BLOCK, Scalar, Triangle, axpy, solve_left};
 use crate::gemm::{MatMut, MatRef, gemm};
@@ -50,7 +50,7 @@ fn eliminate<T: Scalar>(a: &mut [T], n: usize, j: usize, end: usize) -> usize {
     pivot
 }
 
-/// Updates the columns to the right of a factorised block: a triangular solve for the rows of the block, then A -= L U below it.
+/// Updates the columns to the right of a factorized block: a triangular solve for the rows of the block, then A -= L U below it.
 fn update_trailing<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
     let (upper, lower) = a.split_at_mut(end * n);
     let (b, rows) = (end - k, n - end);

@@ -1,10 +1,10 @@
-//! Factorisations and solvers of dense linear algebra, for row-major matrices in single and double precision.
+//! Factorizations and solvers of dense linear algebra, for row-major matrices in single and double precision.
 //!
-//! The factorisations are blocked, so that [`crate::gemm`] does nearly all of the work. For batches, call them through
+//! The factorizations are blocked, so that [`crate::gemm`] does nearly all of the work. For batches, call them through
 //! [`for_each_matrix`].
 //!
 //! - `triangular`: triangular solves, and copies of triangles.
-//! - `cholesky`, `lu`, `lq`: the factorisations, and solvers based on them.
+//! - `cholesky`, `lu`, `lq`: the factorizations, and solvers based on them.
 //! - `symmetric`, `general`: eigenvalues and eigenvectors.
 //! - `svd`, `bidiagonal`: the singular value decomposition.
 //! - `reflections`, `rotations`: Householder reflections and Givens rotations, applied in blocks.

@@ -11,7 +11,7 @@ use crate::par::{List, with_scratch};
 /// The decomposition A = U diag(s) V of an `m` x `n` matrix: with k = min(m, n), the `m` x `k` matrix U has orthonormal columns,
 /// the `k` x `n` matrix V has orthonormal rows, and the singular values are in decreasing order.
 ///
-/// The LQ factorisation reduces A to a square matrix, Householder reflections to a bidiagonal one, and implicit QR sweeps to a
+/// The LQ factorization reduces A to a square matrix, Householder reflections to a bidiagonal one, and implicit QR sweeps to a
 /// diagonal one (Golub and Van Loan, Matrix Computations, 8.6; Demmel and Kahan, Accurate singular values of bidiagonal matrices,
 /// 1990).
 ///

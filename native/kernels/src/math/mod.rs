@@ -1,6 +1,6 @@
 //! Elementary and special functions for the lanes of elementwise loops.
 //!
-//! Single precision functions are written to be vectorised. Their errors are at most 2 ulp (`tanh`: 2.5 ulp; `gelu` and `softrelu`:
+//! Single precision functions are written to be vectorized. Their errors are at most 2 ulp (`tanh`: 2.5 ulp; `gelu` and `softrelu`:
 //! 2e-7 of the larger of |value| and |x|) for every argument, with special values as in C99.
 //! Exceptions: [`sigmoid`] is 0 where it would be below 2^-126; [`lgamma`] and [`digamma`] have errors of a few ulp close to their
 //! zeros. Double precision functions are scalar, from the crate `libm`, so they give the same bits on every machine.
@@ -199,7 +199,7 @@ impl Precision for Full {
     }
 }
 
-/// About 40 correct bits without branches, so that loops vectorise: enough for single precision results.
+/// About 40 correct bits without branches, so that loops vectorize: enough for single precision results.
 #[derive(Clone, Copy, Debug)]
 pub enum Approximate40 {}
 

@@ -1,4 +1,4 @@
-//! Single precision functions, in plain arithmetic without branches or tables, so that loops over them vectorise.
+//! Single precision functions, in plain arithmetic without branches or tables, so that loops over them vectorize.
 //!
 //! Functions whose intermediate results need more than 24 bits compute in double precision (module `wide`) and round once.
 //! Polynomial coefficients are minimax fits made for this file.

@@ -1,4 +1,4 @@
-//! Batch normalisation (Ioffe and Szegedy, 2015; MXNet's `BatchNorm`): statistics per index of the axis.
+//! Batch normalization (Ioffe and Szegedy, 2015; MXNet's `BatchNorm`): statistics per index of the axis.
 
 use super::moments::{Moments, sums};
 use super::{COLUMNS, GRAIN, NormShape};
@@ -7,7 +7,7 @@ use crate::par::{MatMut, parallel_blocks};
 use num_traits::Zero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The parameters of a batch normalisation.
+/// The parameters of a batch normalization.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormParams<'a, A> {
     /// Scale per index of the axis; 1 if absent (MXNet's `fix_gamma`).
@@ -58,7 +58,7 @@ fn channel_range<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, cou
     &x[(outer * shape.axis + channel) * shape.inner..][..count * shape.inner]
 }
 
-/// Normalises `x` with its own mean and biased variance into `y`, and writes these to `mean` and `variance`.
+/// Normalizes `x` with its own mean and biased variance into `y`, and writes these to `mean` and `variance`.
 ///
 /// # Panics
 /// When the lengths do not match the shape.
@@ -99,7 +99,7 @@ pub fn batch_norm_training<T: FloatElement>(
     });
 }
 
-/// Normalises `x` with given statistics (MXNet's moving mean and variance) into `y`.
+/// Normalizes `x` with given statistics (MXNet's moving mean and variance) into `y`.
 ///
 /// # Panics
 /// When the lengths do not match the shape.
@@ -126,7 +126,7 @@ pub fn batch_norm_inference<T: FloatElement>(
     });
 }
 
-/// The normalisation of a channel: `y = (x - mean) scale + shift`.
+/// The normalization of a channel: `y = (x - mean) scale + shift`.
 #[derive(Clone, Copy)]
 struct ChannelAffine<A> {
     mean: A,
@@ -226,7 +226,7 @@ pub struct BatchNormGrads<'a, T: FloatElement> {
     pub beta: &'a mut [T::Acc],
 }
 
-/// The gradients of batch normalisation from the gradient of its result, `y_grad`.
+/// The gradients of batch normalization from the gradient of its result, `y_grad`.
 ///
 /// If `is_training`, `mean` and `variance` were computed from `x` and depend on it; otherwise they are constants (MXNet's
 /// `use_global_stats`).

@@ -1,4 +1,4 @@
-//! L2 normalisation (MXNet's `L2Normalization`): each row divided by its Euclidean norm.
+//! L2 normalization (MXNet's `L2Normalization`): each row divided by its Euclidean norm.
 
 use super::moments::dot;
 use super::{COLUMNS, GRAIN, NormShape};

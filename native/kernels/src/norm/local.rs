@@ -1,4 +1,4 @@
-//! Local response normalisation across channels (Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep
+//! Local response normalization across channels (Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep
 //! convolutional neural networks", 2012): MXNet's `LRN`.
 
 use super::NormShape;
@@ -9,7 +9,7 @@ use num_traits::{Float, Zero};
 /// Columns of a block; so many that the loops over a channel are longer than the calls.
 const COLUMNS_PER_BLOCK: usize = 256;
 
-/// The parameters of a local response normalisation.
+/// The parameters of a local response normalization.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalNorm {
     /// Number of channels in a window; half of them, rounded down, precede its centre and as many follow it.
@@ -152,7 +152,7 @@ crate::simd::per_isa! {
             }
         } else {
             let exponent = T::Acc::of(-beta);
-            // A loop, because a closure with a function as large as `power` would not be inlined, and so not be vectorised.
+            // A loop, because a closure with a function as large as `power` would not be inlined, and so not be vectorized.
             for (power, norm) in powers.iter_mut().zip(norm) {
                 *power = T::Acc::of(*norm).power(exponent);
             }

@@ -1,15 +1,15 @@
-//! Normalisation: batch, layer, group, instance, L2 and local response normalisation, forward and backward.
+//! Normalization: batch, layer, group, instance, L2 and local response normalization, forward and backward.
 //!
 //! Variances are biased. They are computed from deviations, block by block, and merged in double precision (Chan, Golub and
 //! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean does not
 //! reduce their accuracy. Parameters and statistics of 16-bit data are in single precision. Results do not depend on the number
 //! of threads.
 //!
-//! - `batch`: batch normalisation.
-//! - `rows`: layer, group and instance normalisation.
-//! - `l2`: L2 normalisation.
-//! - `local`: local response normalisation.
-//! - `rectify`: the rectifier after a normalisation.
+//! - `batch`: batch normalization.
+//! - `rows`: layer, group and instance normalization.
+//! - `l2`: L2 normalization.
+//! - `local`: local response normalization.
+//! - `rectify`: the rectifier after a normalization.
 //! - `statistics`: the operator that computes mean and variance.
 //! - `moments`: sums, means and variances of contiguous elements, for all of the above.
 

@@ -1,4 +1,4 @@
-//! The rectifier that follows a normalisation.
+//! The rectifier that follows a normalization.
 
 use super::GRAIN;
 use crate::float::FloatElement;

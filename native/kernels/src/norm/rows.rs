@@ -1,5 +1,5 @@
-//! Normalisation of each row by its own mean and variance: layer normalisation (Ba, Kiros and Hinton, 2016), group
-//! normalisation (Wu and He, 2018) and instance normalisation (Ulyanov, Vedaldi and Lempitsky, 2016).
+//! Normalization of each row by its own mean and variance: layer normalization (Ba, Kiros and Hinton, 2016), group
+//! normalization (Wu and He, 2018) and instance normalization (Ulyanov, Vedaldi and Lempitsky, 2016).
 //!
 //! A row is the set of elements that share a mean. For MXNet's `LayerNorm` rows run along the axis; for `GroupNorm` and
 //! `InstanceNorm` a row is a group of channels, or one channel, of one image.
@@ -14,7 +14,7 @@ use num_traits::{Float, One, Zero};
 /// Rows in a chunk of [`row_norm_backward`], whose contributions to the gradients of gamma and beta are summed separately.
 const CHUNK_ROWS: usize = 32;
 
-/// Scales (gamma) and shifts (beta) applied after normalisation.
+/// Scales (gamma) and shifts (beta) applied after normalization.
 #[derive(Clone, Copy, Debug)]
 pub enum Affine<'a, A> {
     /// Gamma and beta per element of a row (`LayerNorm`).
@@ -41,7 +41,7 @@ impl<A: Accum> Affine<'_, A> {
     }
 }
 
-/// Normalises the rows of `x`, which run along the axis of `shape`, into `y`, and stores the mean and the deviation
+/// Normalizes the rows of `x`, which run along the axis of `shape`, into `y`, and stores the mean and the deviation
 /// `sqrt(variance + eps)` of each of the `outer` x `inner` rows.
 ///
 /// # Panics
@@ -78,7 +78,7 @@ pub fn row_norm_forward<T: FloatElement>(
         deviation[0] = T::Acc::of((moments.variance() + eps).sqrt());
     });
     parallel_rows(y, axis, grain, |i, y| {
-        normalise(affine, i, mean[i], deviation[i].recip(), &x[i * axis..(i + 1) * axis], y);
+        normalize(affine, i, mean[i], deviation[i].recip(), &x[i * axis..(i + 1) * axis], y);
     });
 }
 
@@ -116,12 +116,12 @@ fn short_forward<T: FloatElement>(
             let (buffer, lanes) = buffer.split_at_mut(len);
             short_rows::load(x, i * block, axis, buffer, lanes);
             match affine {
-                Affine::PerElement(gamma, beta) => normalise_columns(mean, inverse, (gamma, beta), lanes),
+                Affine::PerElement(gamma, beta) => normalize_columns(mean, inverse, (gamma, beta), lanes),
                 Affine::PerRow(gamma, beta) => {
                     let mut scales = [(T::Acc::one(), T::Acc::zero()); short_rows::BLOCK_ROWS];
                     let rows = statistics.map(|row| row % gamma.len());
                     scales.iter_mut().zip(rows).for_each(|(scale, row)| *scale = (gamma[row], beta[row]));
-                    normalise_rows(mean, inverse, &scales, lanes);
+                    normalize_rows(mean, inverse, &scales, lanes);
                 }
             }
             short_rows::store(lanes, axis, buffer, T::elements_mut(y));
@@ -160,8 +160,8 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Normalises columns with a gamma and beta per element of a column.
-    fn normalise_columns<A: Accum>(mean: &[A], inverse: &[A], affine: (&[A], &[A]), lanes: &mut [A]) {
+    /// Normalizes columns with a gamma and beta per element of a column.
+    fn normalize_columns<A: Accum>(mean: &[A], inverse: &[A], affine: (&[A], &[A]), lanes: &mut [A]) {
         for (row, (gamma, beta)) in lanes.chunks_exact_mut(mean.len()).zip(affine.0.iter().zip(affine.1)) {
             for (x, (mean, inverse)) in row.iter_mut().zip(mean.iter().zip(inverse)) {
                 *x = (*x - *mean) * *inverse * *gamma + *beta;
@@ -172,8 +172,8 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Normalises columns with a gamma and beta per column.
-    fn normalise_rows<A: Accum>(mean: &[A], inverse: &[A], affine: &[(A, A)], lanes: &mut [A]) {
+    /// Normalizes columns with a gamma and beta per column.
+    fn normalize_rows<A: Accum>(mean: &[A], inverse: &[A], affine: &[(A, A)], lanes: &mut [A]) {
         for row in lanes.chunks_exact_mut(mean.len()) {
             for ((x, (gamma, beta)), (mean, inverse)) in row.iter_mut().zip(affine).zip(mean.iter().zip(inverse)) {
                 *x = (*x - *mean) * (*gamma * *inverse) + *beta;
@@ -193,7 +193,7 @@ fn transpose<T: FloatElement>(shape: NormShape, from: &[T], to: &mut [T]) {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn normalise<T: FloatElement>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
+    fn normalize<T: FloatElement>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
         match affine {
             Affine::PerElement(gamma, beta) => {
                 for ((y, x), (gamma, beta)) in y.iter_mut().zip(x).zip(gamma.iter().zip(beta)) {
@@ -270,7 +270,7 @@ pub fn row_norm_backward<T: FloatElement>(
             gamma_grad.fill(T::Acc::zero());
             beta_grad.fill(T::Acc::zero());
             with_scratch(2 * axis, |buffer: &mut [T::Acc]| {
-                let (scaled_grad, normalised) = buffer.split_at_mut(axis);
+                let (scaled_grad, normalized) = buffer.split_at_mut(axis);
                 let from = x[rows.clone()].chunks_exact(axis).zip(y_grad[rows].chunks_exact(axis));
                 for (r, (x_grad, (x, y_grad))) in x_grad.chunks_exact_mut(axis).zip(from).enumerate() {
                     let row = i * chunk + r;
@@ -278,21 +278,21 @@ pub fn row_norm_backward<T: FloatElement>(
                     let gamma = match affine {
                         Affine::PerElement(gamma, _) => {
                             let sums = (&mut *gamma_grad, &mut *beta_grad);
-                            widen_and_sum(gamma, (mean[row], inverse), (x, y_grad), scaled_grad, normalised, sums);
+                            widen_and_sum(gamma, (mean[row], inverse), (x, y_grad), scaled_grad, normalized, sums);
                             T::Acc::one()
                         }
                         Affine::PerRow(gamma, _) => {
-                            widen((mean[row], inverse), x, y_grad, scaled_grad, normalised);
+                            widen((mean[row], inverse), x, y_grad, scaled_grad, normalized);
                             gamma[row % gamma.len()]
                         }
                     };
                     let ([sum, _], product) =
-                        (sums(scaled_grad, scaled_grad, T::Acc::zero()), dot(scaled_grad, normalised));
+                        (sums(scaled_grad, scaled_grad, T::Acc::zero()), dot(scaled_grad, normalized));
                     if let Affine::PerRow(..) = affine {
                         (gamma_grad[0], beta_grad[0]) = (T::Acc::of(product), T::Acc::of(sum));
                     }
                     let means = [sum, product].map(|total| T::Acc::of(total / axis as f64));
-                    project(inverse * gamma, means, scaled_grad, normalised, x_grad);
+                    project(inverse * gamma, means, scaled_grad, normalized, x_grad);
                 }
             });
         });
@@ -307,10 +307,10 @@ pub fn row_norm_backward<T: FloatElement>(
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Writes the normalised row to `normalised` and the gradient of its output to `scaled_grad`, in the accumulation type.
-    fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], scaled_grad: &mut [T::Acc], normalised: &mut [T::Acc]) {
-        for ((scaled_grad, normalised), (x, y_grad)) in scaled_grad.iter_mut().zip(normalised).zip(x.iter().zip(y_grad)) {
-            *normalised = (T::Acc::of(*x) - stats.0) * stats.1;
+    /// Writes the normalized row to `normalized` and the gradient of its output to `scaled_grad`, in the accumulation type.
+    fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], scaled_grad: &mut [T::Acc], normalized: &mut [T::Acc]) {
+        for ((scaled_grad, normalized), (x, y_grad)) in scaled_grad.iter_mut().zip(normalized).zip(x.iter().zip(y_grad)) {
+            *normalized = (T::Acc::of(*x) - stats.0) * stats.1;
             *scaled_grad = T::Acc::of(*y_grad);
         }
     }
@@ -325,17 +325,17 @@ crate::simd::per_isa! {
         stats: (T::Acc, T::Acc),
         row: (&[T], &[T]),
         scaled_grad: &mut [T::Acc],
-        normalised: &mut [T::Acc],
+        normalized: &mut [T::Acc],
         parameter_grads: (&mut [T::Acc], &mut [T::Acc]),
     ) {
         let len = gamma.len();
-        let (x, y_grad, scaled_grad, normalised) = (&row.0[..len], &row.1[..len], &mut scaled_grad[..len], &mut normalised[..len]);
+        let (x, y_grad, scaled_grad, normalized) = (&row.0[..len], &row.1[..len], &mut scaled_grad[..len], &mut normalized[..len]);
         let (gamma_grad, beta_grad) = (&mut parameter_grads.0[..len], &mut parameter_grads.1[..len]);
         for i in 0..len {
             let grad = T::Acc::of(y_grad[i]);
-            normalised[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;
+            normalized[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;
             scaled_grad[i] = grad * gamma[i];
-            gamma_grad[i] += grad * normalised[i];
+            gamma_grad[i] += grad * normalized[i];
             beta_grad[i] += grad;
         }
     }
@@ -343,10 +343,10 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Removes the components of `scaled_grad` along the constant row and along the normalised one, then scales.
-    fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], scaled_grad: &[T::Acc], normalised: &[T::Acc], x_grad: &mut [T]) {
-        for (x_grad, (scaled_grad, normalised)) in x_grad.iter_mut().zip(scaled_grad.iter().zip(normalised)) {
-            *x_grad = ((*scaled_grad - means[0] - *normalised * means[1]) * scale).store();
+    /// Removes the components of `scaled_grad` along the constant row and along the normalized one, then scales.
+    fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], scaled_grad: &[T::Acc], normalized: &[T::Acc], x_grad: &mut [T]) {
+        for (x_grad, (scaled_grad, normalized)) in x_grad.iter_mut().zip(scaled_grad.iter().zip(normalized)) {
+            *x_grad = ((*scaled_grad - means[0] - *normalized * means[1]) * scale).store();
         }
     }
 }

@@ -19,7 +19,7 @@ macro_rules! pod {
 }
 pod!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
 
-/// Zero-initialised memory, aligned to 64 bytes. Its length is stored in the cache line before it, so that this type is a single
+/// Zero-initialized memory, aligned to 64 bytes. Its length is stored in the cache line before it, so that this type is a single
 /// pointer: reading back a wider value that was stored field by field would fail store forwarding and stall.
 struct Allocation {
     start: NonNull<u8>,
@@ -74,7 +74,7 @@ impl Drop for Allocation {
     }
 }
 
-/// A zero-initialised slice on the heap, aligned to 64 bytes.
+/// A zero-initialized slice on the heap, aligned to 64 bytes.
 pub struct AlignedVec<T> {
     allocation: Allocation,
     len: usize,
@@ -94,7 +94,7 @@ impl<T: Pod> Deref for AlignedVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the allocation has room for `len` aligned elements, is initialised, and every bit pattern is a `T`.
+        // SAFETY: the allocation has room for `len` aligned elements, is initialized, and every bit pattern is a `T`.
         unsafe { std::slice::from_raw_parts(self.allocation.start.as_ptr().cast(), self.len) }
     }
 }
@@ -119,7 +119,7 @@ thread_local! {
 /// Unwinds with an `OutOfMemory` if the allocation fails.
 pub fn with_scratch<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let allocation = Allocation::take(len.saturating_mul(size_of::<T>()));
-    // SAFETY: the allocation has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a
+    // SAFETY: the allocation has room for `len` aligned elements, was initialized when it was allocated, every bit pattern is a
     // `T`, and this call owns it.
     let result = f(unsafe { std::slice::from_raw_parts_mut(allocation.start.as_ptr().cast(), len) });
     allocation.keep();

@@ -474,7 +474,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// Writes the gradients of N neighbouring windows, in loops that the compiler can vectorise. Returns N.
+/// Writes the gradients of N neighbouring windows, in loops that the compiler can vectorize. Returns N.
 #[inline(always)]
 fn write_windows<T: FloatElement, R: NumRows, const N: usize>(
     image: &[T],

@@ -264,7 +264,7 @@ fn fold_channels<T: FloatElement, F: Fold>(
     }
 }
 
-/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must have
+/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorize for strides 1 and 2. `xs` must have
 /// an element for each item.
 #[inline(always)]
 pub(crate) fn each_strided<T: Copy, I>(

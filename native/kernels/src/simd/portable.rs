@@ -1,4 +1,4 @@
-//! The microkernel in plain Rust, which the compiler vectorises.
+//! The microkernel in plain Rust, which the compiler vectorizes.
 
 use super::Isa;
 use super::microkernel::{DOT, DotArgs, GemmElement, MicroKernel, TileArgs, TileFn};

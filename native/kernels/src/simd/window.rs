@@ -52,7 +52,7 @@ pub trait WindowElement: GemmElement {
     /// offset of its run, or zero if it has no run.
     ///
     /// # Panics
-    /// When the table has fewer rows than `out` has room for, or an element is outside of `data`.
+    /// When the table has fewer rows than `out` has room for, or an element is outside `data`.
     fn pack_runs(runs: &Runs, panel: IndexedPanel<'_, Self>, out: &mut [Self]);
 }
 

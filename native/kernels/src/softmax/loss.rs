@@ -25,7 +25,7 @@ pub fn valid_labels<T: FloatElement>(labels: &[T], ignore_label: f64) -> usize {
 }
 
 /// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head_grad` if given. A label
-/// outside of `0..axis` has no target.
+/// outside `0..axis` has no target.
 ///
 /// `labels` has `outer` x `inner` elements; the other slices have those of the shape.
 ///

@@ -9,7 +9,7 @@ const LANES: usize = 16;
 /// Rows are processed in whole blocks of this length, so that no loop over exponentials has a remainder.
 const BLOCK: usize = 4 * LANES;
 
-/// The parameters of a softmax: it is the normalised exponential of `(sign * x - max) * inv_temperature`.
+/// The parameters of a softmax: it is the normalized exponential of `(sign * x - max) * inv_temperature`.
 #[derive(Clone, Copy)]
 pub(crate) struct Params<A> {
     /// True to compute the logarithm of the softmax.

@@ -257,7 +257,7 @@ fn for_each_row<T: Send>(width: usize, dst: &mut [T], k: usize, f: impl Fn(usize
         return;
     }
     if dst.len() == k {
-        // A single row is parallelised within `f`.
+        // A single row is parallelized within `f`.
         return f(0, dst);
     }
     par::parallel_rows(dst, k, (GRAIN / width.max(1)).max(1), f);

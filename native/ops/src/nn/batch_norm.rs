@@ -127,7 +127,7 @@ pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
          moving * momentum + batch * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
          moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
     )
-    .role(Role::Normalisation(|p, rank| channel_axis(p.get::<BatchNormParam>().axis, rank).ok()));
+    .role(Role::Normalization(|p, rank| channel_axis(p.get::<BatchNormParam>().axis, rank).ok()));
 
 fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();

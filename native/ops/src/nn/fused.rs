@@ -58,7 +58,7 @@ pub(super) fn with_epilogue<T: FusedElement>(
         Some(Elementwise::Map(single, double)) => Activation::Map(T::choose(single, double)),
         Some(Elementwise::Gated(single, double)) => Activation::Gated(T::choose(single, double)),
     };
-    let num_norm_inputs = if fused.normalisation.is_some() { 4 } else { 0 };
+    let num_norm_inputs = if fused.normalization.is_some() { 4 } else { 0 };
     if ins.len() != num_norm_inputs + usize::from(fused.residual) {
         return Err(Error::Internal(format!(
             "the epilogue of a fused product has a wrong number of inputs: {}",
@@ -66,7 +66,7 @@ pub(super) fn with_epilogue<T: FusedElement>(
         )));
     }
     let residual = if fused.residual { Some(ins[num_norm_inputs].slice::<T>()?) } else { None };
-    let Some(p) = &fused.normalisation else {
+    let Some(p) = &fused.normalization else {
         return f(&ProductEpilogue { scale: None, bias, residual, activation });
     };
     with_scratch(2 * channels, |scratch: &mut [T]| {

@@ -84,7 +84,7 @@ pub struct IntegerProduct {
     /// Whether there is a bias, of type float32.
     pub has_bias: bool,
     /// The parameters of a batch normalization in inference.
-    pub normalisation: Option<Params>,
+    pub normalization: Option<Params>,
     /// The bounds of the result before quantization, such as those of ReLU.
     pub clamp: Option<[f32; 2]>,
     /// The result.
@@ -219,7 +219,7 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<IntegerProduct>();
     let mut remaining = RemainingInputs(ins);
     let (operands, bias) = (remaining.take(2)?, remaining.take(usize::from(p.has_bias))?);
-    let normalisation = remaining.take(if p.normalisation.is_some() { 4 } else { 0 })?;
+    let normalization = remaining.take(if p.normalization.is_some() { 4 } else { 0 })?;
     let data = remaining.take(2)?;
     let weights = remaining.take(if p.weights == Weights::Numbers { 0 } else { 2 })?;
     let output = remaining.take(if p.output == Output::Linear { 2 } else { 0 })?;
@@ -228,7 +228,7 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         return Ok(());
     }
     let dtype = outs[0].dtype();
-    let call = Call { ctx, p, dtype, operands, bias: bias.first(), normalisation, data, weights, output };
+    let call = Call { ctx, p, dtype, operands, bias: bias.first(), normalization, data, weights, output };
     match dtype {
         DType::F32 => call.run(outs[0].slice_mut::<f32>()?),
         _ => call.run(outs[0].bytes_mut()?),
@@ -257,7 +257,7 @@ struct Call<'c, 'i, 'a> {
     operands: &'i [In<'a>],
     bias: Option<&'i In<'a>>,
     /// The parameters of the normalisation.
-    normalisation: &'i [In<'a>],
+    normalization: &'i [In<'a>],
     /// The quantization parameters of the data.
     data: &'i [In<'a>],
     /// The quantization parameters of the weights.
@@ -367,10 +367,10 @@ impl Call<'_, '_, '_> {
             None => Vec::new(),
         };
         let mut bias = Vec::new();
-        if let Some(params) = &self.p.normalisation {
+        if let Some(params) = &self.p.normalization {
             shift.resize(channels, 0.0);
             let mut channel_scales = vec![1.0; channels];
-            scale_and_shift(params.get::<BatchNormParam>(), self.normalisation, &mut channel_scales, &mut shift)?;
+            scale_and_shift(params.get::<BatchNormParam>(), self.normalization, &mut channel_scales, &mut shift)?;
             scales.iter_mut().zip(&channel_scales).for_each(|(scale, channel_scale)| *scale *= channel_scale);
         } else if let Some(integers) = integer_bias(&shift, &scales, depth) {
             (bias, shift) = (integers, Vec::new());

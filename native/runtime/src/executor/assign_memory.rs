@@ -1,5 +1,4 @@
-//! Assigns memory to each entry of a graph: an array from outside of the plan, which is bound by the user or an output, or a block of the
-//! arena.
+//! Assigns memory to each entry of a graph: a block of the arena, or an array from outside the plan (the user's, or an output).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,7 +54,7 @@ pub(super) struct Assignment {
 #[derive(Clone, Copy, PartialEq)]
 enum Location {
     Unassigned,
-    /// An array from outside of the plan.
+    /// An array from outside the plan.
     External,
     /// A block of the arena, by index.
     Arena(usize),

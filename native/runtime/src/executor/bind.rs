@@ -1,4 +1,4 @@
-//! Binds a symbol to arrays, which gives an executor.
+//! Binds a symbol to arrays and returns an executor.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;

@@ -5,7 +5,8 @@
 //!   to find aliases;
 //! - `plan` runs the steps of one plan, and `plans` holds the plans of an executor;
 //! - `reports` lists the arrays that a monitor gets, and the order of steps that gives MXNet's order;
-//! - `stepwise` runs graphs that cannot have a plan, operator by operator.
+//! - `stepwise` runs graphs that cannot have a plan, operator by operator;
+//! - `subgraph` infers and runs the graphs inside operators, such as loop bodies.
 
 mod assign_memory;
 mod bind;

@@ -103,7 +103,7 @@ impl GroupSearch<'_> {
         None
     }
 
-    /// The nodes that depend on `from` by paths outside of the group.
+    /// The nodes that depend on `from` by paths outside the group.
     fn reachable(&self, from: usize, members: &HashSet<usize>) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut stack = vec![from];

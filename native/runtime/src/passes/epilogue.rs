@@ -76,7 +76,7 @@ struct Sequence {
 
 impl Sequence {
     fn new(op: OpCall, result: Entry, inputs: Vec<Entry>) -> Sequence {
-        let fused = Fused { product: op.params.clone(), normalisation: None, residual: false, function: None };
+        let fused = Fused { product: op.params.clone(), normalization: None, residual: false, function: None };
         Sequence { op, fused, result, inputs }
     }
 
@@ -103,15 +103,15 @@ impl Sequence {
         }
         let rank = request.shapes[self.result].dims().len();
         match op.def.role {
-            Role::Normalisation(axis)
+            Role::Normalization(axis)
                 if request.is_inference
                     && !self.fused.residual
-                    && self.fused.normalisation.is_none()
+                    && self.fused.normalization.is_none()
                     && node.inputs[0] == self.result
                     && axis(&op.params, rank) == Some(channels) =>
             {
                 self.inputs.extend(&node.inputs[1..]);
-                self.fused.normalisation = Some(op.params.clone());
+                self.fused.normalization = Some(op.params.clone());
             }
             Role::Function(function) => match function(&op.params) {
                 Some(function) => self.fused.function = Some(function),

@@ -41,7 +41,7 @@ impl Symbol {
 struct Cutter {
     members: HashSet<*const Node>,
     copies: HashMap<*const Node, Arc<Node>>,
-    /// Entries outside of the subgraph, each with its variable.
+    /// Entries outside the subgraph, each with its variable.
     variables: Vec<(NodeEntry, Arc<Node>)>,
 }
 

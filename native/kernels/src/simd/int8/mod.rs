@@ -135,7 +135,7 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// Computes the sums. Sums outside of `num_rows` and `num_cols` are unspecified.
+    /// Computes the sums. Sums outside `num_rows` and `num_cols` are unspecified.
     ///
     /// # Panics
     /// If an operand is too short, or the processor lacks the instructions of the layout.
@@ -167,7 +167,7 @@ impl Tile<'_> {
         }
     }
 
-    /// Computes the sums in [`Layout::Bytes`] and converts them to bytes. Results outside of `num_rows` and `num_cols` are
+    /// Computes the sums in [`Layout::Bytes`] and converts them to bytes. Results outside `num_rows` and `num_cols` are
     /// unspecified.
     ///
     /// # Panics

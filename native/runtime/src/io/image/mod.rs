@@ -94,7 +94,7 @@ impl Preprocessor {
     }
 }
 
-/// Zeroes the pixels of each (height, width) plane outside of its top left (rows, columns).
+/// Zeroes the pixels of each (height, width) plane outside its top left (rows, columns).
 fn zero_padding<T: Element>(data: &mut [T], (height, width): (usize, usize), (rows, columns): (usize, usize)) {
     for plane in data.chunks_exact_mut(height * width) {
         plane[..rows * width].chunks_exact_mut(width).for_each(|row| row[columns..].fill(T::from_f32(0.0)));

@@ -85,7 +85,7 @@ pub(super) fn shift_hls(image: &mut Image, shift: [f32; 3]) {
 }
 
 /// Applies an affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)`
-/// relative to the center of `image`, bilinearly or from the nearest pixel. Pixels outside of `image` have the value `fill`.
+/// relative to the center of `image`, bilinearly or from the nearest pixel. Pixels outside `image` have the value `fill`.
 fn warp_affine(
     image: &Image,
     matrix: [[f32; 2]; 2],

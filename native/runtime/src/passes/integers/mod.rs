@@ -48,8 +48,8 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         let Some(mut sequence) = matcher.product(graph, i) else { continue };
         while matcher.append(graph, &mut sequence) {}
         let inputs = sequence.inputs();
-        // In inference mode a normalisation does not mutate its moving averages.
-        let is_mutated = |e: &Entry| request.mutated.contains(e) && !sequence.normalisation.contains(e);
+        // In inference mode a normalization does not mutate its moving averages.
+        let is_mutated = |e: &Entry| request.mutated.contains(e) && !sequence.normalization.contains(e);
         if inputs.iter().any(is_mutated) {
             continue;
         }
@@ -94,8 +94,8 @@ struct Sequence {
     data: Integers,
     weight: WeightSource,
     bias: Option<Entry>,
-    /// The parameters of the normalisation.
-    normalisation: Vec<Entry>,
+    /// The parameters of the normalization.
+    normalization: Vec<Entry>,
     /// The quantization parameters of the result.
     result_params: Vec<Entry>,
     /// The output of the last fused operator.
@@ -107,7 +107,7 @@ impl Sequence {
     fn inputs(&self) -> Vec<Entry> {
         let mut inputs = vec![self.data.data, self.weight.entry];
         inputs.extend(self.bias);
-        inputs.extend(&self.normalisation);
+        inputs.extend(&self.normalization);
         inputs.extend(self.data.quant_params);
         inputs.extend(self.weight.quant_params.iter().flatten());
         inputs.extend(&self.result_params);
@@ -192,12 +192,12 @@ impl Matcher<'_> {
             data: data.scheme,
             weights: weight.weights,
             has_bias: bias.is_some(),
-            normalisation: None,
+            normalization: None,
             clamp: None,
             output: Output::Numbers,
         };
-        let (normalisation, result_params) = (Vec::new(), Vec::new());
-        Some(Sequence { op: op.clone(), product, data, weight, bias, normalisation, result_params, result })
+        let (normalization, result_params) = (Vec::new(), Vec::new());
+        Some(Sequence { op: op.clone(), product, data, weight, bias, normalization, result_params, result })
     }
 
     /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such. A matrix product
@@ -254,7 +254,7 @@ impl Matcher<'_> {
             _ if sequence.product.output != Output::Numbers => false,
             Role::None => self.append_quantization(sequence, op, node) || self.append_bias(sequence, op, node),
             _ if sequence.product.clamp.is_some() || (1..node.num_outputs).any(is_read) => false,
-            Role::Normalisation(axis) => self.append_normalisation(sequence, op, node, axis),
+            Role::Normalization(axis) => self.append_normalization(sequence, op, node, axis),
             Role::Function(function) => {
                 sequence.product.clamp = match function(&op.params) {
                     Some(Elementwise::Relu) => Some([0.0, f32::INFINITY]),
@@ -314,7 +314,7 @@ impl Matcher<'_> {
         true
     }
 
-    fn append_normalisation(
+    fn append_normalization(
         &self,
         sequence: &mut Sequence,
         op: &OpCall,
@@ -325,12 +325,12 @@ impl Matcher<'_> {
         let is_convolution = sequence.op.params.downcast::<ConvolutionParam>().is_some();
         let channels = if is_convolution { 1 } else { rank - 1 };
         let can_fuse = self.request.is_inference
-            && sequence.product.normalisation.is_none()
+            && sequence.product.normalization.is_none()
             && node.inputs[0] == sequence.result
             && axis(&op.params, rank) == Some(channels);
         if can_fuse {
-            sequence.normalisation = node.inputs[1..].to_vec();
-            sequence.product.normalisation = Some(op.params.clone());
+            sequence.normalization = node.inputs[1..].to_vec();
+            sequence.product.normalization = Some(op.params.clone());
         }
         can_fuse
     }
