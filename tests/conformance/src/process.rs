@@ -1,6 +1,6 @@
 //! The runner that asks another process, such as a program on the JVM: one JSON object per line and case, and one per answer.
 //!
-//! A request has `kind` (`op`, `infer` or `graph`) and the fields of the case; arrays are MXNet's serialised form in hexadecimal digits.
+//! A request has `kind` (`op`, `infer` or `graph`) and the fields of the case; arrays are MXNet's serialized form in hexadecimal digits.
 //! An answer has the fields of `OpAnswer`, `InferAnswer` or `GraphAnswer`, or `error`.
 
 use std::cell::RefCell;

@@ -168,7 +168,7 @@ impl CApi {
     /// It cannot be loaded, or lacks a function.
     pub(super) fn open(path: &Path) -> Result<CApi, String> {
         let describe = |e: libloading::Error| format!("{}: {e}", path.display());
-        // SAFETY: loading MXNet's library runs its initialisers alone.
+        // SAFETY: loading MXNet's library runs its initializers alone.
         let library = unsafe { libloading::Library::new(path) }.map_err(describe)?;
         let api = CApi { functions: Functions::load(&library).map_err(describe)?, _library: library };
         // MXNet registers its oldest operators when they are first listed.
