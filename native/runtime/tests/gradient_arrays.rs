@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
-use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor};
+use ferromx_runtime::symbol::OpCall;
 
 fn tensor(values: &[f32]) -> Arc<Tensor> {
     Arc::new(Tensor::new(NDArray::from_slice(values, &[values.len() as i64]).unwrap()))
@@ -27,7 +27,7 @@ fn mark(variables: &[(&Arc<Tensor>, &Arc<Tensor>)], req: Req) {
 }
 
 fn binary(op: &str, a: &Arc<Tensor>, b: &Arc<Tensor>) -> Arc<Tensor> {
-    let op = op_call(op, &Attrs::new()).unwrap();
+    let op = OpCall::new(op, &Attrs::new()).unwrap();
     imperative::set_recording(true);
     let result = imperative::record(&op, &Attrs::new(), None, &[a.clone(), b.clone()], &[]).unwrap();
     imperative::set_recording(false);
