@@ -173,7 +173,7 @@ pub fn resize<T: Pixel>(
     assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
     assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
     let is_halved = (height, width) == (2 * out_height, 2 * out_width);
-    // OpenCV rounds halves up in the vectorised loops that it has for these numbers of channels.
+    // OpenCV rounds halves up in the vectorized loops that it has for these numbers of channels.
     let halves_up = is_halved && matches!(channels, 1 | 3 | 4);
     let is_shrinking = out_height <= height && out_width <= width;
     let is_bytes = T::DTYPE == DType::U8;

@@ -27,7 +27,7 @@ params! {
         momentum: f32 = 0.9;
         /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training also normalises with the moving mean and variance, without updating them.
+        /// Whether training also normalizes with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
         /// Whether the mean and the reciprocal of the standard deviation are also outputs.
         output_mean_var: bool = false;
@@ -42,7 +42,7 @@ params! {
     }
 }
 
-/// The parameters that all batch normalisation operators share.
+/// The parameters that all batch normalization operators share.
 pub(super) struct Settings {
     pub eps: f64,
     pub momentum: f32,
@@ -67,9 +67,9 @@ macro_rules! settings {
 }
 pub(super) use settings;
 
-/// The parameter struct of a batch normalisation operator.
+/// The parameter struct of a batch normalization operator.
 pub(super) trait BatchNormLike: OpParams {
-    /// Whether a ReLU follows the normalisation.
+    /// Whether a ReLU follows the normalization.
     const HAS_RELU: bool = false;
     /// Whether the third output is the variance; otherwise it is the reciprocal of the standard deviation.
     const OUTPUTS_VARIANCE: bool = false;
@@ -89,7 +89,7 @@ impl BatchNormLike for BatchNormParam {
     }
 }
 
-/// The inputs of a batch normalisation operator.
+/// The inputs of a batch normalization operator.
 pub(super) const ARGS: &[ArgDef] = &[
     arg("data", "The input, with the channels along `axis`, which is 1 unless it is a parameter."),
     arg("gamma", "The scale of each channel; 1 with fix_gamma."),
@@ -98,7 +98,7 @@ pub(super) const ARGS: &[ArgDef] = &[
     arg("moving_var", "The moving variance of each channel, updated by the backward pass in training."),
 ];
 
-/// Defines a batch normalisation operator.
+/// Defines a batch normalization operator.
 pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
     let outputs = if P::HAS_RELU { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
     let backward = Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1, 3, 4]));
@@ -118,7 +118,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
         .grad(Grad::Kernel(backward.outputs(outputs).updates(&[3, 4]), None))
 }
 
-/// Batch normalisation.
+/// Batch normalization.
 pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
@@ -215,7 +215,7 @@ fn forward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>]
     })
 }
 
-/// Folds the normalisation into one scale and one shift per channel, for inference. On entry `shifts` holds the bias of the preceding
+/// Folds the normalization into one scale and one shift per channel, for inference. On entry `shifts` holds the bias of the preceding
 /// product. `ins` are gamma, beta, moving mean and moving variance.
 pub(crate) fn scale_and_shift<A: Accum>(
     p: &BatchNormParam,
@@ -264,7 +264,7 @@ fn backward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>
     })
 }
 
-/// The gradients, given the gradient `y_grad` of the normalised data before any ReLU. `ins` are the inputs of [`backward`] without the
+/// The gradients, given the gradient `y_grad` of the normalized data before any ReLU. `ins` are the inputs of [`backward`] without the
 /// first.
 fn backward_from<P: BatchNormLike, T: FloatElement>(
     ctx: &OpCtx<'_>,

@@ -15,7 +15,7 @@ params! {
         momentum: f32 = 0.9;
         /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training also normalises with the moving mean and variance, without updating them.
+        /// Whether training also normalizes with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
         /// Whether the mean and the variance are also outputs.
         output_mean_var: bool = false;
@@ -30,7 +30,7 @@ impl BatchNormLike for BatchNormV1Param {
     }
 }
 
-/// The first version of batch normalisation.
+/// The first version of batch normalization.
 pub(super) static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").legacy().listed(3).doc(
     "The first version of `BatchNorm`, for networks that were saved with it: out = (data - mean) / sqrt(var + eps) * gamma + beta, \
      with the channels along axis 1 (Ioffe and Szegedy, 2015). Its third output is the variance. It has the auxiliary states \
@@ -46,7 +46,7 @@ params! {
         momentum: f32 = 0.9;
         /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training also normalises with the moving mean and variance, without updating them.
+        /// Whether training also normalizes with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
         /// Whether the mean and the reciprocal of the standard deviation are also outputs.
         output_mean_var: bool = false;
@@ -69,7 +69,7 @@ impl BatchNormLike for BatchNormWithReluParam {
     }
 }
 
-/// Batch normalisation followed by ReLU.
+/// Batch normalization followed by ReLU.
 pub(super) static BATCH_NORM_WITH_RELU: OpDef = batch_norm::<BatchNormWithReluParam>("_contrib_BatchNormWithReLU").doc(
     "`BatchNorm` followed by ReLU: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
      updates are those of `BatchNorm`.",
@@ -84,7 +84,7 @@ params! {
         momentum: f32 = 0.9;
         /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training also normalises with the moving mean and variance, without updating them.
+        /// Whether training also normalizes with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
         /// Whether the mean and the variance are also outputs.
         output_mean_var: bool = false;
@@ -114,9 +114,9 @@ impl BatchNormLike for SyncBatchNormParam {
     }
 }
 
-/// Batch normalisation synchronised across devices.
+/// Batch normalization synchronised across devices.
 pub(super) static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").legacy().doc(
-    "Batch normalisation whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
+    "Batch normalization whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \
      variance. There is one device here, so that it equals `BatchNorm`.",
 );

@@ -36,7 +36,7 @@ impl FusedElement for f64 {
 }
 
 /// Calls `f` with the epilogue of a product with `channels` output channels. `ins` are the inputs of the fused kernel after those of the
-/// product: the four parameters of a normalisation, then the residual, if the epilogue has them.
+/// product: the four parameters of a normalization, then the residual, if the epilogue has them.
 pub(super) fn with_epilogue<T: FusedElement>(
     fused: &Fused,
     channels: usize,

@@ -32,7 +32,7 @@ params! {
     }
 }
 
-/// Local response normalisation.
+/// Local response normalization.
 pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
     .doc(
         "Divides each element by a power of the sum of squares of adjacent channels:\n\n\
@@ -129,7 +129,7 @@ params! {
     }
 }
 
-/// L2 normalisation.
+/// L2 normalization.
 pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy()
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\

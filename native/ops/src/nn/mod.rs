@@ -3,8 +3,8 @@
 //! - `convolution`, `deconvolution`, `pooling` and `columns` (im2col) slide windows over 1D to 3D data; `spatial` parses their tuples,
 //!   and `legacy` has their first versions.
 //! - `fully_connected` is the dense layer; `fused` is the epilogue that it shares with convolution.
-//! - `batch_norm` and `batch_norm_variants` normalise channels over the batch; `row_norm` has layer, group and instance normalisation,
-//!   `local_norm` local response and L2 normalisation.
+//! - `batch_norm` and `batch_norm_variants` normalize channels over the batch; `row_norm` has layer, group and instance normalization,
+//!   `local_norm` local response and L2 normalization.
 //! - `activation`, `leaky_relu` and `softmax` are activation functions, `dropout` drops elements.
 //! - `rnn` is the recurrent network; `sequence` masks, reverses and selects steps of padded sequences.
 //! - `ctc_loss`, `hawkes`, `regression`, `softmax_output`, `sparse_reg` and `svm_output` are losses.

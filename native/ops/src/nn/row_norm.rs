@@ -17,7 +17,7 @@ use ferromx_kernels::par::with_scratch;
 params! {
     /// Parameters of `LayerNorm`.
     pub struct LayerNormParam {
-        /// The axis to normalise along; a negative one counts from the end.
+        /// The axis to normalize along; a negative one counts from the end.
         axis: i32 = (-1);
         /// Added to the variance for numerical stability.
         eps: f32 = 1e-5;
@@ -46,7 +46,7 @@ params! {
     }
 }
 
-/// The rows of the data that are normalised, and the shapes of the other operands.
+/// The rows of the data that are normalized, and the shapes of the other operands.
 struct Rows {
     /// The data as (outer, axis, inner), with a row along `axis`.
     shape: NormShape,
@@ -58,7 +58,7 @@ struct Rows {
     stats: Shape,
 }
 
-/// The parameters of a row normalisation.
+/// The parameters of a row normalization.
 trait RowNorm: OpParams {
     /// Added to the variance.
     fn eps(&self) -> f32;
@@ -134,7 +134,7 @@ impl RowNorm for InstanceNormParam {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Defines a row normalisation operator.
+/// Defines a row normalization operator.
 const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> OpDef {
     OpDef::new(name)
         .names_outputs()
@@ -153,7 +153,7 @@ const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> Op
         ))
 }
 
-/// Layer normalisation.
+/// Layer normalization.
 pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
     "LayerNorm",
     &[
@@ -171,7 +171,7 @@ pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
 )
 .visible(|p| if p.get::<LayerNormParam>().output_mean_var { 3 } else { 1 });
 
-/// Group normalisation.
+/// Group normalization.
 pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
     "GroupNorm",
     &[
@@ -188,7 +188,7 @@ pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
 )
 .visible(|p| if p.get::<GroupNormParam>().output_mean_var { 3 } else { 1 });
 
-/// Instance normalisation.
+/// Instance normalization.
 pub(super) static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
     "InstanceNorm",
     &[

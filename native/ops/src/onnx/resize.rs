@@ -72,7 +72,7 @@ pub struct Resizing {
     pub nearest: NearestMode,
     /// The coefficient `a` of cubic interpolation.
     pub cubic: f64,
-    /// Whether taps outside the axis have weight 0, and the others are renormalised.
+    /// Whether taps outside the axis have weight 0, and the others are renormalized.
     pub exclude_outside: bool,
     /// Whether the filter is stretched when downsampling.
     pub antialias: bool,
@@ -87,7 +87,7 @@ pub struct ResizedAxis {
     pub to: usize,
     /// The ratio of output length to input length, before the output length is rounded.
     pub scale: f64,
-    /// Start and end of the resized region, normalised to 0..1.
+    /// Start and end of the resized region, normalized to 0..1.
     pub roi: (f64, f64),
 }
 
@@ -205,7 +205,7 @@ params! {
         nearest_mode: NearestMode = (NearestMode::PreferFloor);
         /// The coefficient `a` of cubic interpolation.
         cubic_coeff_a: f64 = (-0.75);
-        /// Whether taps outside the axis have weight 0, and the others are renormalised.
+        /// Whether taps outside the axis have weight 0, and the others are renormalized.
         exclude_outside: bool = false;
         /// Whether the filter is stretched when downsampling.
         antialias: bool = false;

@@ -62,7 +62,7 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 /// Samples images at the coordinates of a grid.
 pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
     .doc(
-        "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalised to \
+        "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalized to \
          -1..1, that of the last axis first.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, grid (batch, o1, ..., ok, k), output (batch, channel, o1, ..., ok). \
          Source: GridSample of ONNX.",

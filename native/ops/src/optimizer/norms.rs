@@ -108,7 +108,7 @@ pub(super) static MULTI_LARS: OpDef = OpDef::new("multi_lars")
 params! {
     /// Parameters of `all_finite`.
     pub struct AllFiniteParam {
-        /// Whether the output is initialised to 1; if not, an output of 0 stays 0.
+        /// Whether the output is initialized to 1; if not, an output of 0 stays 0.
         init_output: bool = true;
     }
 }
@@ -118,7 +118,7 @@ params! {
     pub struct MultiAllFiniteParam {
         /// The number of arrays.
         num_arrays: i32 = 1, where 1..=MAX_ARRAYS as i32;
-        /// Whether the output is initialised to 1; if not, an output of 0 stays 0.
+        /// Whether the output is initialized to 1; if not, an output of 0 stays 0.
         init_output: bool = true;
     }
 }

@@ -1,4 +1,4 @@
-//! Convolutions and matrix products computed on 8-bit integers. They replace dequantization, the operator with a following normalisation
+//! Convolutions and matrix products computed on 8-bit integers. They replace dequantization, the operator with a following normalization
 //! and activation, and quantization of the result.
 
 use std::any::Any;
@@ -69,7 +69,7 @@ impl Output {
     }
 }
 
-/// A product of integers with its epilogue. The inputs of the kernel are data, weights, bias, the parameters of the normalisation, then the
+/// A product of integers with its epilogue. The inputs of the kernel are data, weights, bias, the parameters of the normalization, then the
 /// quantization parameters of the data, the weights and the output, as their [`Scheme`], [`Weights`] and [`Output`] say.
 #[derive(Clone)]
 pub struct IntegerProduct {
@@ -256,7 +256,7 @@ struct Call<'c, 'i, 'a> {
     /// The data and the weights.
     operands: &'i [In<'a>],
     bias: Option<&'i In<'a>>,
-    /// The parameters of the normalisation.
+    /// The parameters of the normalization.
     normalization: &'i [In<'a>],
     /// The quantization parameters of the data.
     data: &'i [In<'a>],

@@ -220,7 +220,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
         copy_range(ins, 2, outs)
     });
 
-/// Quantized batch normalisation.
+/// Quantized batch normalization.
 pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .doc(
         "Normalises each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \

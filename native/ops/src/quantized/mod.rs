@@ -6,7 +6,7 @@
 //!
 //! - `convert` quantizes, dequantizes, requantizes and calibrates.
 //! - `layers` has MXNet's quantized layers that move or look up integers: ReLU, flatten, pooling, concatenation, embedding; and batch
-//!   normalisation.
+//!   normalization.
 //! - `product` has its quantized products: dense layer, convolution, elementwise addition and multiplication.
 //! - `rnn` is the LSTM on 8-bit data.
 //! - `integer_product` and `integer_sum` are the kernels into which dequantization, an operator and quantization are fused.

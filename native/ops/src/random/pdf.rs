@@ -111,7 +111,7 @@ impl<'a> Points<'a> {
 }
 
 /// Evaluates `$body` for each point of a chunk, with its index in the chunk, the point and its parameters. This is a macro because the
-/// compiler does not inline a large closure into the vectorised loop.
+/// compiler does not inline a large closure into the vectorized loop.
 macro_rules! for_each_point {
     ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
         let points = $points;

@@ -25,8 +25,8 @@ use crate::elemwise::family::{
     Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators,
 };
 use crate::elemwise::formulas::{Div, Equal, Mul};
+use crate::moves::{by_size, source, target};
 use crate::rules::no_gradient;
-use crate::shape::moves::{by_size, source, target};
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient with the inputs and outputs that it reads, and
 /// the same gradient composed of operators. `sums_csr` after the name adds the kernel for csr matrices.

@@ -31,7 +31,7 @@ params! {
 /// Makes a sampling grid.
 pub(super) static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator").legacy()
     .doc(
-        "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalised to -1..1 over the image \
+        "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalized to -1..1 over the image \
          (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
          `affine`: data (batch, 6) holds 2 x 3 matrices A, row by row, and the grid is A (x, y, 1) for evenly spaced x and y of an image \
          of size target_shape. `warp`: data (batch, 2, height, width) holds displacements d in pixels, and the grid is \

@@ -50,7 +50,7 @@ pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling").names_outputs()
          `nearest` repeats each pixel: out[n, c, y, x] = data[n, c, y / scale, x / scale]. Further inputs may have other sizes that \
          divide the output's; the channels of all are concatenated, or added with multi_input_mode `sum`. `bilinear` is a depthwise \
          `Deconvolution`, with weights of shape (channel, 1, k, k), k = 2 * scale - scale % 2, stride \
-         `scale` and padding ceil((scale - 1) / 2); initialise them with `Bilinear` for interpolation.",
+         `scale` and padding ceil((scale - 1) / 2); initialize them with `Bilinear` for interpolation.",
     )
     .variadic("data", "The images; for `bilinear` one array of images and the weights.", "num_args")
     .num_inputs_by(|p| {
