@@ -33,7 +33,7 @@ pub const fn arg(name: &'static str, doc: &'static str) -> ArgDef {
 /// The tensor inputs of an operator.
 #[derive(Clone, Copy)]
 pub enum Inputs {
-    /// A fixed list; parameters may omit some of the last ones, see [`OpDef::input_names`].
+    /// A fixed list; parameters may omit some of the last ones, see [`OpDef::input_names`](super::OpDef::input_names).
     Fixed(&'static [ArgDef]),
     /// Any number of inputs; a parameter holds the number.
     Variadic {

@@ -272,7 +272,7 @@ impl OpDef {
         self
     }
 
-    /// The kernel handles [`Req::Add`].
+    /// The kernel handles [`Req::Add`](crate::storage::Req::Add).
     pub const fn accumulates(mut self) -> OpDef {
         self.accumulates = true;
         self
@@ -285,7 +285,7 @@ impl OpDef {
     }
 
     /// The kernel consists of loops: on operands of equal shapes it does nothing but pass loops to
-    /// [`LoopRecorder::record`] if there is a recorder, and else run them. Which ones depends on
+    /// [`LoopRecorder::record`](crate::storage::LoopRecorder::record) if there is a recorder, and else run them. Which ones depends on
     /// the parameters only.
     pub const fn consists_of_loops(mut self) -> OpDef {
         self.consists_of_loops = true;

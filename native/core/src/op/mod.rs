@@ -86,7 +86,7 @@ pub struct OpDef {
     pub gradient_storage: GradientStorage,
     /// Pairs (input, output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
-    /// Whether the kernel handles [`Req::Add`].
+    /// Whether the kernel handles [`Req::Add`](crate::storage::Req::Add).
     pub accumulates: bool,
     /// Whether the operator is elementwise on operands of equal shapes.
     pub pointwise: bool,
