@@ -144,7 +144,7 @@ fn attention_is_written_as_each_version_has_it() {
 
 #[test]
 fn convolution_and_normalization_stay_apart_and_run_as_one_step() {
-    let made = imported("parts", "convolution and normalization", &ImportOptions::default());
+    let made = imported("parts", "convolution and normalisation", &ImportOptions::default());
     let nodes = made.symbol.nodes();
     let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
     assert_eq!(ops, ["Convolution", "BatchNorm"]);
