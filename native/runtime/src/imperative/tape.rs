@@ -781,8 +781,7 @@ impl<'g> Evaluator<'g> {
                 Action::Variable | Action::Fused { .. } => continue,
                 Action::Forward(op) if is_replayed => self.replay(i, op, &node.attrs, &inputs)?,
                 Action::Forward(op) => {
-                    let destination = self.destinations.get(&entry(i, 0)).cloned();
-                    let outputs = destination.map(|array| Arc::new(Tensor::new(array)));
+                    let outputs = self.destination(i, op, &inputs).map(|array| Arc::new(Tensor::new(array)));
                     record(op, &node.attrs, None, &inputs, outputs.as_slice())?
                 }
                 Action::Backward { of, op, backward } => {
@@ -810,6 +809,16 @@ impl<'g> Evaluator<'g> {
             }
         }
         self.check_gradients()
+    }
+
+    /// The array that output 0 of a forward node is written to, if the output certainly has its shape and type: those of input 0,
+    /// which it may overwrite. User operators may compose gradients of any shape, which are checked later.
+    fn destination(&self, i: usize, op: &OpCall, inputs: &[Arc<Tensor>]) -> Option<NDArray> {
+        let target = self.destinations.get(&entry(i, 0))?;
+        let first = inputs.first()?.array().ok()?;
+        let keeps_shape = op.def.inplace.contains(&(0, 0)) && matches!(op.def.forward, Forward::Kernel(_));
+        let fits = keeps_shape && first.shape() == target.shape() && first.dtype() == target.dtype();
+        (fits && self.graph.checked_gradients.is_empty()).then(|| target.clone())
     }
 
     /// Checks shapes and types of the gradients of user operators that are computed so far.
