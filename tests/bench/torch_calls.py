@@ -36,6 +36,9 @@ class MXNetCalls:
         code = compile(call.mxnet, call.name, "eval")
         wrap = (lambda x: x.as_np_ndarray()) if "np." in call.mxnet else (lambda x: x)
         arrays = {k: self.mx.nd.array(x) for k, x in floats.items()}
+        if call.gradient:
+            for x in arrays.values():
+                x.attach_grad()
         others = {k: wrap(self.mx.nd.array(x)) for k, x in integers.items()}
 
         def run():
@@ -55,10 +58,6 @@ class MXNetCalls:
             for x in arrays.values():
                 x.grad.wait_to_read()
 
-        recorded = {k: self.mx.nd.array(x) for k, x in floats.items()}
-        arrays = recorded
-        for x in arrays.values():
-            x.attach_grad()
         return forward, both
 
 

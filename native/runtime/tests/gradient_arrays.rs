@@ -39,13 +39,11 @@ fn backward(head: &Arc<Tensor>, head_grad: &Arc<Tensor>) {
 }
 
 #[test]
-fn gradients_are_written_to_the_given_arrays() {
+fn gradients_replace_the_old_contents() {
     let (a, b, da, db) = (tensor(&[1., 2.]), tensor(&[3., 5.]), tensor(&[7., 7.]), tensor(&[7., 7.]));
     mark(&[(&a, &da), (&b, &db)], Req::Write);
-    let address = da.array().unwrap();
     backward(&binary("elemwise_mul", &a, &b), &tensor(&[10., 100.]));
     assert_eq!((values(&da), values(&db)), (vec![30., 500.], vec![10., 200.]));
-    assert!(Arc::ptr_eq(da.array().unwrap().chunk(), address.chunk()));
 }
 
 #[test]

@@ -266,12 +266,16 @@ fn drive_chunk<C: Lane, D: Lane>(
 ) {
     let (done, len) = (drive_in_place(operands, start, &mut out, body), out.len());
     let (start, mut rest) = (start + done, out.part(done..len));
-    if rest.len() > LANE_MULTIPLE && !drive_rows(operands, start, &mut rest, body) {
+    if rest.is_empty() {
+        return;
+    }
+    if rest.len() <= LANE_MULTIPLE {
+        return drive_short(operands, start, &mut rest, body);
+    }
+    if !drive_rows(operands, start, &mut rest, body) {
         with_scratch(operands.len() * BLOCK, |buffers: &mut [C]| {
             with_scratch(BLOCK, |result: &mut [D]| drive_blocks(operands, start, &mut rest, (buffers, result), body));
         });
-    } else if !rest.is_empty() && rest.len() <= LANE_MULTIPLE {
-        drive_short(operands, start, &mut rest, body);
     }
 }
 

@@ -82,6 +82,7 @@ pub(super) fn expm1(x: f32) -> f32 {
 pub(super) fn log(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
     let y = log_positive(if tiny { x * 8_388_608.0 } else { x }, 0.0);
+    // 23 ln 2, for the scale.
     special_log(x, if tiny { y - 15.942_385 } else { y })
 }
 
