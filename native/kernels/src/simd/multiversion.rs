@@ -96,7 +96,7 @@ per_isa! {
 }
 
 /// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. An operand has the length of the result, or
-/// [`REPEATED`](crate::map::drive::REPEATED) elements, which are repeated.
+/// `map::drive::REPEATED` elements, which are repeated.
 pub trait LoopBody<C, D> {
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
     fn run(x: &[&[C]], y: &mut [D]);
