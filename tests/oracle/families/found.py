@@ -161,8 +161,8 @@ def special_values():
     yield OpCase("InstanceNorm", [rows[None], data((2,)), data((2,), seed=1)], train=True, grad="all")
     channels = [np.array(x, "float32") for x in ([1.5, 0.5], [0.25, -0.5], [0.5, -1], [1, 2])]
     nan = np.array([[np.nan, 1], [2, 3]], "float32")
-    for train in (False, True):
-        yield OpCase("BatchNorm", [nan] + channels, {"fix_gamma": False, "use_global_stats": train}, train=train, grad="all")
+    # In training, because the backward pass of an executor of Scala is always that of training.
+    yield OpCase("BatchNorm", [nan] + channels, {"fix_gamma": False, "use_global_stats": True}, train=True, grad="all")
     for corners in ((np.inf, 0, 3, 3), (0, 0, np.inf, 3), (-np.inf, 0, 2, 3), (0, 0, np.nan, 3), (0, 0, -np.inf, 3)):
         roi = np.array([[0, *corners]], "float32")
         yield OpCase("_contrib_ROIAlign", [data((1, 1, 4, 4)), roi], {"pooled_size": (2, 2), "spatial_scale": "1"})
