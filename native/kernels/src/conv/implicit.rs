@@ -12,7 +12,7 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
@@ -370,17 +370,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     if complete {
                         on_block(Stage::Before, row, &mut c.block(row, 0, rows, cols));
                     }
-                    for first in (0..cols).step_by(nr) {
-                        // The first tile prefetches the next weights.
-                        let ahead = if first == 0 { a.ahead } else { &[] };
-                        let b = if in_place {
-                            Panel { data: &from[first..], stride: plane, ahead }
-                        } else {
-                            Panel { data: &panels[first * block.len()..], stride: nr, ahead }
-                        };
-                        let tile = c.block(row, first, rows, nr.min(cols - first));
-                        self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
-                    }
+                    let b = if in_place {
+                        Panels::in_place(from, nr, plane)
+                    } else {
+                        Panels::packed(panels, nr, block.len())
+                    };
+                    // The first tile prefetches the next weights.
+                    let b = b.with_ahead(a.ahead);
+                    self.kernel.tiles(block.len(), T::one(), a, b, c.block(row, 0, rows, cols), block.start > 0);
                     if complete {
                         on_block(Stage::Complete, row, &mut c.block(row, 0, rows, cols));
                     }
@@ -489,16 +486,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     }
                     self.for_each_panel(chunk, &block, |a, row, rows| {
                         ahead.by_ref().take(prefetches_per_tile).for_each(prefetch);
-                        for (i, start) in starts.clone().enumerate() {
-                            let tile = c.block(row, first_output + start, rows, nr.min(tile_outputs.end - start));
-                            if is_packed {
-                                let ahead = if i == 0 { a.ahead } else { &[] };
-                                let b = Panel { data: &panels[i * len..], stride: nr, ahead };
-                                self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
-                            } else {
-                                let b = IndexedPanel { data: &windows[windows_offset + start..], table, first };
-                                self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, first > 0);
-                            }
+                        let (start, len) = (tile_outputs.start, tile_outputs.len());
+                        let c = c.block(row, first_output + start, rows, len);
+                        if is_packed {
+                            let b = Panels::packed(panels, nr, block.len()).with_ahead(a.ahead);
+                            self.kernel.tiles(block.len(), T::one(), a, b, c, first > 0);
+                        } else {
+                            let b = IndexedPanel { data: &windows[windows_offset + start..], table, first };
+                            self.kernel.indexed_tiles(block.len(), T::one(), a, b, c, first > 0);
                         }
                     });
                 });
@@ -522,13 +517,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
     }
 
     /// Calls `f(a, row, rows)` for every panel of weights of a chunk, with its first row in the chunk and its number of rows.
-    fn for_each_panel(&self, chunk: &Chunk, block: &Range<usize>, mut f: impl FnMut(Panel<'_, T>, usize, usize)) {
+    fn for_each_panel(&self, chunk: &Chunk, block: &Range<usize>, mut f: impl FnMut(Panels<'_, T>, usize, usize)) {
         let packed = &self.weights[chunk.group * self.kernel.packed_a_len(self.rows, self.depth())..];
         let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
         let mr = self.kernel.mr();
         for row in chunk.rows.clone().step_by(mr) {
             let (data, next) = (&packed[row * block.len()..], (row + mr) * block.len());
-            let a = Panel { data, stride: mr, ahead: packed.get(next..).unwrap_or_default() };
+            let next = packed.get(next..next + mr * block.len()).unwrap_or_default();
+            let a = Panels::packed(data, mr, block.len()).with_ahead(next);
             f(a, row - chunk.rows.start, mr.min(chunk.rows.end - row));
         }
     }

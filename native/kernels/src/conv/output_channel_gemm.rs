@@ -9,7 +9,7 @@ use super::implicit::{Implicit, SharedOnBlock, Stage, even_blocks, pack_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
@@ -148,15 +148,13 @@ impl<T: Accum> Implicit<'_, T> {
                     if block.end == depth {
                         on_block(Stage::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
                     }
-                    for i in 0..tiles {
-                        // The first tiles prefetch the next panel of weights.
-                        let ahead = start + nr * block.len() + i * kernel.lanes() * block.len();
-                        let ahead = weights.get(ahead..).filter(|_| i < nr / kernel.lanes()).unwrap_or_default();
-                        let a = Panel { data: &panels[i * panel..], stride, ahead: &[] };
-                        let b = Panel { data: &weights[start..], stride: nr, ahead };
-                        let c = products.block(i * tile_rows, 0, tile_rows.min(pixels - i * tile_rows), lanes);
-                        kernel.tile(block.len(), T::one(), a, b, c, block.start > 0);
-                    }
+                    let a = Panels { data: panels, width: tile_rows, stride, panel_stride: panel, ahead: &[] };
+                    // The first tiles prefetch the next panel of weights.
+                    let next = start + nr * block.len();
+                    let ahead = weights.get(next..next + nr * block.len()).unwrap_or_default();
+                    let b = Panels::packed(&weights[start..], nr, block.len()).with_ahead(ahead);
+                    let products = products.block(0, 0, pixels, lanes);
+                    kernel.tiles(block.len(), T::one(), a, b, products, block.start > 0);
                     if is_single_block {
                         self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), on_block);
                     }

@@ -10,7 +10,7 @@ use super::packed::{PackedA, PackedB};
 use super::{few_rows, outer};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::l2_bytes;
-use crate::simd::microkernel::{GemmElement, MicroKernel, Panel};
+use crate::simd::microkernel::{GemmElement, MicroKernel, Panels};
 use std::ops::Range;
 
 /// Maximum bytes of a row of A in a depth block (KC).
@@ -243,56 +243,53 @@ impl<T: GemmElement> Product<'_, T> {
             scale_matrix(&mut c, self.beta);
         }
         let (kernel, depth, rows) = (self.kernel, block.k_range.len(), c.rows());
-        let packed_tile = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
-            let a = Panel { data: &packed[i * depth..], stride: kernel.mr(), ahead: &[] };
-            kernel.tile(depth, self.alpha, a, b, tile, accumulate);
+        let packed = |a: &[T], c: MatMut<'_, T>| {
+            let a = Panels::packed(a, kernel.mr(), depth);
+            self.for_each_panel(block, (row, col), c, |b, c, accumulate| {
+                kernel.tiles(depth, self.alpha, a, b, c, accumulate);
+            });
         };
         match self.a {
-            Lhs::Packed(a) => {
-                let a = a.panels(block.k_range.start, depth, row);
-                self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
-                    packed_tile(a, i, b, tile, accumulate);
-                });
-            }
+            Lhs::Packed(a) => packed(a.panels(block.k_range.start, depth, row), c),
             Lhs::View(a) => {
                 let a = a.block(row, block.k_range.start, rows, depth);
                 if c.cols() <= in_place_panels(a) * kernel.nr() {
-                    return self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
-                        kernel.strided_tile(self.alpha, a.block(i, 0, tile.rows(), depth), b, tile, accumulate);
+                    return self.for_each_panel(block, (row, col), c, |b, mut c, accumulate| {
+                        for (tile, i) in (0..rows).step_by(kernel.mr()).enumerate() {
+                            let (count, cols) = (kernel.mr().min(rows - i), c.cols());
+                            let b = b.with_ahead(b.ahead.get(tile * depth * kernel.lanes()..).unwrap_or_default());
+                            let (a, tile) = (a.block(i, 0, count, depth), c.block(i, 0, count, cols));
+                            kernel.strided_tile(self.alpha, a, b, tile, accumulate);
+                        }
                     });
                 }
-                par::with_scratch(kernel.packed_a_len(rows, depth), |packed: &mut [T]| {
-                    kernel.pack_a(a, packed);
-                    self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
-                        packed_tile(packed, i, b, tile, accumulate);
-                    });
+                par::with_scratch(kernel.packed_a_len(rows, depth), |buffer: &mut [T]| {
+                    kernel.pack_a(a, buffer);
+                    packed(buffer, c);
                 });
             }
         }
     }
 
-    /// Calls `tile(i, b, c, accumulate)` for every tile `c` of the chunk at (`row`, `col`), where `i` is its first row in the chunk
-    /// and `b` its panel of B. After the last depth block, applies the epilogue to each panel of C.
-    fn for_each_tile(
+    /// Calls `multiply(b, c, accumulate)` for every panel of the chunk at (`row`, `col`), where `b` is the panel of B. After the last
+    /// depth block, applies the epilogue to each panel.
+    fn for_each_panel(
         &self,
         block: &Block<'_, T>,
         (row, col): (usize, usize),
         mut c: MatMut<'_, T>,
-        tile: impl Fn(usize, Panel<'_, T>, MatMut<'_, T>, bool),
+        multiply: impl Fn(Panels<'_, T>, MatMut<'_, T>, bool),
     ) {
-        let (mr, nr, m, n) = (self.kernel.mr(), self.kernel.nr(), c.rows(), c.cols());
+        let (nr, m, n) = (self.kernel.nr(), c.rows(), c.cols());
         let accumulate = block.k_range.start > 0 || self.beta != T::zero();
         let has_epilogue = block.is_last && !self.epilogue.is_empty();
         for j in (0..n).step_by(nr) {
             let cols = nr.min(n - j);
             let start = (col + j) / nr * block.panel_stride;
-            for i in (0..m).step_by(mr) {
-                // Each tile prefetches its share of the next panel.
-                let next = start + block.panel_stride + i / mr * block.k_range.len() * self.kernel.lanes();
-                let ahead = block.b.get(next..).unwrap_or(&[]);
-                let b = Panel { data: &block.b[start..], stride: block.b_stride, ahead };
-                tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
-            }
+            // Prefetch the next panel.
+            let ahead = block.b.get(start + block.panel_stride..).unwrap_or_default();
+            let b = Panels::in_place(&block.b[start..], nr, block.b_stride).with_ahead(ahead);
+            multiply(b, c.block(0, j, m, cols), accumulate);
             if has_epilogue {
                 self.epilogue.apply(row, block.col + col + j, &mut c.block(0, j, m, cols));
             }

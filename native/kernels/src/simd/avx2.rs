@@ -7,6 +7,13 @@ use std::arch::x86_64::*;
 
 const MR: usize = 6;
 
+/// Number of k indices in an iteration of a tile function. Without unrolling, address arithmetic and the loop take a fifth of the
+/// instructions, which slows a core down whose other hardware thread is busy.
+const UNROLL: usize = 4;
+
+/// Vectors of a cache line.
+const VECTORS_PER_LINE: usize = 2;
+
 pub(super) static F32: MicroKernel<f32> = MicroKernel {
     isa: Isa::Avx2,
     mr: MR,
@@ -56,6 +63,50 @@ fn mask_f64(lanes: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASK_64.as_ptr().add(4 - lanes.min(4)).cast()) }
 }
 
+/// Stores the first `len` (1 to 8) elements of a vector. AMD's processors take twelve cycles for a masked store.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) unsafe fn store_first_f32(to: *mut f32, len: usize, value: __m256) {
+    // SAFETY: each store writes elements of the first `len`.
+    unsafe {
+        if len >= 8 {
+            return _mm256_storeu_ps(to, value);
+        }
+        let (mut to, mut rest) = (to, _mm256_castps256_ps128(value));
+        if len & 4 != 0 {
+            _mm_storeu_ps(to, rest);
+            (to, rest) = (to.add(4), _mm256_extractf128_ps::<1>(value));
+        }
+        if len & 2 != 0 {
+            _mm_storel_pd(to.cast(), _mm_castps_pd(rest));
+            (to, rest) = (to.add(2), _mm_movehl_ps(rest, rest));
+        }
+        if len & 1 != 0 {
+            _mm_store_ss(to, rest);
+        }
+    }
+}
+
+/// Like [`store_first_f32`], for 1 to 4 elements.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn store_first_f64(to: *mut f64, len: usize, value: __m256d) {
+    // SAFETY: each store writes elements of the first `len`.
+    unsafe {
+        if len >= 4 {
+            return _mm256_storeu_pd(to, value);
+        }
+        let (mut to, mut rest) = (to, _mm256_castpd256_pd128(value));
+        if len & 2 != 0 {
+            _mm_storeu_pd(to, rest);
+            (to, rest) = (to.add(2), _mm256_extractf128_pd::<1>(value));
+        }
+        if len & 1 != 0 {
+            _mm_store_sd(to, rest);
+        }
+    }
+}
+
 /// The functions of a tile table, see `MicroKernel::tiles`.
 macro_rules! tiles {
     ($name:ident, $packed:literal, $indexed:literal) => {
@@ -67,8 +118,35 @@ macro_rules! tiles {
 }
 
 macro_rules! tile {
-    ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
-     $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
+    ($name:ident, $sums:ident, $add_products:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
+     $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $store_first:ident) => {
+        /// Adds the products at one k index to the sums of a tile of M rows of V vectors. FULL: the last vector of a row is full.
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn $add_products<const M: usize, const V: usize, const FULL: bool>(
+            sums: &mut [[$vec; V]; M],
+            a: *const $t,
+            a_row: usize,
+            b: *const $t,
+            mask: __m256i,
+        ) {
+            // SAFETY: the caller passes M elements of A and the tile's columns of B; masked-out elements are not accessed.
+            unsafe {
+                let mut y = [$zero(); V];
+                for v in 0..V - 1 {
+                    y[v] = $load(b.add($lanes * v));
+                }
+                let last = b.add($lanes * (V - 1));
+                y[V - 1] = if FULL { $load(last) } else { $masked_load(last, mask) };
+                for i in 0..M {
+                    let x = $set(*a.add(i * a_row));
+                    for v in 0..V {
+                        sums[i][v] = $fma(x, y[v], sums[i][v]);
+                    }
+                }
+            }
+        }
+
         /// The sums of a tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of
         /// a table. FULL: the last vector of a row is full.
         #[inline]
@@ -80,30 +158,28 @@ macro_rules! tile {
             let a_row = if PACKED { 1 } else { args.a_row };
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            for p in 0..args.depth {
-                // SAFETY: each iteration reads M elements of A and the tile's columns of B; masked-out elements are not accessed;
-                // prefetching is valid for any address.
-                unsafe {
-                    if INDEXED {
-                        b = args.b.add(*args.b_offsets.add(p) as usize);
-                    } else {
-                        _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
-                    }
-                    let mut y = [$zero(); V];
-                    for v in 0..V - 1 {
-                        y[v] = $load(b.add($lanes * v));
-                    }
-                    let last = b.add($lanes * (V - 1));
-                    y[V - 1] = if FULL { $load(last) } else { $masked_load(last, mask) };
-                    for i in 0..M {
-                        let x = $set(*a.add(i * a_row));
-                        for v in 0..V {
-                            sums[i][v] = $fma(x, y[v], sums[i][v]);
+            let whole = args.depth / UNROLL * UNROLL;
+            // SAFETY: each iteration reads M elements of A and the tile's columns of B; prefetching is valid for any address.
+            unsafe {
+                for p in (0..whole).step_by(UNROLL) {
+                    for u in 0..UNROLL {
+                        let row = if INDEXED {
+                            args.b.add(*args.b_offsets.add(p + u) as usize)
+                        } else {
+                            b.add(u * args.b_stride)
+                        };
+                        if !INDEXED && u % VECTORS_PER_LINE == 0 {
+                            _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * (p + u)).cast());
                         }
+                        $add_products::<M, V, FULL>(&mut sums, a.add(u * args.a_stride), a_row, row, mask);
                     }
+                    a = a.wrapping_add(UNROLL * args.a_stride);
+                    b = b.wrapping_add(UNROLL * args.b_stride);
                 }
-                a = a.wrapping_add(args.a_stride);
-                if !INDEXED {
+                for p in whole..args.depth {
+                    let row = if INDEXED { args.b.add(*args.b_offsets.add(p) as usize) } else { b };
+                    $add_products::<M, V, FULL>(&mut sums, a, a_row, row, mask);
+                    a = a.wrapping_add(args.a_stride);
                     b = b.wrapping_add(args.b_stride);
                 }
             }
@@ -139,7 +215,7 @@ macro_rules! tile {
                         } else {
                             $fma(alpha, sums[i][v], $masked_load(c, mask))
                         };
-                        if whole { $store(c, value) } else { $masked_store(c, mask, value) }
+                        if whole { $store(c, value) } else { $store_first(c, args.tail, value) }
                     }
                 }
             }
@@ -154,6 +230,7 @@ macro_rules! tile {
 tile!(
     tile_f32,
     tile_sums_f32,
+    add_products_f32,
     TILES_F32,
     STRIDED_F32,
     INDEXED_F32,
@@ -168,11 +245,12 @@ tile!(
     _mm256_fmadd_ps,
     _mm256_mul_ps,
     _mm256_storeu_ps,
-    _mm256_maskstore_ps
+    store_first_f32
 );
 tile!(
     tile_f64,
     tile_sums_f64,
+    add_products_f64,
     TILES_F64,
     STRIDED_F64,
     INDEXED_F64,
@@ -187,7 +265,7 @@ tile!(
     _mm256_fmadd_pd,
     _mm256_mul_pd,
     _mm256_storeu_pd,
-    _mm256_maskstore_pd
+    store_first_f64
 );
 
 macro_rules! dots {
@@ -298,13 +376,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
                     let has_room = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
                     let is_full = lanes == 8 || (!EXACT && has_room);
                     // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
-                    unsafe {
-                        if is_full {
-                            _mm256_storeu_ps(out, row)
-                        } else {
-                            _mm256_maskstore_ps(out, mask_f32(lanes), row)
-                        }
-                    }
+                    unsafe { if is_full { _mm256_storeu_ps(out, row) } else { store_first_f32(out, lanes, row) } }
                 }
             }
         }
@@ -333,13 +405,13 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(8) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: the row has a full vector from `lane` on, or the mask selects its remaining lanes only.
+            // SAFETY: the row has a full vector from `lane` on, or only its remaining lanes are accessed.
             unsafe {
                 if lane + 8 <= lanes {
                     _mm256_storeu_ps(out, _mm256_loadu_ps(src));
                 } else {
-                    let mask = mask_f32(lanes - lane);
-                    _mm256_maskstore_ps(out, mask, _mm256_maskload_ps(src, mask));
+                    let len = lanes - lane;
+                    store_first_f32(out, len, _mm256_maskload_ps(src, mask_f32(len)));
                 }
             }
         }

@@ -8,18 +8,60 @@ use super::{Isa, microkernel_f32, microkernel_f64};
 use crate::par::{List, MatMut, MatRef, Pod};
 use std::sync::OnceLock;
 
-/// A panel of A or B: the elements at k index `p` start at `data[p * stride]`.
+/// Consecutive panels of A or B: the elements of panel `i` at k index `p` start at `data[i * panel_stride + p * stride]`.
 ///
 /// A packed panel has a stride of `mr` or `nr`. A row-major B, or a column-major A, is a panel without packing: its stride is the
 /// leading dimension of the matrix.
 #[derive(Clone, Copy)]
-pub struct Panel<'a, T> {
+pub struct Panels<'a, T> {
     /// The elements.
     pub data: &'a [T],
+    /// Rows of A or columns of B in a panel; the last one may have fewer.
+    pub width: usize,
     /// The stride between k indices, in elements.
     pub stride: usize,
-    /// Elements to prefetch while the panel is multiplied; may be empty.
+    /// The stride between panels, in elements.
+    pub panel_stride: usize,
+    /// Elements to prefetch while the panels are multiplied; may be empty. Each tile prefetches the next of them.
     pub ahead: &'a [T],
+}
+
+impl<'a, T> Panels<'a, T> {
+    /// Packed panels of `width` rows or columns and `depth` k indices.
+    pub fn packed(data: &'a [T], width: usize, depth: usize) -> Self {
+        Panels { data, width, stride: width, panel_stride: width * depth, ahead: &[] }
+    }
+
+    /// A view of a matrix with contiguous rows of A or columns of B, `stride` elements between k indices, in panels of `width`.
+    pub fn in_place(data: &'a [T], width: usize, stride: usize) -> Self {
+        Panels { data, width, stride, panel_stride: width, ahead: &[] }
+    }
+
+    /// The same panels with elements to prefetch.
+    pub fn with_ahead(self, ahead: &'a [T]) -> Self {
+        Panels { ahead, ..self }
+    }
+
+    /// True if there are `lanes` (at least one) rows of A or columns of B at each of `depth` k indices.
+    fn holds(&self, depth: usize, lanes: usize) -> bool {
+        let last = (lanes - 1) / self.width;
+        let panel_end = |panel: usize, lanes: usize| {
+            let start = panel.checked_mul(self.panel_stride)?.checked_add((depth - 1).checked_mul(self.stride)?)?;
+            start.checked_add(lanes)
+        };
+        let fits = |end: Option<usize>| end.is_some_and(|end| end <= self.data.len());
+        depth == 0
+            || (fits(panel_end(last, lanes - last * self.width))
+                && (last == 0 || fits(panel_end(last - 1, self.width))))
+    }
+
+    /// What tile number `tile` prefetches: `len` elements from the returned address. An unmapped address would cost a page walk, so
+    /// this is something mapped even if there is nothing to prefetch.
+    #[inline]
+    fn ahead_of(&self, tile: usize, len: usize) -> *const T {
+        let rest = self.ahead.get(tile * len..).filter(|rest| !rest.is_empty());
+        rest.unwrap_or(self.data).as_ptr()
+    }
 }
 
 /// Offsets of the rows of a B that is read in place, such as the inputs under the taps of a convolution.
@@ -97,22 +139,6 @@ pub(super) struct TileArgs<T> {
     pub accumulate: bool,
     /// Number of columns in the last vector of a row.
     pub tail: usize,
-}
-
-/// How a tile function addresses B, unchecked.
-struct PanelAddress<T> {
-    data: *const T,
-    stride: usize,
-    offsets: *const u32,
-    ahead: *const T,
-}
-
-impl<T> From<Panel<'_, T>> for PanelAddress<T> {
-    fn from(b: Panel<'_, T>) -> Self {
-        // Something mapped to prefetch if there is nothing: an unmapped address would cost a page walk.
-        let ahead = if b.ahead.is_empty() { b.data } else { b.ahead };
-        PanelAddress { data: b.data.as_ptr(), stride: b.stride, offsets: std::ptr::null(), ahead: ahead.as_ptr() }
-    }
 }
 
 /// Computes one tile. Reads only the elements of its panels and writes only those of its tile.
@@ -209,93 +235,146 @@ impl<T: GemmElement> MicroKernel<T> {
         self.nr
     }
 
-    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, for a tile C of 1 to `mr` rows and 1 to `nr` columns and a depth of
-    /// `depth`. Without `accumulate` the old contents of C are ignored.
+    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, tile by tile, for panels of at most `mr` rows and `nr` columns and a
+    /// depth of `depth`. Without `accumulate` the old contents of C are ignored.
     ///
-    /// Each element is a single chain of multiply-adds over the depth, so its value does not depend on the tile.
-    ///
-    /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, or a panel is too short.
-    pub fn tile(&self, depth: usize, alpha: T, a: Panel<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
-        assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
-        assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
-        // SAFETY: A and B hold what the function for packed panels reads, as asserted.
-        unsafe { self.run(self.tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), b.into(), c) }
-    }
-
-    /// Like [`Self::tile`], for an unpacked A of (rows, depth) elements with any strides.
+    /// Each element is a single chain of multiply-adds over the depth, so its value does not depend on the tiles.
     ///
     /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
-    pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
-        let depth = a.cols();
-        assert!(a.rows() == c.rows(), "A has {} rows, the tile {}", a.rows(), c.rows());
-        assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
-        let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
-        let a = (a.data().as_ptr(), a.row_stride(), a.col_stride());
-        // SAFETY: a view holds its elements, the functions for packed panels are used for a row stride of 1 only, and B holds what
-        // the function reads, as asserted.
-        unsafe { self.run(tiles, (depth, alpha, accumulate), a, b.into(), c) }
-    }
-
-    /// Like [`Self::tile`], for an indexed panel of B.
-    ///
-    /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, the panel of A is too short, the table has fewer than `depth` rows from
-    /// `first` on, or a row of B exceeds its data.
-    pub fn indexed_tile(
+    /// When C is empty, or the panels are too wide or have too few elements for C.
+    pub fn tiles(
         &self,
         depth: usize,
         alpha: T,
-        a: Panel<'_, T>,
-        b: IndexedPanel<'_, T>,
-        c: MatMut<'_, T>,
+        a: Panels<'_, T>,
+        b: Panels<'_, T>,
+        mut c: MatMut<'_, T>,
         accumulate: bool,
     ) {
-        assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
-        let (offsets, max_offset) = (&b.table.offsets[b.first..], b.table.max_offset);
-        assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
-        assert!(max_offset + c.cols() <= b.data.len(), "offset {max_offset} of {} elements of B", b.data.len());
-        let b = PanelAddress { data: b.data.as_ptr(), stride: 0, offsets: offsets.as_ptr(), ahead: b.data.as_ptr() };
-        // SAFETY: A holds what the function reads, the table has an offset for each row of B, and B holds all columns at each
-        // offset, as asserted.
-        unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), b, c) }
-    }
-
-    /// # Safety
-    /// `a` is a pointer to the first element of A, its row stride and its stride between k indices. A must have `depth` columns and
-    /// as many rows as C, with a row stride of 1 unless `tiles` are the strided ones; B must have `depth` rows and as many columns
-    /// as C.
-    #[inline]
-    unsafe fn run(
-        &self,
-        tiles: &[TileFn<T>],
-        (depth, alpha, accumulate): (usize, T, bool),
-        (a, a_row, a_stride): (*const T, usize, usize),
-        b: PanelAddress<T>,
-        mut c: MatMut<'_, T>,
-    ) {
         let (rows, cols) = (c.rows(), c.cols());
-        assert!((1..=self.mr).contains(&rows) && (1..=self.nr).contains(&cols), "a tile of {rows} x {cols} elements");
-        let vectors = cols.div_ceil(self.lanes);
-        let args = TileArgs {
+        assert!(rows > 0 && cols > 0, "a product of {rows} x {cols} elements");
+        assert!((1..=self.mr).contains(&a.width), "panels of A have {} rows, tiles {}", a.width, self.mr);
+        assert!((1..=self.nr).contains(&b.width), "panels of B have {} columns, tiles {}", b.width, self.nr);
+        assert!(a.holds(depth, rows), "the panels of A are too short for {rows} rows and depth {depth}");
+        assert!(b.holds(depth, cols), "the panels of B are too short for {cols} columns and depth {depth}");
+        let mut args = TileArgs {
             depth,
-            a,
-            a_row,
-            a_stride,
-            b: b.data,
+            a: a.data.as_ptr(),
+            a_row: 1,
+            a_stride: a.stride,
+            b: b.data.as_ptr(),
             b_stride: b.stride,
-            b_offsets: b.offsets,
-            ahead: b.ahead,
+            b_offsets: std::ptr::null(),
+            ahead: b.data.as_ptr(),
             c: c.as_mut_ptr(),
             c_stride: c.row_stride(),
             alpha,
             accumulate,
-            tail: cols - (vectors - 1) * self.lanes,
+            tail: 0,
         };
-        // SAFETY: A and B are as the caller guarantees; `c` holds exclusive references to the tile; a microkernel is reachable
-        // only if the processor has its instructions (`microkernel_for`).
-        unsafe { tiles[(vectors - 1) * self.mr + rows - 1](&args) }
+        let mut tile = 0;
+        for (i, row) in (0..rows).step_by(a.width).enumerate() {
+            for (j, col) in (0..cols).step_by(b.width).enumerate() {
+                args.a = a.data.as_ptr().wrapping_add(i * a.panel_stride);
+                args.b = b.data.as_ptr().wrapping_add(j * b.panel_stride);
+                args.c = c.as_mut_ptr().wrapping_add(row * args.c_stride + col);
+                args.ahead = b.ahead_of(tile, depth * self.lanes);
+                tile += 1;
+                // SAFETY: A and B hold what the function for packed panels reads, as asserted, and the tile lies within C.
+                unsafe { self.run(self.tiles, &mut args, a.width.min(rows - row), b.width.min(cols - col)) }
+            }
+        }
+    }
+
+    /// Computes one tile like [`Self::tiles`], for an unpacked A of (rows, depth) elements with any strides and one panel of B.
+    ///
+    /// # Panics
+    /// When the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
+    pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panels<'_, T>, mut c: MatMut<'_, T>, accumulate: bool) {
+        let (depth, rows, cols) = (a.cols(), c.rows(), c.cols());
+        assert!(a.rows() == rows, "A has {} rows, the tile {rows}", a.rows());
+        assert!((1..=self.mr).contains(&rows) && (1..=self.nr).contains(&cols), "a tile of {rows} x {cols} elements");
+        assert!(
+            cols <= b.width && b.holds(depth, cols),
+            "the panel of B is too short for {cols} columns and depth {depth}"
+        );
+        let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
+        let mut args = TileArgs {
+            depth,
+            a: a.data().as_ptr(),
+            a_row: a.row_stride(),
+            a_stride: a.col_stride(),
+            b: b.data.as_ptr(),
+            b_stride: b.stride,
+            b_offsets: std::ptr::null(),
+            ahead: b.ahead_of(0, depth * self.lanes),
+            c: c.as_mut_ptr(),
+            c_stride: c.row_stride(),
+            alpha,
+            accumulate,
+            tail: 0,
+        };
+        // SAFETY: a view holds its elements, the functions for packed panels are used for a row stride of 1 only, and B holds what
+        // the function reads, as asserted.
+        unsafe { self.run(tiles, &mut args, rows, cols) }
+    }
+
+    /// Like [`Self::tiles`], for one panel of A and an indexed B of any number of columns.
+    ///
+    /// # Panics
+    /// When C is empty or has more than `mr` rows, the panel of A is too short, the table has fewer than `depth` rows from `first`
+    /// on, or a row of B exceeds its data.
+    pub fn indexed_tiles(
+        &self,
+        depth: usize,
+        alpha: T,
+        a: Panels<'_, T>,
+        b: IndexedPanel<'_, T>,
+        mut c: MatMut<'_, T>,
+        accumulate: bool,
+    ) {
+        let (rows, cols) = (c.rows(), c.cols());
+        assert!((1..=self.mr.min(a.width)).contains(&rows) && cols > 0, "a product of {rows} x {cols} elements");
+        assert!(a.holds(depth, rows), "the panel of A is too short for {rows} rows and depth {depth}");
+        let (offsets, max_offset) = (&b.table.offsets[b.first..], b.table.max_offset);
+        assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
+        assert!(max_offset + cols <= b.data.len(), "offset {max_offset} of {} elements of B", b.data.len());
+        let mut args = TileArgs {
+            depth,
+            a: a.data.as_ptr(),
+            a_row: 1,
+            a_stride: a.stride,
+            b: b.data.as_ptr(),
+            b_stride: 0,
+            b_offsets: offsets.as_ptr(),
+            ahead: b.data.as_ptr(),
+            c: c.as_mut_ptr(),
+            c_stride: c.row_stride(),
+            alpha,
+            accumulate,
+            tail: 0,
+        };
+        for col in (0..cols).step_by(self.nr) {
+            args.b = b.data.as_ptr().wrapping_add(col);
+            args.c = c.as_mut_ptr().wrapping_add(col);
+            // SAFETY: A holds what the function reads, the table has an offset for each row of B, B holds all columns at each
+            // offset, as asserted, and the tile lies within C.
+            unsafe { self.run(self.indexed_tiles, &mut args, rows, self.nr.min(cols - col)) }
+        }
+    }
+
+    /// Computes a tile of `rows` x `cols` elements, at most `mr` x `nr`. Sets `args.tail`.
+    ///
+    /// # Safety
+    /// The arguments must be those of a tile of C, which `tiles` may write; A must have `depth` columns and as many rows, with a row
+    /// stride of 1 unless `tiles` are the strided ones; B must have `depth` rows and as many columns.
+    #[inline]
+    unsafe fn run(&self, tiles: &[TileFn<T>], args: &mut TileArgs<T>, rows: usize, cols: usize) {
+        let vectors = cols.div_ceil(self.lanes);
+        args.tail = cols - (vectors - 1) * self.lanes;
+        // SAFETY: as the caller guarantees; a microkernel is reachable only if the processor has its instructions
+        // (`microkernel_for`).
+        unsafe { tiles[(vectors - 1) * self.mr + rows - 1](args) }
     }
 
     /// Dot products of up to four rows of a row-major A with up to four columns of a column-major B: `out[i][j]` is that of row `i`
@@ -415,29 +494,24 @@ impl<T: GemmElement> MicroKernel<T> {
     fn copy_panels(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
         const PANELS: usize = 16;
         const DEPTH: usize = 8;
-        let (lanes, depth) = (m.rows(), m.cols());
+        let (lanes, depth, stride) = (m.rows(), m.cols(), m.col_stride());
+        let src = m.data().as_ptr();
         for (group, out) in out.chunks_mut(PANELS * width * depth).enumerate() {
+            let group_start = group * PANELS * width;
+            let group_lanes = (PANELS * width).min(lanes - group_start);
+            assert!(out.len() >= group_lanes.next_multiple_of(width) * depth);
+            let out = out.as_mut_ptr();
             for p in (0..depth).step_by(DEPTH) {
-                let len = DEPTH.min(depth - p);
-                for (panel, out) in out.chunks_exact_mut(width * depth).enumerate() {
-                    let first = (group * PANELS + panel) * width;
-                    let source = m.block(first, p, width.min(lanes - first), len);
-                    let (src, stride) = (source.data().as_ptr(), m.col_stride());
-                    let out = out[p * width..][..len * width].as_mut_ptr();
-                    // SAFETY: `source` covers the elements to be read, `out` has `width` elements for each of `len` rows, and the
-                    // processor has the instructions (`microkernel_for`).
-                    unsafe { (self.copy)(src, stride, source.rows(), len, out, width) }
+                for lane in (0..group_lanes).step_by(width) {
+                    // SAFETY: the view holds lane `group_start + lane` and up to `width` more at up to DEPTH k indices from `p` on,
+                    // `out` has `width` elements for each k index of each panel, as asserted, and the processor has the
+                    // instructions (`microkernel_for`).
+                    unsafe {
+                        let (src, to) = (src.add(p * stride + group_start + lane), out.add(lane * depth + p * width));
+                        (self.copy)(src, stride, width.min(group_lanes - lane), DEPTH.min(depth - p), to, width);
+                    }
                 }
             }
         }
     }
-}
-
-/// True if the panel has `lanes` elements at each of `depth` k indices.
-fn holds<T>(panel: Panel<'_, T>, depth: usize, lanes: usize) -> bool {
-    depth == 0
-        || (depth - 1)
-            .checked_mul(panel.stride)
-            .and_then(|last| last.checked_add(lanes))
-            .is_some_and(|end| end <= panel.data.len())
 }

@@ -10,7 +10,7 @@ use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, saves_products, tiles, transform_inputs_1d};
 use crate::float::Accum;
 use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::Runs;
 use std::ops::Range;
 
@@ -206,7 +206,7 @@ impl<T: Accum> Product<'_, T> {
             let a = MatRef::new(a, count, depth, self.grad_stride(), 1);
             let mut out = MatMut::row_major(out, mr, cols);
             for (panel, inputs) in inputs.chunks_exact(ELEMENTS * self.max_depth * nr).enumerate() {
-                let b = Panel { data: &inputs[element * self.max_depth * nr..], stride: nr, ahead: &[] };
+                let b = Panels::in_place(&inputs[element * self.max_depth * nr..], nr, nr);
                 let c = out.block(0, panel * nr, count, nr);
                 self.kernel.strided_tile(T::one(), a, b, c, accumulate);
             }

@@ -8,7 +8,7 @@ use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, transform_inputs_1d};
 use crate::float::Accum;
 use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::Runs;
 use std::ops::Range;
 
@@ -345,19 +345,15 @@ impl<T: Accum> Winograd<'_, T> {
             for start in (0..channels).step_by(DEPTH) {
                 let depth = DEPTH.min(channels - start);
                 let inputs = &inputs[start * stride + element * width..];
-                for (row, col) in
-                    rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
-                {
-                    let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
+                for row in rows.clone().step_by(mr) {
+                    let start_of = |element: usize| (first + row / mr) * panel + element * channels * mr;
                     // Prefetch the weights of the next element, which are not adjacent to these.
-                    let next = (element + 1) * channels * mr + (first + row / mr) * panel;
-                    let ahead = self.weights.get(next..).filter(|_| col == 0 && start == 0).unwrap_or_default();
-                    let (a, b) = (
-                        Panel { data: weights, stride: mr, ahead: &[] },
-                        Panel { data: &inputs[col..], stride, ahead },
-                    );
-                    let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
-                    self.kernel.tile(depth, T::one(), a, b, tile, start > 0);
+                    let next = start_of(element + 1);
+                    let ahead = self.weights.get(next..next + depth * mr).filter(|_| start == 0).unwrap_or_default();
+                    let a = Panels::packed(&self.weights[start_of(element) + start * mr..], mr, depth);
+                    let b = Panels::in_place(inputs, nr, stride).with_ahead(ahead);
+                    let out = out.block(row - rows.start, 0, mr.min(rows.end - row), cols);
+                    self.kernel.tiles(depth, T::one(), a, b, out, start > 0);
                 }
             }
         }

@@ -101,6 +101,9 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
     // SAFETY: the caller checked the processor and the lengths; the mask of a column excludes elements outside the output row.
     unsafe {
         let [height, width] = conv.grid;
+        if V::SHORT && K == 3 && STRIDE == 1 && height > 1 && width >= V::LANES {
+            return convolve_rows::<V, K>(conv, weights, source, out, epilogue);
+        }
         let zero = V::splat(0.0);
         let mut rows = [[zero; K]; K];
         for (to, weight) in rows.as_flattened_mut().iter_mut().zip(weights) {
@@ -133,7 +136,7 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
                 if width >= V::LANES {
                     values.store(to);
                 } else {
-                    values.store_masked(to, column.outputs);
+                    values.store_first(to, width);
                 }
                 to = to.wrapping_add(width);
                 // Not `rotate_left`, which would move the sums through memory.
@@ -142,6 +145,188 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
                 }
                 sums[SUMS - 1] = zero;
             }
+        }
+    }
+}
+
+/// The source elements under a K x K kernel with stride 1, at the outputs of one vector in each of two rows.
+struct Window<V: Vector, const K: usize> {
+    /// The first tap of the first output.
+    from: *const f32,
+    /// Width of the source.
+    pitch: usize,
+    /// The source rows inside the plane, relative to that of the first tap.
+    rows: Range<usize>,
+    /// Load masks of a source row, one per tap; used unless all taps of all outputs are inside the plane.
+    masks: [V::Mask; K],
+}
+
+impl<V: Vector, const K: usize> Window<V, K> {
+    /// The window of the first `outputs` from column `x` on, in rows `y` and `y + 1`. WHOLE: as [`is_whole`] says.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn new<const WHOLE: bool>(conv: &PlaneConv, source: &[f32], [y, x]: [usize; 2], outputs: usize) -> Self {
+        let [height, width] = conv.source;
+        let [row, column] = [y as isize + conv.origin[0], x as isize + conv.origin[1]];
+        let from = source.as_ptr().wrapping_offset(row * width as isize + column);
+        // SAFETY: the caller checked the processor.
+        let mut masks = [unsafe { V::mask(0..0) }; K];
+        if !WHOLE {
+            for (j, mask) in masks.iter_mut().enumerate() {
+                let lanes = inside(column + j as isize, width, V::LANES);
+                // SAFETY: as above.
+                *mask = unsafe { V::mask(lanes.start..lanes.end.min(outputs)) };
+            }
+        }
+        Window { from, pitch: width, rows: inside(row, height, K + 1), masks }
+    }
+
+    /// What tap `j` reads in source row `i`; zero outside the plane.
+    ///
+    /// # Safety
+    /// As for [`Self::new`]; WHOLE only if the window is whole.
+    #[inline(always)]
+    unsafe fn tap<const WHOLE: bool>(&self, i: usize, j: usize) -> V {
+        let from = self.from.wrapping_add(i * self.pitch + j);
+        // SAFETY: the caller checked the processor; the masks exclude elements outside the plane.
+        unsafe {
+            if WHOLE {
+                V::load_all(from)
+            } else if self.rows.contains(&i) {
+                V::load(from, self.masks[j])
+            } else {
+                V::splat(0.0)
+            }
+        }
+    }
+
+    /// The outputs of both rows.
+    ///
+    /// # Safety
+    /// As for [`Self::tap`].
+    #[inline(always)]
+    unsafe fn convolve<const WHOLE: bool>(&self, kernel: &[[V; K]; K]) -> [V; 2] {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            let mut sums = [V::splat(0.0); 2];
+            for i in 0..K + 1 {
+                for j in 0..K {
+                    let tap = self.tap::<WHOLE>(i, j);
+                    if i < K {
+                        sums[0] = tap.mul_add(kernel[i][j], sums[0]);
+                    }
+                    if i > 0 {
+                        sums[1] = tap.mul_add(kernel[i - 1][j], sums[1]);
+                    }
+                }
+            }
+            sums
+        }
+    }
+
+    /// Adds the products of the taps with the gradients of the outputs. TWO: of both rows.
+    ///
+    /// # Safety
+    /// As for [`Self::tap`].
+    #[inline(always)]
+    unsafe fn correlate<const WHOLE: bool, const TWO: bool>(&self, grads: [V; 2], totals: &mut [[V; K]; K]) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            for i in 0..K + usize::from(TWO) {
+                for j in 0..K {
+                    let tap = self.tap::<WHOLE>(i, j);
+                    if i < K {
+                        totals[i][j] = tap.mul_add(grads[0], totals[i][j]);
+                    }
+                    if i > 0 && TWO {
+                        totals[i - 1][j] = tap.mul_add(grads[1], totals[i - 1][j]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// True if a K x K kernel with stride 1 reads only elements of the plane for `lanes` outputs from column `x` on, in rows `y` and
+/// `y + 1`.
+#[inline(always)]
+fn is_whole(conv: &PlaneConv, [y, x]: [usize; 2], lanes: usize) -> bool {
+    let ([height, width], k) = (conv.source, conv.kernel);
+    let [row, column] = [y as isize + conv.origin[0], x as isize + conv.origin[1]];
+    row >= 0 && row as usize + k < height && column >= 0 && column as usize + lanes + k - 1 <= width
+}
+
+/// Convolves with a small K x K kernel and stride 1, two rows at a time, if the output has two rows of at least one vector.
+/// Neighbouring vectors are independent of each other, unlike those of a column, but each tap is loaded by itself.
+///
+/// # Safety
+/// As for [`convolve_plane`].
+#[inline(always)]
+unsafe fn convolve_rows<V: Vector, const K: usize>(
+    conv: &PlaneConv,
+    weights: &[f32],
+    source: &[f32],
+    out: &mut [f32],
+    epilogue: impl Fn(V) -> V,
+) {
+    // SAFETY: the caller checked the processor and the lengths; the vectors lie within the output.
+    unsafe {
+        let [height, width] = conv.grid;
+        let mut kernel = [[V::splat(0.0); K]; K];
+        for (to, weight) in kernel.as_flattened_mut().iter_mut().zip(weights) {
+            *to = V::splat(*weight);
+        }
+        // The last rows and the last vector of a row may be computed twice.
+        for y in (0..height).step_by(2).map(|y| y.min(height - 2)) {
+            for x in (0..width).step_by(V::LANES).map(|x| x.min(width - V::LANES)) {
+                let sums = if is_whole(conv, [y, x], V::LANES) {
+                    Window::<V, K>::new::<true>(conv, source, [y, x], V::LANES).convolve::<true>(&kernel)
+                } else {
+                    Window::<V, K>::new::<false>(conv, source, [y, x], V::LANES).convolve::<false>(&kernel)
+                };
+                let to = out.as_mut_ptr().add(y * width + x);
+                epilogue(sums[0]).store(to);
+                epilogue(sums[1]).store(to.add(width));
+            }
+        }
+    }
+}
+
+/// Adds the gradient of the weights of a small K x K kernel with stride 1 to `sums`, two rows at a time.
+///
+/// # Safety
+/// As for [`convolve_plane`].
+#[inline(always)]
+unsafe fn correlate_rows<V: Vector, const K: usize>(conv: &PlaneConv, source: &[f32], grad: &[f32], sums: &mut [f32]) {
+    // SAFETY: the caller checked the processor and the lengths; masks exclude elements outside the output row.
+    unsafe {
+        let [height, width] = conv.grid;
+        let zero = V::splat(0.0);
+        let mut totals = [[zero; K]; K];
+        for y in (0..height).step_by(2) {
+            for x in (0..width).step_by(V::LANES) {
+                let grad = grad.as_ptr().wrapping_add(y * width + x);
+                if y + 1 < height && x + V::LANES <= width && is_whole(conv, [y, x], V::LANES) {
+                    let window = Window::<V, K>::new::<true>(conv, source, [y, x], V::LANES);
+                    let grads = [V::load_all(grad), V::load_all(grad.wrapping_add(width))];
+                    window.correlate::<true, true>(grads, &mut totals);
+                    continue;
+                }
+                let outputs = V::LANES.min(width - x);
+                let window = Window::<V, K>::new::<false>(conv, source, [y, x], outputs);
+                let mask = V::mask(0..outputs);
+                let first = V::load(grad, mask);
+                if y + 1 < height {
+                    window.correlate::<false, true>([first, V::load(grad.wrapping_add(width), mask)], &mut totals);
+                } else {
+                    window.correlate::<false, false>([first, zero], &mut totals);
+                }
+            }
+        }
+        for (sum, total) in sums.iter_mut().zip(totals.as_flattened()) {
+            *sum += total.sum();
         }
     }
 }
@@ -161,6 +346,9 @@ pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: us
     // SAFETY: the caller checked the processor and the lengths; the mask of a column excludes elements outside the output row.
     unsafe {
         let [height, width] = conv.grid;
+        if V::SHORT && K == 3 && STRIDE == 1 {
+            return correlate_rows::<V, K>(conv, source, grad, sums);
+        }
         let zero = V::splat(0.0);
         let mut totals = [[zero; K]; K];
         for first in (0..width).step_by(V::LANES) {
@@ -170,7 +358,10 @@ pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: us
             for y in 0..height + GRADS - 1 {
                 let next =
                     if y < height { V::load(grad.as_ptr().add(y * width + first), column.outputs) } else { zero };
-                grads = std::array::from_fn(|i| if i == 0 { next } else { grads[i - 1] });
+                for i in (1..GRADS).rev() {
+                    grads[i] = grads[i - 1];
+                }
+                grads[0] = next;
                 for phase in 0..STRIDE {
                     let taps = column.taps(STRIDE * y + phase);
                     for (i, grad) in grads.iter().enumerate() {

@@ -54,6 +54,7 @@ unsafe fn store_four(to: *mut f32, bits: u8, value: float32x4_t) {
 
 impl Vector for Pair {
     const LANES: usize = 8;
+    const SHORT: bool = false;
     /// A bit per lane.
     type Mask = u8;
 
@@ -76,13 +77,19 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    unsafe fn load_all(from: *const f32) -> Pair {
+        Pair([vld1q_f32(from), vld1q_f32(from.wrapping_add(4))])
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         vst1q_f32(to, self.0[0]);
         vst1q_f32(to.wrapping_add(4), self.0[1]);
     }
 
     #[inline(always)]
-    unsafe fn store_masked(self, to: *mut f32, mask: u8) {
+    unsafe fn store_first(self, to: *mut f32, len: usize) {
+        let mask = Self::mask(0..len);
         store_four(to, mask & 15, self.0[0]);
         store_four(to.wrapping_add(4), mask >> 4, self.0[1]);
     }

@@ -7,6 +7,8 @@ use std::ops::Range;
 pub(super) trait Vector: Copy {
     /// Number of lanes.
     const LANES: usize;
+    /// True if loading three neighbouring vectors takes no longer than three multiply-adds, because few of them cross a cache line.
+    const SHORT: bool;
     /// Selects lanes.
     type Mask: Copy;
     /// All lanes from `start` up to `end`.
@@ -14,9 +16,11 @@ pub(super) trait Vector: Copy {
     unsafe fn splat(value: f32) -> Self;
     /// Reads the selected lanes; the others are zero, and their memory is not touched.
     unsafe fn load(from: *const f32, mask: Self::Mask) -> Self;
+    /// Reads all lanes.
+    unsafe fn load_all(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Writes the selected lanes.
-    unsafe fn store_masked(self, to: *mut f32, mask: Self::Mask);
+    /// Writes the first `len` lanes.
+    unsafe fn store_first(self, to: *mut f32, len: usize);
     /// `self * factor + addend`, rounded once.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
     /// The elements at even and those at odd positions of `near` and, after it, `far`.

@@ -6,11 +6,13 @@
 
 use super::ScaleClamp;
 use super::vector::Vector;
+use crate::simd::avx2::store_first_f32;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
 impl Vector for __m512 {
     const LANES: usize = 16;
+    const SHORT: bool = false;
     type Mask = __mmask16;
 
     #[inline(always)]
@@ -29,13 +31,18 @@ impl Vector for __m512 {
     }
 
     #[inline(always)]
+    unsafe fn load_all(from: *const f32) -> __m512 {
+        _mm512_loadu_ps(from)
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         _mm512_storeu_ps(to, self)
     }
 
     #[inline(always)]
-    unsafe fn store_masked(self, to: *mut f32, mask: __mmask16) {
-        _mm512_mask_storeu_ps(to, mask, self)
+    unsafe fn store_first(self, to: *mut f32, len: usize) {
+        _mm512_mask_storeu_ps(to, Self::mask(0..len), self)
     }
 
     #[inline(always)]
@@ -70,6 +77,7 @@ impl Vector for __m512 {
 
 impl Vector for __m256 {
     const LANES: usize = 8;
+    const SHORT: bool = true;
     type Mask = __m256i;
 
     #[inline(always)]
@@ -91,13 +99,18 @@ impl Vector for __m256 {
     }
 
     #[inline(always)]
+    unsafe fn load_all(from: *const f32) -> __m256 {
+        _mm256_loadu_ps(from)
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         _mm256_storeu_ps(to, self)
     }
 
     #[inline(always)]
-    unsafe fn store_masked(self, to: *mut f32, mask: __m256i) {
-        _mm256_maskstore_ps(to, mask, self)
+    unsafe fn store_first(self, to: *mut f32, len: usize) {
+        store_first_f32(to, len, self)
     }
 
     #[inline(always)]
