@@ -1,5 +1,6 @@
 //! Elementwise operations on a block of C before it leaves the cache.
 
+use crate::lane::unchanged;
 use crate::par::{MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 
@@ -156,9 +157,9 @@ enum ScaleBias<'a, T> {
 }
 
 impl<T: GemmElement> ScaleBias<'_, T> {
-    /// Changes no value: adding negative zero keeps the sign of zeros.
+    /// Changes no value: adding negative zero keeps the sign of zeros. The compiler does not know that, see `replace_if`.
     fn identity() -> Self {
-        ScaleBias::Same(T::one(), T::neg_zero())
+        ScaleBias::Same(T::one(), unchanged())
     }
 }
 

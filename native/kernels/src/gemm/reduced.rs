@@ -1,8 +1,8 @@
 //! Products of 16-bit floating-point numbers, computed in `f32` and rounded once at the end.
 
 use super::{Epilogue, gemm_fused};
+use crate::lane::{Load, Store};
 use crate::par::{self, MatMut, MatRef, Pod};
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// Elements converted per chunk.
@@ -20,11 +20,11 @@ macro_rules! reduced {
     ($($t:ty)*) => { $(
         impl Reduced for $t {
             fn widen(from: &[Self], to: &mut [f32]) {
-                from.convert_to_f32_slice(to);
+                <$t as Load<f32>>::load(from, to);
             }
 
             fn narrow(from: &[f32], to: &mut [Self]) {
-                to.convert_from_f32_slice(from);
+                <$t as Store<f32>>::store(from, to);
             }
         }
     )* };

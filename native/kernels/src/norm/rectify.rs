@@ -1,8 +1,10 @@
 //! The rectifier that follows a normalization.
 
 use super::GRAIN;
-use crate::float::FloatElement;
+use crate::float::{Accum, FloatElement};
+use crate::lane::{replace_if, unchanged};
 use crate::par::parallel_rows;
+use num_traits::Zero;
 
 /// Replaces negative elements by zero.
 pub fn rectify<T: FloatElement>(y: &mut [T]) {
@@ -24,7 +26,11 @@ pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     fn rectify_slice<T: FloatElement>(y: &mut [T]) {
-        y.iter_mut().for_each(|y| *y = if y.to_f32() < 0.0 { T::default() } else { *y });
+        let unchanged = unchanged::<T::Acc>();
+        for y in y {
+            let x = T::Acc::of(*y);
+            *y = replace_if(x < T::Acc::zero(), T::Acc::zero(), x, unchanged).store();
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl Fold for Max {
     }
     #[inline(always)]
     fn step<A: Accum>(acc: A, x: A) -> A {
-        if x > acc { x } else { acc }
+        acc.max(x)
     }
     #[inline(always)]
     fn join<A: Accum>(a: A, b: A) -> A {
@@ -299,8 +299,7 @@ fn fold_slice<T: Copy, A: Accum>(xs: &[T], initial: A, step: impl Fn(A, T) -> A,
     if let (false, Some(last)) = (rest.is_empty(), xs.last_chunk::<BLOCK>()) {
         // The last block overlaps the one before it.
         for (i, (lane, x)) in lanes.iter_mut().zip(last).enumerate() {
-            let folded = step(*lane, *x);
-            *lane = if i >= BLOCK - rest.len() { folded } else { *lane };
+            *lane = join(*lane, if i >= BLOCK - rest.len() { step(initial, *x) } else { initial });
         }
     } else {
         for (lane, x) in lanes.iter_mut().zip(rest) {

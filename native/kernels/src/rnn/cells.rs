@@ -1,6 +1,7 @@
 //! The gates of one sequence at one time step, forward and backward.
 
 use super::{Clip, RnnElement};
+use crate::lane::{replace_if, unchanged};
 use crate::math::{sigmoid, tanh};
 use crate::simd::per_isa;
 
@@ -11,8 +12,9 @@ per_isa! {
         let n = row.len();
         let out = &mut out[..n];
         if relu {
+            let unchanged = unchanged();
             for j in 0..n {
-                row[j] = if row[j] < T::ZERO { T::ZERO } else { row[j] };
+                row[j] = replace_if(row[j] < T::ZERO, T::ZERO, row[j], unchanged);
                 out[j] = row[j];
             }
         } else {

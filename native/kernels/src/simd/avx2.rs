@@ -158,11 +158,13 @@ macro_rules! tile {
             let a_row = if PACKED { 1 } else { args.a_row };
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            let whole = args.depth / UNROLL * UNROLL;
+            // The addresses of strided rows would take too many registers.
+            let unroll = if PACKED { UNROLL } else { 1 };
+            let whole = args.depth / unroll * unroll;
             // SAFETY: each iteration reads M elements of A and the tile's columns of B; prefetching is valid for any address.
             unsafe {
-                for p in (0..whole).step_by(UNROLL) {
-                    for u in 0..UNROLL {
+                for p in (0..whole).step_by(unroll) {
+                    for u in 0..unroll {
                         let row = if INDEXED {
                             args.b.add(*args.b_offsets.add(p + u) as usize)
                         } else {
@@ -173,8 +175,8 @@ macro_rules! tile {
                         }
                         $add_products::<M, V, FULL>(&mut sums, a.add(u * args.a_stride), a_row, row, mask);
                     }
-                    a = a.wrapping_add(UNROLL * args.a_stride);
-                    b = b.wrapping_add(UNROLL * args.b_stride);
+                    a = a.wrapping_add(unroll * args.a_stride);
+                    b = b.wrapping_add(unroll * args.b_stride);
                 }
                 for p in whole..args.depth {
                     let row = if INDEXED { args.b.add(*args.b_offsets.add(p) as usize) } else { b };

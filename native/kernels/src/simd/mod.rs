@@ -4,6 +4,7 @@
 //! - `multiversion`: plain loops compiled for every instruction set.
 //! - `microkernel`: the interface to the GEMM microkernels in `portable`, `neon`, `avx2` and `avx512`, and the packing of operands.
 //! - `int8`: tiles of 8-bit integer products.
+//! - `half`: conversion of 16-bit floats.
 //! - `window`: packs panels of convolution windows.
 //! - `depthwise`: depthwise convolution of a plane.
 //! - `byte_windows`: depthwise convolution of a plane of bytes.
@@ -17,6 +18,7 @@ mod avx2;
 mod avx512;
 pub(crate) mod byte_windows;
 pub mod depthwise;
+pub(crate) mod half;
 pub(crate) mod int8;
 mod isa;
 pub mod microkernel;

@@ -290,7 +290,7 @@ crate::simd::per_isa! {
         for a in 0..axis {
             for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..count]).zip(row_lens) {
                 let value = *x * sign;
-                *max = if a < *len && value > *max { value } else { *max };
+                *max = max.max(if a < *len { value } else { A::neg_infinity() });
             }
         }
         let mut sums = [A::zero(); COLUMNS];

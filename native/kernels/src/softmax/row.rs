@@ -109,7 +109,7 @@ crate::simd::per_isa! {
 /// The maximum of `sign * x`; negative infinity if the row is empty.
 #[inline(always)]
 fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
-    let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
+    let larger = |a: T::Acc, b: T::Acc| a.max(b);
     let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
     let blocks = x.chunks_exact(4 * LANES);
     for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {

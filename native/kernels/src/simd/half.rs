@@ -1,0 +1,99 @@
+//! Conversion between 16-bit and 32-bit floats.
+
+#[cfg(target_arch = "x86_64")]
+use super::Isa;
+use ::half::slice::HalfFloatSliceExt;
+use ferromx_core::dtype::f16;
+
+/// Converts `src` to `dst`.
+///
+/// # Panics
+/// When the lengths differ.
+pub(crate) fn widen(src: &[f16], dst: &mut [f32]) {
+    assert_eq!(src.len(), dst.len(), "elements to convert");
+    #[cfg(target_arch = "x86_64")]
+    if has_instructions() {
+        // SAFETY: the processor has the instructions.
+        return unsafe { widen_f16c(src, dst) };
+    }
+    src.convert_to_f32_slice(dst);
+}
+
+/// Converts `src` to `dst`, rounding to nearest even.
+///
+/// # Panics
+/// When the lengths differ.
+pub(crate) fn narrow(src: &[f32], dst: &mut [f16]) {
+    assert_eq!(src.len(), dst.len(), "elements to convert");
+    #[cfg(target_arch = "x86_64")]
+    if has_instructions() {
+        // SAFETY: the processor has the instructions.
+        return unsafe { narrow_f16c(src, dst) };
+    }
+    dst.convert_from_f32_slice(src);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_instructions() -> bool {
+    Isa::current() >= Isa::Avx2 && is_x86_feature_detected!("f16c")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn widen_f16c(src: &[f16], dst: &mut [f32]) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+    let (blocks, rest) = src.as_chunks::<8>();
+    let (to, to_rest) = dst.as_chunks_mut::<8>();
+    for (block, to) in blocks.iter().zip(to) {
+        // SAFETY: both have eight elements.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(block.as_ptr().cast()))) };
+    }
+    for (x, to) in rest.iter().zip(to_rest) {
+        *to = x.to_f32();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn narrow_f16c(src: &[f32], dst: &mut [f16]) {
+    use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
+    let (blocks, rest) = src.as_chunks::<8>();
+    let (to, to_rest) = dst.as_chunks_mut::<8>();
+    for (block, to) in blocks.iter().zip(to) {
+        // SAFETY: both have eight elements.
+        unsafe {
+            let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(block.as_ptr()));
+            _mm_storeu_si128(to.as_mut_ptr().cast(), halves);
+        }
+    }
+    for (x, to) in rest.iter().zip(to_rest) {
+        *to = f16::from_f32(*x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_of_16_bits_is_converted_exactly_and_back() {
+        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let (mut wide, mut back) = (vec![0.0; halves.len()], vec![f16::ZERO; halves.len()]);
+        widen(&halves, &mut wide);
+        narrow(&wide, &mut back);
+        for ((half, wide), back) in halves.iter().zip(&wide).zip(&back) {
+            assert!(half.to_f32().to_bits() == wide.to_bits() || half.is_nan() && wide.is_nan(), "{half}");
+            assert!(half.to_bits() == back.to_bits() || half.is_nan() && back.is_nan(), "{half}");
+        }
+    }
+
+    #[test]
+    fn values_between_two_halves_are_rounded_to_nearest_even() {
+        let x: Vec<f32> = (0..4099).map(|i| f32::from_bits(0x3380_0000 + i * 0x3_1235)).collect();
+        let mut halves = vec![f16::ZERO; x.len()];
+        narrow(&x, &mut halves);
+        for (x, half) in x.iter().zip(&halves) {
+            assert_eq!(f16::from_f32(*x).to_bits(), half.to_bits(), "{x}");
+        }
+    }
+}
