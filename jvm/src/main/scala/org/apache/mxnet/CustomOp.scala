@@ -113,7 +113,7 @@ object Operator {
   }
 
   /** Registers the operator of a class, so that graphs that name it load. Annotated classes need no registration. */
-  def register(opClass: Class[_ <: UserDefinedCustomOp]): Unit = {
+  def register(opClass: Class[_ <: UserOperator]): Unit = {
     val definition = UdfClass(opClass)
     UserOperators.register(definition.name, definition)
   }

@@ -53,6 +53,6 @@ final case class ExportOptions(
     *
     * @param operator the operator with its domain: `org.example.Swirl`
     */
-  def userOperator(operator: String, cls: Class[_ <: UserDefinedCustomOp]): ExportOptions =
+  def userOperator(operator: String, cls: Class[_ <: UserOperator]): ExportOptions =
     onOperator(UdfClass(cls).name, ExportHook.user(operator))
 }

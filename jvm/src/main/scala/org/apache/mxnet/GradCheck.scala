@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import scala.jdk.CollectionConverters._
 import scala.util.Random.javaRandomToRandom
 
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
@@ -38,6 +39,15 @@ object GradCheck {
       else
         s"the gradient of operator $opName is wrong at ${mismatches.length} of $checked elements:" +
           mismatches.take(10).mkString("\n  ", "\n  ", if (mismatches.length > 10) "\n  ..." else "")
+  }
+
+  /** Checks the gradients of an operator in Java.
+    *
+    * @param inputs the inputs; auxiliary states may follow
+    */
+  def apply(op: javaapi.UserDefinedCustomOp, inputs: java.util.List[javaapi.NDArray]): Report = {
+    requireNonNull("GradCheck", "op" -> op, "inputs" -> inputs)
+    apply(op.asScala, inputs.asScala.map(_.nd).toSeq)
   }
 
   /** Checks the gradients of all inputs, for random gradients of the outputs.

@@ -59,7 +59,7 @@ object ImportHook {
   }
 
   /** Maps a node to a user-defined operator: attributes of the node set the fields of the same names. */
-  def user(cls: Class[_ <: UserDefinedCustomOp]): ImportHook = ofClass(cls)
+  def user(cls: Class[_ <: UserOperator]): ImportHook = ofClass(cls)
 
   /** As [[user]], for a class of operators in Scala or Java. */
   private[mxnet] def ofClass(cls: Class[_]): ImportHook = {

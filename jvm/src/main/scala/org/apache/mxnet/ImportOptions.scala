@@ -52,7 +52,7 @@ final case class ImportOptions(
   /** Skips nodes: their outputs are their first inputs. */
   @varargs def skipNodes(names: String*): ImportOptions = names.foldLeft(this)(_.onNode(_, ImportHook.skip))
 
-  /** Maps an operator to a user-defined one; attributes set the fields of the same names. */
-  def userOperator(operator: String, cls: Class[_ <: UserDefinedCustomOp]): ImportOptions =
+  /** Maps an operator to a user-defined one in Scala or Java; attributes set the fields of the same names. */
+  def userOperator(operator: String, cls: Class[_ <: UserOperator]): ImportOptions =
     onOperator(operator, ImportHook.user(cls))
 }

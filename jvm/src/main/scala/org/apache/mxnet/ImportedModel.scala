@@ -1,6 +1,9 @@
 package org.apache.mxnet
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** An input, as the model declares it.
   *
@@ -52,6 +55,12 @@ final class ImportedModel private[mxnet] (
       executor.copyParamsFrom(argParams, auxParams)
       executor
     }
+
+  /** Binds the network for predictions, in Java; see [[simpleBind]]. */
+  def bind(ctx: javaapi.Context, shapes: java.util.Map[String, javaapi.Shape]): Executor = {
+    requireNonNull("ImportedModel.bind", "ctx" -> ctx, "shapes" -> shapes)
+    simpleBind(ctx.context, shapes.asScala.map { case (name, shape) => name -> shape.shape }.toMap)
+  }
 
   /** Writes `prefix-symbol.json` and `prefix-NNNN.params`, as [[Model.saveCheckpoint]] does. */
   def save(prefix: String, epoch: Int = 0): Unit = Model.saveCheckpoint(prefix, epoch, symbol, argParams, auxParams)

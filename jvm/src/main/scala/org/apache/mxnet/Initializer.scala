@@ -61,12 +61,15 @@ abstract class Initializer {
 
   /** Called for a name without a rule. */
   protected def initDefault(name: String, arr: NDArray): Unit =
-    throw new IllegalArgumentException(
+    throw new NoInitializationRule(
       s"no initialization rule for parameter $name of shape ${arr.shape}: its name ends with none of weight, bias, " +
         "gamma, beta, moving_mean, moving_var, moving_avg; rename it, give its value in argParams, or use Mixed with " +
         "a pattern for it; an input or a label belongs in dataNames or labelNames of the module"
     )
 }
+
+/** No rule of an initializer covers the name of a parameter. */
+private[mxnet] final class NoInitializationRule(message: String) extends IllegalArgumentException(message)
 
 private object Initializer {
   val ZeroSuffixes: Seq[String] = Seq("moving_mean", "moving_var", "moving_avg")
@@ -95,7 +98,7 @@ class Mixed(protected val patterns: List[String], protected val initializers: Li
     rules.find(_._1.findFirstIn(name).isDefined) match {
       case Some((_, initializer)) => initializer(name, arr)
       case None                   =>
-        throw new IllegalArgumentException(
+        throw new NoInitializationRule(
           s"parameter $name matches none of the patterns ${patterns.mkString(", ")}; " +
             "add \".*\" at the end for the default initializer"
         )

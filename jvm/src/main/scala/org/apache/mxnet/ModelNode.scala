@@ -1,7 +1,11 @@
 package org.apache.mxnet
 
+import scala.annotation.varargs
+import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
+
 import org.apache.mxnet.DType.DType
-import org.apache.mxnet.internal.userop.UdfOperator
+import org.apache.mxnet.internal.userop.{OpProperties, UdfOperator}
 
 /** An input or output of a node of a model that is imported, or of a network that is exported.
   *
@@ -145,26 +149,21 @@ final class ModelNode private[mxnet] (
   /** The node of a user-defined operator with its properties as attributes. */
   private[mxnet] def withProperties(properties: Map[String, Any]): ModelNode = {
     val plain = properties.toSeq.flatMap {
-      case (_, null | None)    => None
-      case (name, Some(value)) => Some(name -> value)
-      case other               => Some(other)
+      case (_, null | None)                     => None
+      case (name, Some(value))                  => Some(name -> value)
+      case (name, value: java.util.Optional[_]) => value.toScala.map(name -> _)
+      case other                                => Some(other)
     }
-    plain.foldLeft(copy(attributes = attributes -- ModelNode.ownKeys)) { case (node, (name, value)) =>
-      val text = ModelNode.plain(value).getOrElse {
-        fail(
-          s"its property '$name' is a ${value.getClass.getSimpleName}, which ONNX attributes do not support: mark the field " +
-            "@transient, or export the node with an ExportHook"
-        )
-      }
-      node.copy(attributes = node.attributes + (name -> text))
-    }
+    // A hook may read or remove what attributes do not support, so that only writing it is an error.
+    val attributes = plain.map { case (name, value) => name -> ModelNode.plain(value).getOrElse(value) }
+    copy(attributes = this.attributes -- ModelNode.ownKeys ++ attributes)
   }
 
   /** The node without an attribute. */
   def withoutAttribute(name: String): ModelNode = copy(attributes = attributes - name)
 
   /** The node with inputs of these names: values of the model, or "" for an absent one. */
-  def withInputs(names: String*): ModelNode = copy(inputNames = names.toIndexedSeq)
+  @varargs def withInputs(names: String*): ModelNode = copy(inputNames = names.toIndexedSeq)
 
   /** The node with a constant as one of its inputs. Missing inputs before it are absent. */
   def withInput(index: Int, value: NDArray): ModelNode = {
@@ -196,6 +195,8 @@ private[mxnet] object ModelNode {
     case value: Short                                           => Some(value.toLong)
     case value: Byte                                            => Some(value.toLong)
     case items: Array[_]                                        => plain(items.toIndexedSeq)
+    case items: java.util.Collection[_]                         => plain(items.asScala)
+    case tuple: Product if OpProperties.isTuple(tuple)          => plain(tuple.productIterator.toIndexedSeq)
     case items: Iterable[_]                                     =>
       val all = items.toIndexedSeq.flatMap(plain)
       val single = all.forall(_.isInstanceOf[Long]) || all.forall(_.isInstanceOf[String])

@@ -24,7 +24,7 @@ import org.apache.mxnet.internal.userop.{OpFields, UserOperators}
   *
   * @param symbols the inputs, for [[Symbol.doUdf]]; alternatively pass them to [[apply]]
   */
-abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMember {
+abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMember with UserOperator {
 
   /** Without inputs; used when a graph is loaded. */
   def this() = this(Array.empty[Symbol])

@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import java.util.concurrent.TimeUnit
+
 import org.apache.mxnet.module.Module
 import org.apache.mxnet.udf.Scale
 
@@ -18,7 +20,20 @@ class FoundOperator extends UserDefinedCustomOp {
   override def exec(context: OpContext): Unit = context.map(0, 0)(x => math.pow(x, power).toFloat)
 }
 
-class OnnxHooksSuite extends munit.FunSuite {
+/** Fields of several types, whose sum is added to the input. */
+class Listed extends UserDefinedCustomOp {
+  var axes: Array[Int] = Array.empty
+  var ratios: Seq[Float] = Nil
+  var padding: (Int, Int) = (0, 0)
+  var limit: Option[Int] = None
+  var unit: TimeUnit = TimeUnit.DAYS
+  def opName: String = "test_listed"
+  override def exec(context: OpContext): Unit = context.map(0, 0) { x =>
+    x - axes.indexOf(1) + ratios.sum + padding._1 + padding._2 + limit.getOrElse(0) + unit.name.indexOf('R')
+  }
+}
+
+class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
   private val path = "jvm/src/test/resources/hooks.onnx"
   private val input = Array(1f, -1f, 0.5f, 2f, 4f, -4f)
 
@@ -167,6 +182,30 @@ class OnnxHooksSuite extends munit.FunSuite {
     module.initParams(argParams = model.argParams, auxParams = model.auxParams)
     val batch = new DataBatch(IndexedSeq(NDArray.array(input, Shape(2, 3))), IndexedSeq.empty, null, 0)
     assertEquals(module.predict(batch).head.toArray.toSeq, expected(_ * _))
+  }
+
+  test("lists, options and names in attributes set the fields of user-defined operators, also of exported ones") {
+    val op = new Listed
+    op.axes = Array(1, 0)
+    op.ratios = Seq(0.5f, 0.25f)
+    op.padding = (1, 2)
+    op.limit = Some(7)
+    op.unit = TimeUnit.HOURS
+    val symbol = op.named("listed", Symbol.Variable("x"))
+    val file = temporaryFolder("listed").resolve("listed.onnx").toString
+    val exported = ExportOptions().withInput("x", Shape(2, 3)).userOperator("org.example.Listed", classOf[Listed])
+    Onnx.exportModel(symbol, Map.empty[String, NDArray], file, exported)
+    val model = Onnx.importModel(file, ImportOptions().userOperator("org.example.Listed", classOf[Listed]))
+    val executor = model.simpleBind(Context.cpu(), Map("x" -> Shape(2, 3)))
+    executor.argDict("x").set(1f)
+    executor.forward()
+    assertEquals(executor.outputs(0).toArray.toSeq.distinct, Seq(1f + 0.75f + 3f + 7f + 3f))
+  }
+
+  test("Java maps nodes to operators in Java, and binds models") {
+    val symbol = new users.JavaPolynomial(2.0, 1f, 0f, 3f).named("p", Symbol.Variable("x"))
+    val file = temporaryFolder("java").resolve("polynomial.onnx").toString
+    assertEquals(JavaImport.exportedAndRun(symbol, file).toSeq, Seq(2f, 8f, 26f))
   }
 
   test("Java imports with hooks") {

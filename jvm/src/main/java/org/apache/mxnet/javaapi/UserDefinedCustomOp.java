@@ -7,6 +7,7 @@ import java.util.Map;
 import org.apache.mxnet.MXNetError;
 import org.apache.mxnet.SameDiff;
 import org.apache.mxnet.Symbol;
+import org.apache.mxnet.UserOperator;
 import org.apache.mxnet.internal.userop.JavaOperator;
 import scala.Enumeration;
 
@@ -30,7 +31,7 @@ import scala.Enumeration;
  * A class needs a constructor without parameters. Its fields are saved with a graph, except transient ones. An element type is a
  * value of {@code DType}, such as {@code DType.Float32()}.
  */
-public abstract class UserDefinedCustomOp {
+public abstract class UserDefinedCustomOp implements UserOperator {
   private final JavaOperator operator;
 
   /** The graph that the operator was created for, or null. */
@@ -82,6 +83,7 @@ public abstract class UserDefinedCustomOp {
   }
 
   /** The operator's name in graphs. It must differ from those of built-in operators and other classes. */
+  @Override
   public abstract String opName();
 
   /** The number of inputs; -1 for any number. */

@@ -4,6 +4,7 @@ import java.nio.file.{Files, Paths}
 
 import org.apache.mxnet._
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.visualization.NetworkGraph
 import org.apache.mxnet.optimizer.SGD
 
 import scala.annotation.varargs
@@ -122,11 +123,21 @@ class Module(
       allocateParams()
       // Initialize in the order of names, so that a seed always gives the same parameters.
       paramNames.foreach(name => initOne(name, this.argParams(name), argParams, initializer, allowMissing))
-      auxNames.foreach(name => initOne(name, this.auxParams(name), auxParams, initializer, allowMissing))
+      auxNames.foreach { name =>
+        try initOne(name, this.auxParams(name), auxParams, initializer, allowMissing)
+        catch { case _: NoInitializationRule if userStates.contains(name) => this.auxParams(name).set(0f) }
+      }
       paramsInitialized = true
       paramsDirty = false
       group.setParams(this.argParams, this.auxParams)
     }
+
+  /** The auxiliary states of user-defined operators, which are zero if the initializer has no rule for their names. */
+  private lazy val userStates: Set[String] = {
+    val nodes = NetworkGraph(symbolVar, null).nodes
+    val inputs = nodes.filter(_.op == "Custom").flatMap(_.inputs).map { case (input, _) => nodes(input) }
+    inputs.filter(_.isVariable).map(_.name).toSet.intersect(auxNames.toSet)
+  }
 
   private def initOne(
       name: String,

@@ -1,5 +1,10 @@
 package org.apache.mxnet.udf
 
+import java.util.concurrent.TimeUnit
+
+import scala.collection.immutable.{Queue, TreeMap}
+import scala.collection.mutable
+
 import org.apache.mxnet._
 import org.apache.mxnet.internal.userop.OpProperties
 
@@ -33,6 +38,14 @@ class OpPropertiesSuite extends munit.FunSuite {
       "map" -> Map("k" -> Seq(1L)),
       "pair" -> ((3, Some(3))),
       "triple" -> ((1f, "a", Seq(2))),
+      "pads" -> ((1, 1, 2, 2)),
+      "six" -> ((1, 2L, 3f, 4.0, "5", None)),
+      "big" -> BigInt("123456789012345678901234567890"),
+      "exact" -> BigDecimal("0.1"),
+      "javaBig" -> new java.math.BigInteger("7"),
+      "javaExact" -> new java.math.BigDecimal("1e-30"),
+      "byNumber" -> Map(1 -> "a", 2 -> "b"),
+      "javaByNumber" -> java.util.Map.of(3L, 0.5f),
       "javaOption" -> java.util.Optional.of(1.5),
       "javaNone" -> java.util.Optional.empty[String](),
       "javaSet" -> java.util.Set.of("only")
@@ -40,6 +53,49 @@ class OpPropertiesSuite extends munit.FunSuite {
     assertEquals(roundTrip(saved), saved)
     val error = intercept[MXNetError](OpProperties.toJson("op", Map("bad" -> Seq(new Object))))
     assert(error.getMessage.contains("property 'bad(0)' is a java.lang.Object"), error.getMessage)
+  }
+
+  test("values of enumerations and collections of the program's choice come back in their fields") {
+    val saved = new Choices(Weekday.Sunday, TimeUnit.HOURS)
+    saved.weights ++= Seq("b" -> 2f, "a" -> 1f)
+    saved.sizes += 4
+    saved.names = TreeMap(2 -> "two", 1 -> "one")
+    saved.queue = Queue(1.5)
+    saved.linked.add("x")
+    saved.order.put("k", 1)
+    val restored = new Choices
+    restored.setPropertiesForFunction(roundTrip(saved.propertiesForFunction()))
+    assertEquals(restored.described, saved.described)
+    assert(restored.weights ne saved.weights)
+    restored.weights("c") = 3f // still mutable
+    val inTwo = intercept[MXNetError](OpProperties.toJson("op", Map("days" -> Seq(Weekday.Sunday))))
+    assert(inTwo.getMessage.contains("property 'days(0)'"), inTwo.getMessage)
+    val unknown = intercept[MXNetError](restored.setPropertiesForFunction(Map("day" -> "Someday")))
+    assert(unknown.getMessage.contains("property 'day' is a String, but the field"), unknown.getMessage)
+  }
+
+  test("attributes of other front ends set fields of all these types") {
+    val text = Map(
+      "op_type" -> "test_choices",
+      "day" -> "Sunday",
+      "unit" -> "HOURS",
+      "axes" -> "(1, 2)",
+      "rates" -> "[0.5, 2]",
+      "pads" -> "(3, 4)",
+      "sizes" -> "7",
+      "limit" -> "9",
+      "linked" -> "(a, b)"
+    )
+    Operator.register(classOf[Choices])
+    val symbol = Symbol.Custom("c")(Symbol.Variable("x"))(text)
+    val executor = symbol.bind(Context.cpu(), Map("x" -> NDArray.ones(2)))
+    executor.forward()
+    assertEquals(
+      Choices.last,
+      "Sunday HOURS Map() ListBuffer(7) Map() Queue() [a, b] {} 1,2 List(0.5, 2.0) (3,4) Some(9)"
+    )
+    val wrong = intercept[MXNetError](Symbol.Custom("c")(Symbol.Variable("x"))(text + ("pads" -> "(3, 4, 5)")))
+    assert(wrong.getMessage.contains("the attribute pads is '(3, 4, 5)'"), wrong.getMessage)
   }
 
   test("every kind of field comes back with its type and content") {
@@ -105,7 +161,6 @@ class OpPropertiesSuite extends munit.FunSuite {
     assert(unknown.getMessage.contains("no property 'size'; the fields of"), unknown.getMessage)
     val unfit = intercept[MXNetError](scale.setPropertiesForFunction(Map("factor" -> "2")))
     assert(unfit.getMessage.contains("is a String, but the field"), unfit.getMessage)
-    intercept[MXNetError](OpProperties.toJson("op", Map("m" -> Map(1 -> 2))))
     intercept[MXNetError](OpProperties.toJson("op", null))
   }
 
@@ -128,7 +183,11 @@ class OpPropertiesSuite extends munit.FunSuite {
       """{"a": {"map": "x"}}""",
       """{"a": {"option": [1, 2]}}""",
       """{"a": {"option": [{"int": "1"}, {"int": "2"}]}}""",
-      """{"a": {"tuple": [{"int": "1"}]}}""",
+      """{"a": {"tuple": []}}""",
+      """{"a": {"enum": 1}}""",
+      """{"a": {"bigint": "1.5"}}""",
+      """{"a": {"bigdecimal": "x"}}""",
+      """{"a": {"map-pairs": [{"int": "1"}]}}""",
       """{"a": {"java-optional": "1"}}""",
       """{"a": {"java-set": [1]}}""",
       """{"a": {"list": [1]}}""",
@@ -146,4 +205,49 @@ class OpPropertiesSuite extends munit.FunSuite {
     val strange = "\u0000\"\\\u2028\ud83d\ude00"
     assertEquals(roundTrip(Map(strange -> strange)), Map[String, Any](strange -> strange))
   }
+}
+
+object Weekday extends Enumeration {
+  val Saturday, Sunday = Value
+}
+
+/** Fields whose types the constructor chooses. */
+class Choices(var day: Weekday.Value, var unit: TimeUnit) extends UserDefinedCustomOp {
+  def this() = this(Weekday.Saturday, TimeUnit.DAYS)
+  val weights: mutable.Map[String, Float] = mutable.TreeMap.empty[String, Float]
+  var sizes: mutable.ListBuffer[Int] = mutable.ListBuffer.empty
+  var names: TreeMap[Int, String] = TreeMap.empty
+  var queue: Queue[Double] = Queue.empty
+  var linked = new java.util.LinkedList[String]
+  var order = new java.util.LinkedHashMap[String, Int]
+  var axes: Array[Int] = Array.empty
+  var rates: Seq[Float] = List(0f)
+  var pads: (Int, Int) = (0, 0)
+  var limit: Option[Int] = None
+
+  def opName: String = "test_choices"
+
+  def described: String = Seq[Any](
+    day,
+    unit,
+    weights.toMap,
+    sizes,
+    names.toMap,
+    queue,
+    linked,
+    order,
+    axes.mkString(","),
+    rates,
+    pads,
+    limit
+  ).mkString(" ")
+
+  override def exec(context: OpContext): Unit = {
+    Choices.last = described
+    context.map(0, 0)(identity)
+  }
+}
+
+object Choices {
+  @volatile var last = ""
 }

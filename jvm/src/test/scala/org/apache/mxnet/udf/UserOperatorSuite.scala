@@ -363,6 +363,22 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(executor.auxDict("st_count7")), Seq(2f, 2f))
   }
 
+  test("a module starts states without an initialization rule at zero, trains and saves them") {
+    val data = Symbol.Variable("data")
+    val network = Symbol.api.SoftmaxOutput(
+      Symbol.api.FullyConnected(new Stateful().named("st", data), num_hidden = 2),
+      name = "softmax"
+    )
+    val iterator =
+      new NDArrayIter(IndexedSeq(NDArray.ones(8, 3)), IndexedSeq(NDArray.zeros(8)), 4, labelName = "softmax_label")
+    val module = new Module(network)
+    module.fit(iterator, numEpoch = 2, fitParams = new FitParams().setInitializer(new Uniform(0.1f)))
+    assertEquals(values(module.getParams._2("st_count3")).distinct, Seq(4f))
+    val prefix = temporaryFolder("states").resolve("net").toString
+    module.saveCheckpoint(prefix, 2)
+    assertEquals(values(Model.loadCheckpoint(prefix, 2)._3("st_count3")).distinct, Seq(4f))
+  }
+
   test("the name shows in summary, plot and monitor") {
     val net = new Scale(2f).named("s", x)
     val text = Visualization.summary(net, Map("x" -> Shape(2)))

@@ -130,7 +130,12 @@ private[mxnet] object ImportBridge {
     val graphs =
       original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
     val attributes = node.attributes.toIndexedSeq.map { case (name, value) =>
-      val (kind, array) = rawAttribute(value)
+      val (kind, array) = rawAttribute(value).getOrElse {
+        node.fail(
+          s"'$name' is a ${value.getClass.getSimpleName}, which ONNX attributes do not support: mark the field @transient, " +
+            "or remove the attribute in an ExportHook"
+        )
+      }
       (name, kind, array)
     } ++ graphs
     val rewritten = new RawNode(
@@ -151,16 +156,17 @@ private[mxnet] object ImportBridge {
   }
 
   /** The kind of an attribute, and an array of its elements. */
-  private def rawAttribute(value: Any): (Char, AnyRef) = value match {
-    case value: Long    => 'i' -> Array(value)
-    case value: Double  => 'f' -> Array(value)
-    case value: String  => 's' -> Array(value)
-    case value: NDArray => 't' -> RawOutputs.newHandles(Seq(value))
-    case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[String]) => 'S' -> items.map(_.toString).toArray
-    case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
-      'F' -> items.collect { case x: Double => x }.toArray
-    case items: IndexedSeq[_] => 'I' -> items.collect { case i: Long => i }.toArray
-    case other                => throw new MXNetError(s"$other cannot be the value of an attribute")
+  private def rawAttribute(value: Any): Option[(Char, AnyRef)] = value match {
+    case value: Long          => Some('i' -> Array(value))
+    case value: Double        => Some('f' -> Array(value))
+    case value: String        => Some('s' -> Array(value))
+    case value: NDArray       => Some('t' -> RawOutputs.newHandles(Seq(value)))
+    case items: IndexedSeq[_] =>
+      val (longs, doubles) = (items.collect { case i: Long => i }, items.collect { case x: Double => x })
+      if (longs.length == items.length) Some('I' -> longs.toArray)
+      else if (doubles.length == items.length) Some('F' -> doubles.toArray)
+      else Option.when(items.forall(_.isInstanceOf[String]))('S' -> items.map(_.toString).toArray)
+    case _ => None
   }
 
   /** Checks that a hook's method returned symbols. */

@@ -31,15 +31,14 @@ private[mxnet] object OpFields {
             s"${byName.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
         )
       )
-      try field.set(op.userObject, value)
-      catch {
-        case _: IllegalArgumentException =>
-          val kind = if (value == null) "null" else value.getClass.getSimpleName
-          throw new MXNetError(
-            s"operator ${op.opName}: property '$name' is a $kind, but the field of ${cls.getName} is a " +
-              s"${field.getType.getSimpleName}: the graph was saved with another version of the class"
-          )
+      val fitting = FieldValues.restored(field, field.get(op.userObject), value).getOrElse {
+        val kind = if (value == null) "null" else value.getClass.getSimpleName
+        throw new MXNetError(
+          s"operator ${op.opName}: property '$name' is a $kind, but the field of ${cls.getName} is a " +
+            s"${field.getType.getSimpleName}, which cannot be $value: the graph was saved with another version of the class"
+        )
       }
+      field.set(op.userObject, fitting)
     }
   }
 
@@ -52,7 +51,7 @@ private[mxnet] object OpFields {
           s"operator ${op.opName}: the attribute $name is '$text', but the field of ${field.getDeclaringClass.getName} is a " +
             field.getType.getSimpleName
         )
-        name -> OpProperties.parse(field.getType, text).getOrElse(reject)
+        name -> FieldValues.parsed(field, field.get(op.userObject), text).getOrElse(reject)
       }
     }.toMap
 

@@ -35,14 +35,14 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, dtypes; arrays, sequences, sets, options and tuples of these; " +
-      "and maps with strings as keys"
+    "booleans, numbers, characters, strings, shapes, dtypes; arrays, sequences, sets, options, tuples and maps of these; " +
+      "and values of enumerations"
 
   /** Formats properties, sorted by name. */
   def toJson(op: String, properties: Map[String, Any]): String = {
     if (properties == null)
       throw new MXNetError(s"operator $op: propertiesForFunction returned null: return an empty map")
-    fieldsToJson(properties.map { case (name, value) => name -> tagged(op, name, value) })
+    fieldsToJson(properties.map { case (name, value) => name -> property(op, name, value) })
   }
 
   /** Parses properties. */
@@ -54,31 +54,44 @@ private[mxnet] object OpProperties {
   /** Whether the type of a value is supported. */
   def canSave(value: Any): Boolean =
     try {
-      tagged("", "", value)
+      property("", "", value)
       true
     } catch { case _: MXNetError => false }
 
   /** Whether a value is immutable, so that several operators may share it. */
   def isImmutable(value: Any): Boolean = value match {
     case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.Collection[_] | _: mutable.Seq[_] => false
-    case items: Seq[_]          => items.forall(isImmutable)
-    case items: Set[_]          => items.forall(isImmutable)
-    case option: Option[_]      => option.forall(isImmutable)
-    case option: Optional[_]    => option.toScala.forall(isImmutable)
-    case (first, second)        => isImmutable(first) && isImmutable(second)
-    case (first, second, third) => Seq(first, second, third).forall(isImmutable)
-    case _                      => true
+    case items: Seq[_]                    => items.forall(isImmutable)
+    case items: Set[_]                    => items.forall(isImmutable)
+    case option: Option[_]                => option.forall(isImmutable)
+    case option: Optional[_]              => option.toScala.forall(isImmutable)
+    case tuple: Product if isTuple(tuple) => tuple.productIterator.forall(isImmutable)
+    case _                                => true
   }
 
   private def fieldsToJson(fields: Map[String, String]): String =
     fields.toSeq.sorted.map { case (name, json) => s"${quote(name)}: $json" }.mkString("{", ", ", "}")
 
+  /** A property. [[FieldValues]] restores enumeration values, and collections of other classes, from the field that has
+    * them.
+    */
+  private def property(op: String, name: String, value: Any): String = value match {
+    case dtype: DType.Value if isDType(dtype)                     => tagged(op, name, dtype)
+    case constant if FieldValues.constantName(constant).isDefined =>
+      s"""{"enum": ${quote(FieldValues.constantName(constant).get)}}"""
+    case map: mutable.Map[_, _] => tagged(op, name, map.toMap)
+    case set: mutable.Set[_]    => tagged(op, name, set.toSet)
+    case sequence: collection.Seq[_] if sequenceTag(sequence).isEmpty && !sequence.isInstanceOf[Range] =>
+      tagged(op, name, sequence.toList)
+    case other => tagged(op, name, other)
+  }
+
   /** A value as a JSON object with one field, named by its type. */
   private def tagged(op: String, name: String, value: Any): String = {
     val (tag, payload) = value match {
       case null                             => ("null", "null")
-      case map: Map[_, _]                   => ("map", entries(op, name, map))
-      case map: java.util.Map[_, _]         => ("java-map", entries(op, name, map.asScala.toMap))
+      case map: Map[_, _]                   => mapping(op, name, "map", map)
+      case map: java.util.Map[_, _]         => mapping(op, name, "java-map", map.asScala)
       case option: Option[_]                => ("option", items(op, name, option.toSeq))
       case option: Optional[_]              => ("java-optional", items(op, name, option.toScala.toSeq))
       case tuple: Product if isTuple(tuple) => ("tuple", items(op, name, tuple.productIterator.toVector))
@@ -91,7 +104,8 @@ private[mxnet] object OpProperties {
       case array: Array[_]         =>
         val tag = tagOf(array.getClass).getOrElse(unsupported(op, name, value))
         (tag, arrayPayload(array))
-      case scalar =>
+      case constant: Enumeration#Value if !isDType(constant) => unsupported(op, name, constant)
+      case scalar                                            =>
         val tag = tagOf(scalar.getClass).getOrElse(unsupported(op, name, value))
         (tag, quote(scalarText(scalar)))
     }
@@ -110,17 +124,25 @@ private[mxnet] object OpProperties {
     case _                 => None
   }
 
-  /** Whether a value is a tuple of two or three elements, as for sizes and strides. */
-  private def isTuple(value: Product): Boolean = value match {
-    case (_, _) | (_, _, _) => true
-    case _                  => false
+  def isTuple(value: Product): Boolean = value.getClass.getName.startsWith("scala.Tuple")
+
+  /** A tuple; null for a number of elements that none has. */
+  def tuple(elements: Vector[Any]): Any = elements match {
+    case Vector(a)                                     => Tuple1(a)
+    case Vector(a, b)                                  => (a, b)
+    case Vector(a, b, c)                               => (a, b, c)
+    case Vector(a, b, c, d)                            => (a, b, c, d)
+    case more if more.length >= 5 && more.length <= 22 =>
+      val constructor = Class.forName(s"scala.Tuple${more.length}").getConstructors.head
+      constructor.newInstance(more.map(_.asInstanceOf[AnyRef]): _*)
+    case _ => null
   }
 
-  private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
-    case (key: String, value) => key -> tagged(op, s"$name.$key", value)
-    case (key, _)             =>
-      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is not a string")
-  })
+  /** A map, as an object if its keys are strings, otherwise as a list of pairs. */
+  private def mapping(op: String, name: String, tag: String, map: collection.Map[_, _]): (String, String) =
+    if (map.keysIterator.forall(_.isInstanceOf[String]))
+      (tag, fieldsToJson(map.iterator.map { case (key, value) => s"$key" -> tagged(op, s"$name.$key", value) }.toMap))
+    else (s"$tag-pairs", items(op, name, map.toSeq))
 
   private def unsupported(op: String, name: String, value: Any): Nothing = throw new MXNetError(
     s"operator $op: property '$name' is a ${value.getClass.getName}, which cannot be saved: properties are $allowed. " +
@@ -146,6 +168,10 @@ private[mxnet] object OpProperties {
     ("long", classOf[java.lang.Long], java.lang.Long.TYPE),
     ("float", classOf[java.lang.Float], java.lang.Float.TYPE),
     ("double", classOf[java.lang.Double], java.lang.Double.TYPE),
+    ("bigint", classOf[BigInt], classOf[BigInt]),
+    ("bigdecimal", classOf[BigDecimal], classOf[BigDecimal]),
+    ("java-bigint", classOf[java.math.BigInteger], classOf[java.math.BigInteger]),
+    ("java-bigdecimal", classOf[java.math.BigDecimal], classOf[java.math.BigDecimal]),
     ("string", classOf[String], classOf[String]),
     ("shape", classOf[Shape], classOf[Shape]),
     ("dtype", classOf[DType.Value], classOf[DType.Value])
@@ -187,20 +213,23 @@ private[mxnet] object OpProperties {
       case fields: Map[_, _] if fields.size == 1 =>
         val (tag, payload) = (fields.head._1.toString, fields.head._2)
         (tag, payload) match {
-          case ("null", _)                     => null
-          case ("option", Vector())            => None
-          case ("option", Vector(item))        => Some(untagged(op, s"$name(0)", item))
-          case ("java-optional", Vector())     => Optional.empty[Any]()
-          case ("java-optional", Vector(item)) => Optional.ofNullable(untagged(op, s"$name(0)", item))
-          case ("tuple", Vector(a, b))         => (untagged(op, s"$name(0)", a), untagged(op, s"$name(1)", b))
-          case ("tuple", Vector(a, b, c))      =>
-            (untagged(op, s"$name(0)", a), untagged(op, s"$name(1)", b), untagged(op, s"$name(2)", c))
-          case ("range", text: String)          => range(text).getOrElse(damaged)
+          case ("null", _)                          => null
+          case ("option", Vector())                 => None
+          case ("option", Vector(item))             => Some(untagged(op, s"$name(0)", item))
+          case ("java-optional", Vector())          => Optional.empty[Any]()
+          case ("java-optional", Vector(item))      => Optional.ofNullable(untagged(op, s"$name(0)", item))
+          case ("tuple", items: Vector[_])          => Option(tuple(elements(op, name, items))).getOrElse(damaged)
+          case ("range", text: String)              => range(text).getOrElse(damaged)
+          case ("enum", text: String)               => text
+          case ("map-pairs", items: Vector[_])      => pairs(elements(op, name, items)).getOrElse(damaged).toMap
+          case ("java-map-pairs", items: Vector[_]) =>
+            val entries = pairs(elements(op, name, items)).getOrElse(damaged)
+            new java.util.LinkedHashMap[Any, Any](collection.immutable.ListMap.from(entries).asJava)
           case ("map", entries: Map[_, _])      => restored(op, name, entries)
           case ("java-map", entries: Map[_, _]) =>
             new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
           case (kind, items: Vector[_]) if sequences.contains(kind) =>
-            sequences(kind)(items.zipWithIndex.map { case (item, i) => untagged(op, s"$name($i)", item) })
+            sequences(kind)(elements(op, name, items))
           case _ =>
             try decode(tag, payload).getOrElse(damaged)
             catch { case _: IllegalArgumentException => damaged }
@@ -208,6 +237,17 @@ private[mxnet] object OpProperties {
       case _ => damaged
     }
   }
+
+  private def elements(op: String, name: String, items: Vector[_]): Vector[Any] =
+    items.zipWithIndex.map { case (item, i) => untagged(op, s"$name($i)", item) }
+
+  private def pairs(elements: Vector[Any]): Option[Vector[(Any, Any)]] = {
+    val found = elements.collect { case (key, value) => (key, value) }
+    Option.when(found.length == elements.length)(found)
+  }
+
+  /** Enumerations of the program have values of the same class. */
+  private def isDType(value: Enumeration#Value): Boolean = DType.values.exists(_ eq value)
 
   private def range(text: String): Option[Range] = text.split(",", -1) match {
     case Array(start, end, step, inclusive) =>
@@ -256,19 +296,27 @@ private[mxnet] object OpProperties {
   }
 
   private def scalar(tag: String, text: String): Option[Any] = tag match {
-    case "boolean" => text.toBooleanOption
-    case "byte"    => text.toByteOption
-    case "short"   => text.toShortOption
-    case "char"    => text.toIntOption.filter(code => code >= 0 && code <= Char.MaxValue).map(_.toChar)
-    case "int"     => text.toIntOption
-    case "long"    => text.toLongOption
-    case "float"   => text.toFloatOption
-    case "double"  => text.toDoubleOption
-    case "string"  => Some(text)
-    case "shape"   =>
+    case "boolean"         => text.toBooleanOption
+    case "byte"            => text.toByteOption
+    case "short"           => text.toShortOption
+    case "char"            => text.toIntOption.filter(code => code >= 0 && code <= Char.MaxValue).map(_.toChar)
+    case "int"             => text.toIntOption
+    case "long"            => text.toLongOption
+    case "float"           => text.toFloatOption
+    case "double"          => text.toDoubleOption
+    case "bigint"          => attempt(BigInt(text))
+    case "bigdecimal"      => attempt(BigDecimal(text))
+    case "java-bigint"     => attempt(new java.math.BigInteger(text))
+    case "java-bigdecimal" => attempt(new java.math.BigDecimal(text))
+    case "string"          => Some(text)
+    case "shape"           =>
       val dims = if (text.isEmpty) Nil else text.split(",", -1).toSeq.map(_.toIntOption)
       if (dims.forall(_.isDefined)) Some(Shape(dims.flatten)) else None
     case "dtype" => DType.values.find(_.toString == text)
     case _       => None
   }
+
+  private def attempt[T](number: => T): Option[T] =
+    try Some(number)
+    catch { case _: NumberFormatException => None }
 }
