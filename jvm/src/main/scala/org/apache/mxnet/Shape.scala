@@ -122,6 +122,14 @@ object Shape {
 
   implicit def fromTuple4(dims: (Int, Int, Int, Int)): Shape = fromProduct(dims)
 
+  implicit def fromTuple5(dims: (Int, Int, Int, Int, Int)): Shape = fromProduct(dims)
+
+  implicit def fromTuple6(dims: (Int, Int, Int, Int, Int, Int)): Shape = fromProduct(dims)
+
+  implicit def fromTuple8(dims: (Int, Int, Int, Int, Int, Int, Int, Int)): Shape = fromProduct(dims)
+
+  implicit def fromTuple10(dims: (Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)): Shape = fromProduct(dims)
+
   private def fromProduct(dims: Product): Shape = {
     if (dims == null) requireNonNull("Shape", "dims" -> dims)
     new Shape(dims.productIterator.map(_.asInstanceOf[Int]).toIndexedSeq: Iterable[Int])

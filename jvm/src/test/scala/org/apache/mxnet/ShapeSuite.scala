@@ -52,6 +52,18 @@ class ShapeSuite extends munit.FunSuite {
     )
   }
 
+  test("tuples are shapes") {
+    val shapes: Seq[Shape] = Seq((2, 3), (1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5), (6, 5, 4, 3, 2, 1))
+    assertEquals(shapes.map(_.length), Seq(2, 3, 4, 5, 6))
+    assertEquals(shapes.last, Shape(6, 5, 4, 3, 2, 1))
+    val image = NDArray.ones(1, 1, 2, 2)
+    val padded = NDArray.api.pad(image, mode = "constant", pad_width = (0, 0, 0, 0, 1, 1, 2, 2)).head
+    assertEquals(padded.shape, Shape(1, 1, 4, 6))
+    val volume = image.reshape(Shape(1, 1, 1, 2, 2))
+    val more = NDArray.api.pad(volume, mode = "edge", pad_width = (0, 0, 0, 0, 1, 0, 0, 1, 0, 0)).head
+    assertEquals(more.shape, Shape(1, 1, 2, 3, 2))
+  }
+
   test("a dimension that is not there is named") {
     assert(intercept[MXNetError](shape(3)).getMessage.contains("no dimension 3"))
     assert(intercept[MXNetError](Shape().head).getMessage.contains("0 dimensions"))

@@ -259,6 +259,13 @@ class WithoutEmptyConstructor(factor: Float) extends UserDefinedCustomOp {
   override def exec(context: OpContext): Unit = context.map(0, 0)(_ * factor)
 }
 
+/** A constructor with defaults instead of one without parameters. */
+@UserDefinedOp
+class Shifted(val by: Float = 2f, times: Int = 1) extends UserDefinedCustomOp {
+  def opName: String = "test_shifted"
+  override def exec(context: OpContext): Unit = context.map(0, 0)(_ + by * times)
+}
+
 /** No gradient. */
 class NoGradient extends UserDefinedCustomOp {
   def opName: String = "test_no_gradient"

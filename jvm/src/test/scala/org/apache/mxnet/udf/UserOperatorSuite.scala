@@ -108,6 +108,21 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(run(loaded, "x" -> NDArray.ones(2, 4)), Seq(Seq(4f, 4f)))
   }
 
+  test("C52: in Scala the constructor may have parameters with defaults instead") {
+    val symbol = new Shifted(by = 3f, times = 2)(x)
+    val json = symbol.toJson
+    assertEquals(run(symbol, "x" -> vector(1)), Seq(Seq(7f)))
+    assertEquals(run(Symbol.loadJson(json), "x" -> vector(1)), Seq(Seq(7f)))
+    assertEquals(run(Symbol.Custom("c")(x)(Map("op_type" -> "test_shifted")), "x" -> vector(1)), Seq(Seq(3f)))
+    assertEquals(values(new InSuite(4f).invoke(vector(1)).head), Seq(5f))
+  }
+
+  /** As in a notebook. */
+  class InSuite(val by: Float = 1f) extends UserDefinedCustomOp {
+    def opName: String = "test_in_suite"
+    override def exec(context: OpContext): Unit = context.map(0, 0)(_ + by)
+  }
+
   test("C53: data types and the number of outputs come from the class") {
     val symbol = new SumAndDifference()(x, y)
     assertEquals(symbol.listOutputs().length, 2)
@@ -399,6 +414,13 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals((report.checked, report.mismatches), (3, Vector.empty))
   }
 
+  test("GradCheck checks an operator that computes with numbers of float32 with larger steps") {
+    val inputs = Seq(vector(0.3f, -1.7f, 2.9f))
+    assert(GradCheck(new CubeOfFloats(3f), inputs).isCorrect)
+    val wrong = GradCheck(new CubeOfFloats(2.5f), inputs)
+    assertEquals((wrong.checked, wrong.mismatches.length), (3, 3))
+  }
+
   test("fields of type Option and Seq are saved and restored") {
     val op = new Polynomial(Seq(1f, 0f, 2f), Some(3f))
     val loaded = Symbol.loadJson(op(Symbol.Variable("x")).toJson)
@@ -434,6 +456,14 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(seen.map(_ % 1000), Seq(2, 2))
     assertNotEquals(seen(0), seen(1))
   }
+}
+
+/** `x^3`, computed with arrays of float32; its gradient is `factor * x^2`. */
+class CubeOfFloats(var factor: Float) extends UserDefinedCustomOp {
+  def this() = this(3f)
+  def opName: String = "test_cube_of_floats"
+  override def exec(): Unit = outputArguments(0).set(inputArguments(0).toArray.map(x => x * x * x))
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(arg() * arg() * factor * gradients(0))
 }
 
 /** Keeps the graph that it joined. */

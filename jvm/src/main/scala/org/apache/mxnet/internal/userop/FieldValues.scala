@@ -100,7 +100,8 @@ private[mxnet] object FieldValues {
     Option.when(values.forall(_.isDefined))(values.flatten)
 
   private def isCollection(cls: Class[_]): Boolean =
-    classOf[scala.collection.Iterable[_]].isAssignableFrom(cls) || classOf[java.util.Collection[_]].isAssignableFrom(cls)
+    classOf[scala.collection.Iterable[_]].isAssignableFrom(cls) || classOf[java.util.Collection[_]]
+      .isAssignableFrom(cls)
 
   private def restoredElements(cls: Class[_], current: Any, elements: Seq[Any]): Option[Any] = {
     val list: Any =
@@ -117,13 +118,13 @@ private[mxnet] object FieldValues {
     case (map: immutable.Map[_, _], sorted: scala.collection.SortedMap[_, _]) =>
       implicit val ordering: Ordering[Any] = sorted.ordering.asInstanceOf[Ordering[Any]]
       Some(sorted.sortedMapFactory.from(map.asInstanceOf[Map[Any, Any]]))
-    case (map: immutable.Map[_, _], present: scala.collection.Map[_, _])       => Some(present.mapFactory.from(map))
-    case (map: immutable.Map[_, _], _) if cls.isAssignableFrom(mutableMap)     => Some(mutable.LinkedHashMap.from(map))
-    case (set: immutable.Set[_], sorted: scala.collection.SortedSet[_])        =>
+    case (map: immutable.Map[_, _], present: scala.collection.Map[_, _])   => Some(present.mapFactory.from(map))
+    case (map: immutable.Map[_, _], _) if cls.isAssignableFrom(mutableMap) => Some(mutable.LinkedHashMap.from(map))
+    case (set: immutable.Set[_], sorted: scala.collection.SortedSet[_])    =>
       implicit val ordering: Ordering[Any] = sorted.ordering.asInstanceOf[Ordering[Any]]
       Some(sorted.sortedIterableFactory.from(set.asInstanceOf[Set[Any]]))
-    case (items: Iterable[_], present: Iterable[_])                            => Some(present.iterableFactory.from(items))
-    case (items: Iterable[_], _) if cls.isAssignableFrom(mutableSet)           => Some(mutable.LinkedHashSet.from(items))
+    case (items: Iterable[_], present: Iterable[_])                  => Some(present.iterableFactory.from(items))
+    case (items: Iterable[_], _) if cls.isAssignableFrom(mutableSet) => Some(mutable.LinkedHashSet.from(items))
     case (items: Iterable[_], _) if cls.isAssignableFrom(classOf[mutable.ListBuffer[_]]) =>
       Some(mutable.ListBuffer.from(items))
     case (items: java.util.Collection[_], _) =>
@@ -156,8 +157,8 @@ private[mxnet] object FieldValues {
 
   /** The name of a value of an enumeration: of Java, of Scala 3 without parameters, or of the class `Enumeration`. */
   def constantName(value: Any): Option[String] = value match {
-    case constant: java.lang.Enum[_]                                        => Some(constant.name)
-    case constant: Enumeration#Value                                        => Some(constant.toString)
+    case constant: java.lang.Enum[_]                                                        => Some(constant.name)
+    case constant: Enumeration#Value                                                        => Some(constant.toString)
     case constant: Product if constant.productArity == 0 && isScala3Enum(constant.getClass) =>
       Some(constant.productPrefix)
     case _ => None

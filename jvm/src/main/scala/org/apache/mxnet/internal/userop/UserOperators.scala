@@ -1,6 +1,7 @@
 package org.apache.mxnet
 package internal.userop
 
+import java.lang.reflect.Constructor
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.mxnet.Base._LIB
@@ -214,19 +215,50 @@ private[mxnet] object UdfClass {
     replPrefix.findPrefixOf(name).isDefined &&
       replPrefix.replaceFirstIn(name, "") == replPrefix.replaceFirstIn(other, "")
 
+  /** A constructor and its arguments for a new instance. */
+  private final class Maker(val constructor: Constructor[_], val arguments: () => Seq[AnyRef])
+
+  /** A constructor in Scala whose parameters all have defaults, and these. They are methods of the companion object. */
+  private def withDefaults(
+      cls: Class[_],
+      constructors: Seq[Constructor[_]],
+      outer: Option[AnyRef]
+  ): Option[Maker] = {
+    val companion =
+      try
+        Some(outer match {
+          case None => Class.forName(s"${cls.getName}$$", true, cls.getClassLoader).getField("MODULE$").get(null)
+          case Some(instance) => instance.getClass.getMethod(cls.getSimpleName).invoke(instance)
+        })
+      catch { case _: ReflectiveOperationException => None }
+    companion.flatMap { owner =>
+      val first = outer.size
+      val defaults =
+        owner.getClass.getMethods.filter(_.getParameterCount == 0).map(method => method.getName -> method).toMap
+      def ofParameters(constructor: Constructor[_]) =
+        (1 to constructor.getParameterCount - first).map(i => defaults.get(s"$$lessinit$$greater$$default$$$i"))
+      constructors.find(ofParameters(_).forall(_.isDefined)).map { found =>
+        val methods = ofParameters(found).flatten
+        new Maker(found, () => outer.toSeq ++ methods.map(_.invoke(owner)))
+      }
+    }
+  }
+
   private def checked(cls: Class[_], outer: Option[AnyRef]): UdfClass = {
     def reject(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
     if (!isOperator(cls)) reject("it does not extend UserDefinedCustomOp")
     if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) reject("it is abstract")
-    val constructor = cls.getDeclaredConstructors
-      .find(_.getParameterTypes.corresponds(outer)(_.isInstance(_)))
-      .orElse(cls.getDeclaredConstructors.find(_.getParameterCount == 0))
+    val constructors = cls.getDeclaredConstructors.toSeq
+    def taking(types: Option[AnyRef]) = constructors.find(_.getParameterTypes.corresponds(types)(_.isInstance(_)))
+    val maker = taking(outer)
+      .map(new Maker(_, () => outer.toSeq))
+      .orElse(taking(None).map(new Maker(_, () => Nil)))
+      .orElse(withDefaults(cls, constructors, outer))
       .getOrElse(reject("it has no constructor without parameters, which is called when a graph is loaded"))
-    val arguments = if (constructor.getParameterCount == 0) Nil else outer.toList
-    constructor.setAccessible(true)
+    maker.constructor.setAccessible(true)
     def newInstance(): UserDefinedCustomOp =
       try
-        constructor.newInstance(arguments: _*) match {
+        maker.constructor.newInstance(maker.arguments(): _*) match {
           case op: javaapi.UserDefinedCustomOp => op.asScala
           case op                              => op.asInstanceOf[UserDefinedCustomOp]
         }
