@@ -144,7 +144,7 @@ object GradCheck {
       Report(opName, count, mismatches.toVector)
     }
 
-    private def gradients(headGradients: Array[Array[Double]]): Map[String, Array[Double]] = {
+    def gradients(headGradients: Array[Array[Double]]): Map[String, Array[Double]] = {
       val heads = executor.outputs.zip(headGradients).map { case (output, gradient) =>
         NDArray.empty(output.shape, output.context, dtype).set(gradient)
       }
@@ -153,7 +153,7 @@ object GradCheck {
     }
 
     /** The sum of the outputs, weighted by the head gradients, after adding `by` to one element of an input. */
-    private def value(
+    def value(
         name: String,
         values: Array[Double],
         element: Int,
