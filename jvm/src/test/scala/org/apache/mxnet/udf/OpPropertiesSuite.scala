@@ -164,6 +164,18 @@ class OpPropertiesSuite extends munit.FunSuite {
     intercept[MXNetError](OpProperties.toJson("op", null))
   }
 
+  test("an immutable field that cannot be saved must be what the constructor makes") {
+    val x = Symbol.Variable("x")
+    assertEquals(new Composed()(x).listArguments(), IndexedSeq("x"))
+    assertEquals(new Composed(Settings(1, Nil))(x).listArguments(), IndexedSeq("x"))
+    val changed = intercept[MXNetError](new Composed(Settings(2, Nil))(x))
+    assert(changed.getMessage.contains("property 'settings' is a org.apache.mxnet.udf.Settings"), changed.getMessage)
+    val function = intercept[MXNetError](new Composed(function = _ + 1)(x))
+    assert(function.getMessage.contains("property 'function' is a "), function.getMessage)
+    val nested = intercept[MXNetError](new Composed(Settings(1, List(_ * 3)))(x))
+    assert(nested.getMessage.contains("@transient"), nested.getMessage)
+  }
+
   test("damaged and hostile texts are errors, and name no class that is loaded") {
     val texts = Seq(
       "{",
@@ -205,6 +217,17 @@ class OpPropertiesSuite extends munit.FunSuite {
     val strange = "\u0000\"\\\u2028\ud83d\ude00"
     assertEquals(roundTrip(Map(strange -> strange)), Map[String, Any](strange -> strange))
   }
+}
+
+/** A class that properties do not support. */
+case class Settings(size: Int, steps: List[Double => Double])
+
+/** Computes with objects that cannot be saved. */
+class Composed(val settings: Settings = Settings(1, Nil), function: Double => Double = _ * 2)
+    extends UserDefinedCustomOp {
+  val lock = new Object
+  def opName: String = "test_composed"
+  override def exec(context: OpContext): Unit = lock.synchronized(context.map(0, 0)(function))
 }
 
 object Weekday extends Enumeration {

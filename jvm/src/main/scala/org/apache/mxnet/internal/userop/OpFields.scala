@@ -10,14 +10,29 @@ import org.apache.mxnet.internal.util.FieldState
   */
 private[mxnet] object OpFields {
 
-  /** The values of the fields by name. Immutable fields of unsupported types are omitted, because the constructor
-    * creates them.
+  /** The values of the fields by name. Immutable fields of unsupported types are omitted if the constructor of new
+    * instances creates equal values.
     */
-  def read(op: UserDefinedCustomOp): Map[String, Any] =
+  def read(op: UserDefinedCustomOp): Map[String, Any] = {
+    lazy val other = UdfClass.of(op.userObject).instance().userObject
     fields(op.userObject.getClass).flatMap { field =>
       val value = field.get(op.userObject)
-      if (Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value)) None else Some(field.getName -> value)
+      val isOmitted =
+        Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value) && isAlike(value, field.get(other))
+      if (isOmitted) None else Some(field.getName -> value)
     }.toMap
+  }
+
+  /** Whether two values are equal, or of a class whose objects are equal only to themselves. */
+  private def isAlike(value: Any, other: Any): Boolean = (value, other) match {
+    case _ if value == other                   => true
+    case (null, _) | (_, null)                 => false
+    case _ if value.getClass != other.getClass => false
+    case (items: Seq[_], others: Seq[_])       => items.corresponds(others)(isAlike)
+    case (product: Product, others: Product)   =>
+      product.productIterator.corresponds(others.productIterator)(isAlike)
+    case _ => value.getClass.getMethod("equals", classOf[Object]).getDeclaringClass == classOf[Object]
+  }
 
   /** Sets the fields of these names. */
   def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
