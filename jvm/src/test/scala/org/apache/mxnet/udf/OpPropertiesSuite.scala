@@ -94,6 +94,8 @@ class OpPropertiesSuite extends munit.FunSuite {
       Choices.last,
       "Sunday HOURS Map() ListBuffer(7) Map() Queue() [a, b] {} 1,2 List(0.5, 2.0) (3,4) Some(9)"
     )
+    val unknown = intercept[MXNetError](Symbol.Custom("c")(Symbol.Variable("x"))(text + ("axs" -> "1")))
+    assert(unknown.getMessage.contains("no field for the attributes axs; it has axes, day, "), unknown.getMessage)
     val wrong = intercept[MXNetError](Symbol.Custom("c")(Symbol.Variable("x"))(text + ("pads" -> "(3, 4, 5)")))
     assert(wrong.getMessage.contains("the attribute pads is '(3, 4, 5)'"), wrong.getMessage)
   }

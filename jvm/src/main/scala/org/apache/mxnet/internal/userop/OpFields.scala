@@ -34,6 +34,9 @@ private[mxnet] object OpFields {
     case _ => value.getClass.getMethod("equals", classOf[Object]).getDeclaringClass == classOf[Object]
   }
 
+  /** The names of the fields. */
+  def names(op: UserDefinedCustomOp): Seq[String] = fields(op.userObject.getClass).map(_.getName).sorted
+
   /** Sets the fields of these names. */
   def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
     val cls = op.userObject.getClass

@@ -45,6 +45,12 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       case Some(text) => op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
       case None       =>
         val found = OpFields.parse(op, attributes)
+        val unknown = attributes.keySet -- UdfOperator.ownKeys -- found.keySet
+        if (unknown.nonEmpty)
+          fail(
+            s"${op.userObject.getClass.getName} has no field for the attributes ${unknown.toSeq.sorted.mkString(", ")}; " +
+              s"it has ${OpFields.names(op).mkString(", ")}"
+          )
         if (found.nonEmpty) op.setPropertiesForFunction(found)
     }
     try op.configureFromArguments()
@@ -168,6 +174,9 @@ private[mxnet] object UdfOperator {
 
   /** The attribute with the number of outputs. */
   val OutputsKey = "num_outputs"
+
+  /** The attributes that describe the node itself. */
+  val ownKeys: Set[String] = Set("op_type", InputsKey, OutputsKey)
 
   /** The number of inputs without the attribute, as in nodes of other programs. */
   def defaultInputs(op: UserDefinedCustomOp): Int = if (op.getNumInputs < 0) 1 else op.getNumInputs
