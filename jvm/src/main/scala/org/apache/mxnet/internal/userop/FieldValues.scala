@@ -18,8 +18,7 @@ private[mxnet] object FieldValues {
   def restored(field: Field, current: Any, value: Any): Option[Any] = {
     val cls = field.getType
     value match {
-      case null => Option.when(!cls.isPrimitive)(null)
-      // The element type of a set or map that was saved says nothing about an enumeration.
+      case null                               => Option.when(!cls.isPrimitive)(null)
       case name: String if isEnumeration(cls) => constant(cls, current, name)
       case _ if cls.isPrimitive               => Option.when(boxed(cls).isInstance(value))(value)
       case _ if cls.isInstance(value)         => Some(value)
