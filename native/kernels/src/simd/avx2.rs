@@ -118,8 +118,9 @@ macro_rules! tiles {
 }
 
 macro_rules! tile {
-    ($name:ident, $sums:ident, $add_products:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
-     $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $store_first:ident) => {
+    ($name:ident, $sums:ident, $add_products:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty,
+     $lanes:literal, $mask:ident, $zero:ident, $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident,
+     $store:ident, $store_first:ident) => {
         /// Adds the products at one k index to the sums of a tile of M rows of V vectors. FULL: the last vector of a row is full.
         #[inline]
         #[target_feature(enable = "avx2,fma")]

@@ -1,4 +1,8 @@
 //! The algorithms, for any kind of vector.
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators and closures over vectors are not always inlined into code for the instruction set"
+)]
 
 use super::PlaneConv;
 use super::vector::Vector;

@@ -20,7 +20,8 @@ import org.apache.mxnet.internal.userop.{OpFields, UserOperators}
   *
   * '''Instances.''' An instance that is applied to symbols describes a node: its [[propertiesForFunction properties]]
   * are stored in the graph. For each node in each executor, a new instance is created by the constructor without
-  * parameters, or one whose parameters all have defaults, and gets these properties. One thread at a time uses it, so fields may hold state between runs.
+  * parameters, or one whose parameters all have defaults, and gets these properties. One thread at a time uses it, so
+  * fields may hold state between runs.
   *
   * @param symbols the inputs, for [[Symbol.doUdf]]; alternatively pass them to [[apply]]
   */
