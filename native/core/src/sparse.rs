@@ -418,15 +418,15 @@ fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> 
 
 /// Sorts the indices (within each row of a csr array), and the values with them.
 fn sort(parts: &mut Parts) -> Result<()> {
-    let indices = parts.indices.to_vec::<i64>()?;
     let bounds = match &parts.indptr {
         Some(indptr) => indptr.to_vec::<i64>()?,
-        None => vec![0, indices.len() as i64],
+        None => vec![0, parts.indices.len() as i64],
     };
     let rows = || bounds.windows(2).map(|w| w[0] as usize..w[1] as usize);
-    if rows().all(|row| indices[row].is_sorted()) {
+    if storage::read_slice(&parts.indices, |indices: &[i64]| rows().all(|row| indices[row].is_sorted()))? {
         return Ok(());
     }
+    let indices = parts.indices.to_vec::<i64>()?;
     let mut order = memory::collected(0..indices.len());
     // Equal indices keep their order. An unstable sort takes no memory.
     rows().for_each(|row| order[row].sort_unstable_by_key(|i| (indices[*i], *i)));
@@ -505,6 +505,17 @@ impl Array {
             Array::Dense(a) => a.context(),
             Array::Sparse(a) => a.context(),
         }
+    }
+
+    /// A copy on a device.
+    ///
+    /// # Errors
+    /// Inconsistent parts; no memory.
+    pub fn to_context(&self, context: Context) -> Result<Array> {
+        Ok(match self {
+            Array::Dense(a) => a.to_context(context)?.into(),
+            Array::Sparse(a) => a.to_context(context)?.into(),
+        })
     }
 
     /// The dense array, or an error for a sparse one.

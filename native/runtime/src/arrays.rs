@@ -7,6 +7,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray};
 use ferromx_core::storage::{self, Req};
 use ferromx_ops::shape::reshape::target_shape;
 pub use ferromx_ops::sparse::cast::to_dense;
@@ -23,6 +24,14 @@ pub fn dtype_of_code(code: i32) -> Result<DType> {
     }
     let codes = DType::ALL.map(|d| format!("{} ({d})", d.code())).join(", ");
     DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
+}
+
+/// Zeros of the shape, type, storage type and device of an array.
+pub(crate) fn zeros_like(array: &Array) -> Result<Array> {
+    Ok(match array {
+        Array::Dense(a) => NDArray::zeros(a.shape(), a.dtype(), a.context())?.into(),
+        Array::Sparse(a) => SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into(),
+    })
 }
 
 /// Sets every element of a floating-point array. An array that already holds the value keeps its version, so that caches derived from it

@@ -103,7 +103,7 @@ impl CachedOp {
 
     /// Installs a hook, or removes it. With a hook, operators run one by one; with `monitor_all` it gets their inputs as well.
     pub fn set_hook(&self, hook: Option<Hook>, monitor_all: bool) {
-        *self.observer.lock() = hook.map(|hook| Observer { hook, monitor_all, is_monitor: false });
+        *self.observer.lock() = hook.map(|hook| Observer { hook, monitor_all });
     }
 
     /// Calls the graph. Results are written to `outputs`, or to new tensors if that is empty, and returned.

@@ -271,3 +271,193 @@ fn an_executor_with_sparse_results_is_reshaped() {
     let larger = executor.stored_args()[0].dense().unwrap().clone();
     assert_eq!(larger.to_vec::<f32>().unwrap()[..6], [0.0, 1.0, 0.0, 0.0, 2.0, 0.0], "the memory is shared");
 }
+
+fn variable(name: &str, storage: StorageType) -> Symbol {
+    Symbol::variable(name, attrs(&[("__storage_type__", &(storage as i32).to_string())]))
+}
+
+fn apply(op: &str, pairs: &[(&str, &str)], inputs: &[&Symbol]) -> Symbol {
+    let inputs: Vec<Symbol> = inputs.iter().map(|s| (*s).clone()).collect();
+    AtomicSymbol::new(op, attrs(pairs)).unwrap().compose(op, &inputs, None).unwrap()
+}
+
+/// A factorization machine: a linear term, the square of the sum of factors, and the sum of their squares.
+fn factorization_machine() -> Symbol {
+    let (x, w, v) = (variable("x", Csr), variable("w", RowSparse), variable("v", RowSparse));
+    let pairs = apply("square", &[], &[&apply("dot", &[], &[&x, &v])]);
+    let sums = apply("_square_sum", &[("axis", "1"), ("keepdims", "True")], &[&v]);
+    let squares = apply("dot", &[], &[&apply("square", &[], &[&x]), &sums]);
+    let pairs = apply("sum", &[("axis", "1"), ("keepdims", "True")], &[&pairs]);
+    let linear = apply("elemwise_add", &[], &[&apply("dot", &[], &[&x, &w]), &pairs]);
+    apply("elemwise_sub", &[], &[&linear, &squares])
+}
+
+/// The values and indices of the stored rows.
+fn rows(array: &Array) -> (Vec<f32>, Vec<i64>) {
+    let parts = array.sparse().unwrap().parts().unwrap();
+    (parts.data.to_vec().unwrap(), parts.indices.to_vec().unwrap())
+}
+
+/// The outputs, the stored rows of the gradients, and those of the weights after an update, of a factorization machine on 8 features that
+/// are `distance` columns apart.
+fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec<f32>, Vec<(Vec<f32>, Vec<i64>)>) {
+    let num_features = 8 * distance;
+    let mut simple_bind = SimpleBind {
+        shapes: vec![
+            ("x".into(), Shape::new(&[4, num_features])),
+            ("w".into(), Shape::new(&[num_features, 1])),
+            ("v".into(), Shape::new(&[num_features, 3])),
+        ],
+        storage_types: Some(Vec::new()),
+        reqs: vec![Req::Null, Req::Write, Req::Write],
+        ..SimpleBind::default()
+    };
+    let executor = simple_bind.bind(&factorization_machine()).unwrap();
+    let args = executor.stored_args();
+    let spread = |a: &Array, dims: &[i64]| {
+        let parts = a.sparse().unwrap().parts().unwrap();
+        let indices: Vec<i64> = parts.indices.to_vec::<i64>().unwrap().iter().map(|i| i * distance).collect();
+        let indices = NDArray::from_slice(&indices, &[indices.len() as i64]).unwrap();
+        let shape = Shape::new(dims);
+        match parts.indptr {
+            Some(indptr) => SparseArray::csr(&shape, parts.data, indptr, indices).unwrap(),
+            None => SparseArray::row_sparse(&shape, parts.data, indices).unwrap(),
+        }
+    };
+    for (name, array) in executor.symbol().list_arguments().iter().zip(&args) {
+        let (dims, seed, eighths, storage) = match name.as_str() {
+            "x" => ([4, 8], 1, 3, Csr),
+            "w" => ([8, 1], 2, 6, RowSparse),
+            _ => ([8, 3], 3, 4, RowSparse),
+        };
+        let small = cast(&numbers(&dims, seed, eighths).into(), storage).unwrap();
+        array.sparse().unwrap().take(spread(&small, array.shape().dims())).unwrap();
+    }
+    executor.forward(true).unwrap();
+    executor.backward(&[numbers(&[4, 1], 9, 8)], true).unwrap();
+    let mut stored = Vec::new();
+    for (weight, gradient) in args.iter().zip(executor.stored_grads()) {
+        let Some(gradient) = gradient else { continue };
+        let mut inputs = vec![weight.clone(), gradient.clone()];
+        if optimizer == "adam_update" {
+            let state = || SparseArray::zeros(RowSparse, weight.shape(), DType::F32, Context::default()).unwrap();
+            inputs.extend([state().into(), state().into()]);
+        }
+        let call = OpCall::new(optimizer, &attrs(&[("lr", "0.5")])).unwrap();
+        invoke_stored(&call, None, &inputs, std::slice::from_ref(weight), false).unwrap();
+        stored.extend([rows(&gradient), rows(weight)]);
+    }
+    (executor.output_tensors()[0].array().unwrap().to_vec().unwrap(), stored)
+}
+
+/// A dense copy of an array with 2^43 rows would not fit into memory.
+#[test]
+fn graphs_of_sparse_arrays_need_memory_for_stored_elements_only() {
+    for optimizer in ["sgd_update", "adam_update"] {
+        let (small, large) =
+            (step_of_factorization_machine(1, optimizer), step_of_factorization_machine(1 << 40, optimizer));
+        assert_eq!(small.0, large.0);
+        assert_eq!(small.1.len(), 4);
+        for ((small, small_rows), (large, large_rows)) in small.1.iter().zip(&large.1) {
+            assert!(!small.is_empty());
+            assert_eq!(small, large);
+            assert_eq!(small_rows.iter().map(|r| r << 40).collect::<Vec<_>>(), *large_rows);
+        }
+    }
+}
+
+#[test]
+fn lookups_in_row_sparse_tables_read_and_write_rows_only() {
+    // The dense table would have 2^40 elements.
+    let table_shape = Shape::new(&[i64::from(i32::MAX), 512]);
+    let pairs = [("input_dim", "2147483647"), ("output_dim", "512"), ("sparse_grad", "True")];
+    let symbol = apply("Embedding", &pairs, &[&variable("ids", Dense), &variable("table", RowSparse)]);
+    let mut simple_bind = SimpleBind {
+        shapes: vec![("ids".into(), Shape::new(&[3]))],
+        storage_types: Some(Vec::new()),
+        dtypes: vec![("ids".into(), DType::I32)],
+        reqs: vec![Req::Null, Req::Add],
+        ..SimpleBind::default()
+    };
+    let executor = simple_bind.bind(&symbol).unwrap();
+    let args = executor.stored_args();
+    args[0].dense().unwrap().copy_from_slice(&[2_000_000_000i32, 5, 5]).unwrap();
+    let values = numbers(&[2, 512], 4, 8);
+    let stored = NDArray::from_slice(&[5i64, 7], &[2]).unwrap();
+    args[1].sparse().unwrap().take(SparseArray::row_sparse(&table_shape, values.clone(), stored).unwrap()).unwrap();
+    executor.forward(true).unwrap();
+    let row = &values.to_vec::<f32>().unwrap()[..512];
+    assert_eq!(
+        executor.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap(),
+        [&[0.0; 512], row, row].concat()
+    );
+    let head = NDArray::from_slice(&[1f32; 3 * 512], &[3, 512]).unwrap();
+    for pass in [1.0, 2.0] {
+        executor.backward(std::slice::from_ref(&head), true).unwrap();
+        let gradient = rows(executor.stored_grads()[1].as_ref().unwrap());
+        assert_eq!(gradient, ([[2.0 * pass; 512], [pass; 512]].concat(), vec![5, 2_000_000_000]));
+    }
+    args[0].dense().unwrap().copy_from_slice(&[-1i32, 5, 5]).unwrap();
+    assert!(executor.forward(false).unwrap_err().to_string().contains("index -1 is outside"));
+}
+
+/// Every way to request the gradient of a table, in a dense and in a row_sparse array.
+#[test]
+fn row_sparse_gradients_are_written_and_added_to_arrays_of_any_storage_type() {
+    let pairs = [("input_dim", "4"), ("output_dim", "2"), ("sparse_grad", "True")];
+    let symbol = apply("Embedding", &pairs, &[&variable("ids", Dense), &variable("table", Dense)]);
+    let ids = NDArray::from_slice(&[1f32, 3.0, 1.0], &[3]).unwrap();
+    let head = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
+    let before = [1f32, 1.0, 0.0, 0.0, 2.0, 2.0, 3.0, 3.0];
+    let gradient = [0f32, 0.0, 6.0, 8.0, 0.0, 0.0, 3.0, 4.0];
+    for storage in [Dense, RowSparse] {
+        for req in [Req::Write, Req::Add] {
+            let array = cast(&NDArray::from_slice(&before, &[4, 2]).unwrap().into(), storage).unwrap();
+            let bound = BoundStored {
+                args: vec![ids.clone().into(), numbers(&[4, 2], 1, 8).into()],
+                grads: vec![None, Some(array.clone())],
+                reqs: vec![Req::Null, req],
+                aux: vec![],
+            };
+            let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
+            executor.forward(true).unwrap();
+            executor.backward(std::slice::from_ref(&head), true).unwrap();
+            let added = if req == Req::Add { before } else { [0.0; 8] };
+            let expected: Vec<f32> = gradient.iter().zip(added).map(|(g, b)| g + b).collect();
+            assert_eq!(to_dense(&array).unwrap().to_vec::<f32>().unwrap(), expected, "{storage} {req:?}");
+        }
+    }
+}
+
+#[test]
+fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
+    let pairs = [("input_dim", "4"), ("output_dim", "2"), ("sparse_grad", "True")];
+    let symbol = apply("Embedding", &pairs, &[&variable("ids", Dense), &variable("table", RowSparse)]);
+    let mut simple_bind = SimpleBind {
+        shapes: vec![("ids".into(), Shape::new(&[3]))],
+        storage_types: Some(Vec::new()),
+        reqs: vec![Req::Null, Req::Write],
+        ..SimpleBind::default()
+    };
+    let executor = simple_bind.bind(&symbol).unwrap();
+    let table = executor.stored_args().swap_remove(1);
+    ferromx_ops::sparse::cast::assign(&table, numbers(&[4, 2], 6, 8).into()).unwrap();
+    let smaller = executor.reshape(false, false, &[("ids".into(), Shape::new(&[2]))]).unwrap();
+    smaller.stored_args()[0].dense().unwrap().copy_from_slice(&[3f32, 0.0]).unwrap();
+    smaller.forward(true).unwrap();
+    let weights = to_dense(&table).unwrap().to_vec::<f32>().unwrap();
+    let outputs = smaller.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(outputs, [&weights[6..], &weights[..2]].concat());
+    smaller.backward(&[numbers(&[2, 2], 7, 8)], true).unwrap();
+    assert_eq!(rows(executor.stored_grads()[1].as_ref().unwrap()).1, [0, 3], "the gradient is shared");
+    let csr = apply("dot", &[], &[&variable("x", Csr), &variable("w", Dense)]);
+    let mut simple_bind = SimpleBind {
+        shapes: vec![("x".into(), Shape::new(&[4, 3])), ("w".into(), Shape::new(&[3, 2]))],
+        storage_types: Some(Vec::new()),
+        reqs: vec![Req::Null; 2],
+        ..SimpleBind::default()
+    };
+    let executor = simple_bind.bind(&csr).unwrap();
+    let error = executor.reshape(false, false, &[("x".into(), Shape::new(&[2, 3]))]).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("x is a csr array of shape (4, 3)"), "{error}");
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferromx_runtime::cached_op::CachedOp;
 use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{Tensor, deferring};
-use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::sparse::Array;
 
 use super::args::{count, id, pairs, put, raw, tensors};
 use super::guard;
@@ -120,7 +120,7 @@ pub extern "C" fn MXCachedOpRegisterOpHook(
     guard(|| {
         let hook = callback.map(|callback| {
             let text = |s: &str| CString::new(s.replace('\0', "\\0")).unwrap_or_default();
-            Arc::new(move |name: &str, op: &str, array: NDArray| {
+            Arc::new(move |name: &str, op: &str, array: Array| {
                 let (name, op) = (text(name), text(op));
                 let array = raw(insert_tensor(Tensor::new(array)));
                 // SAFETY: by the contract of the C API the callback takes two strings, which outlive the call, and an array handle,

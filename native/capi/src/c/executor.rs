@@ -149,7 +149,7 @@ impl UserData {
 pub(super) fn monitor(callback: ExecutorMonitorCallback, data: *mut c_void) -> Option<Monitor> {
     let data = UserData(data);
     callback.map(|callback| -> Monitor {
-        Arc::new(move |name: &str, array: NDArray| {
+        Arc::new(move |name: &str, array: Array| {
             let name = CString::new(name.replace('\0', "\\0")).unwrap_or_default();
             let array = raw(insert_tensor(Tensor::new(array)));
             // SAFETY: by the contract of the C API the callback takes a name, an array handle, which it owns, and the data pointer, as long

@@ -50,7 +50,7 @@ fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'
 /// callback is not called again.
 fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
-    Ok(Arc::new(move |name: &str, array: NDArray| {
+    Ok(Arc::new(move |name: &str, array: Array| {
         let _ = call_back(|env| {
             let name = env.new_string(name)?;
             let arguments = [(&name).into(), wrap(array).into()];

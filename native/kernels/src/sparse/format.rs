@@ -63,23 +63,43 @@ pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: us
     });
 }
 
+/// Copies the rows at the given positions to consecutive rows of `out`. A row without a position becomes zero.
+pub fn gather_found_rows<T: Copy + Default + Send + Sync>(
+    source: &[T],
+    position: impl Fn(usize) -> Option<usize> + Sync,
+    len: usize,
+    out: &mut [T],
+) {
+    parallel_rows(out, len, rows_per_chunk(len), |k, out| match position(k) {
+        Some(at) => out.copy_from_slice(&source[at * len..at * len + out.len()]),
+        None => out.fill(T::default()),
+    });
+}
+
 /// Copies consecutive rows of `source` to the rows of `out` with the given ascending indices.
 pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
     if len == 0 {
         return;
     }
-    // Ascending indices split the output into disjoint slices, each of which starts with a row to write.
-    let mut rest = out;
-    let mut before = 0;
-    let mut rows: Vec<&mut [T]> = Vec::with_capacity(indices.len());
-    for i in indices {
-        let (row, after) = std::mem::take(&mut rest)[(*i as usize - before) * len..].split_at_mut(len);
-        rows.push(row);
-        rest = after;
-        before = *i as usize + 1;
-    }
-    parallel_rows(&mut rows, 1, rows_per_chunk(len), |k, row| {
-        row[0].copy_from_slice(&source[k * len..(k + 1) * len]);
+    // Ascending indices split the output into disjoint slices, one for each chunk of rows to write.
+    let grain = rows_per_chunk(len);
+    let (mut rest, mut begin) = (out, 0);
+    let mut slices: Vec<&mut [T]> = indices
+        .chunks(grain)
+        .map(|rows| {
+            let (first, end) = (rows[0] as usize, rows[rows.len() - 1] as usize + 1);
+            let tail = &mut std::mem::take(&mut rest)[(first - begin) * len..];
+            let (slice, after) = tail.split_at_mut((end - first) * len);
+            (rest, begin) = (after, end);
+            slice
+        })
+        .collect();
+    parallel_rows(&mut slices, 1, 1, |k, slice| {
+        let (rows, source) = (&indices[k * grain..], &source[k * grain * len..]);
+        for (row, from) in rows.iter().zip(source.chunks_exact(len)).take(grain) {
+            let at = (row - rows[0]) as usize * len;
+            slice[0][at..at + len].copy_from_slice(from);
+        }
     });
 }
 

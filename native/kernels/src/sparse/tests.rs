@@ -131,3 +131,51 @@ fn products_and_sums() {
     column_sums(view(&csr), &mut columns);
     assert_eq!((rows, columns), ([-0.5, 0.0, 7.0], [3.0, 1.5, 0.0, 2.0]));
 }
+
+#[test]
+fn the_order_of_keys_is_ascending_and_stable() {
+    let mut draws = Philox::new(3, 0).draws(0);
+    for n in [0, 1, 10, 5000] {
+        let keys: Vec<i64> = (0..n).map(|_| draws.below(3000) as i64 * 700_000).collect();
+        let mut expected: Vec<usize> = (0..keys.len()).collect();
+        expected.sort_by_key(|i| keys[*i]);
+        assert_eq!(stable_order(&keys), expected);
+        let mut distinct = keys.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(sorted_distinct(&keys), distinct);
+    }
+}
+
+#[test]
+fn positions_are_found_with_and_without_a_table() {
+    let list = [1, 4, 7, 1000];
+    for (bound, num_lookups) in [(1001, 1001), (1001, 1), (usize::MAX, 1)] {
+        let positions = Positions::new(&list, bound, num_lookups);
+        assert_eq!([1, 4, 7, 1000].map(|x| positions.find(x)), [Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!([0, 5, 999].map(|x| positions.find(x)), [None; 3]);
+    }
+}
+
+#[test]
+fn rows_and_columns_are_selected() {
+    let csr = parts(&DENSE, 3);
+    assert_eq!(dense_of(&select_rows(view(&csr), &[2, 1]), 4), [3.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(dense_of(&select_columns(view(&csr), &[2, 3], 4), 2), [0.0, -2.0, 0.0, 0.0, 0.0, 4.0]);
+    let (rows, stored) = transpose_stored(view(&csr));
+    assert_eq!(rows, [0, 1, 3]);
+    assert_eq!(dense_of(&stored, 3), [0.0, 0.0, 3.0, 1.5, 0.0, 0.0, -2.0, 0.0, 4.0]);
+}
+
+#[test]
+fn chunks_of_rows_are_scattered() {
+    let rows: Vec<i64> = (0..40_000).map(|i| i * 3 + 1).collect();
+    let source: Vec<f32> = (0..80_000).map(|i| i as f32).collect();
+    let mut out = vec![-1.0; 240_006];
+    scatter_rows(&source, &rows, 2, &mut out);
+    for (r, row) in out.chunks(2).enumerate() {
+        let expected =
+            if r % 3 == 1 && r / 3 < 40_000 { [2 * (r / 3), 2 * (r / 3) + 1].map(|x| x as f32) } else { [-1.0; 2] };
+        assert_eq!(row, expected, "row {r}");
+    }
+}

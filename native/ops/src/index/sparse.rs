@@ -1,21 +1,58 @@
-//! `take` of csr matrices, and the row_sparse gradient of `Embedding`.
+//! Lookups in row_sparse tables and csr matrices, and the row_sparse gradient of `Embedding`.
 
+use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
-use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd};
+use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd, Positions};
+use smallvec::SmallVec;
 
 use super::{EmbeddingParam, TakeMode, TakeParam};
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{CsrBuilder, append, moved, new_csr, new_vector, row_len, summed, with_rows};
+use crate::sparse::{CsrBuilder, append, moved, new_csr, new_vector, row_len, stored_rows, summed, with_rows};
 use StorageType::Default as Dense;
 
 /// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
 pub(super) fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse)
+}
+
+/// Storage rule: rows of a row_sparse table can be looked up by a dense array of indices.
+pub(super) fn lookup_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    (ins == [Dense, StorageType::RowSparse]).then_some(Dense)
+}
+
+/// Looks up rows of a row_sparse table. Rows that it does not store are zero.
+pub(super) fn embedding(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let (data, table) = (call.ins[0].dense()?, stored_rows(&call.ins[1])?);
+    let num_rows = call.ins[1].shape().dim(0);
+    let rows = data.to_vec_as::<i64>()?;
+    let invalid = rows.iter().find(|row| !(0..num_rows).contains(*row));
+    ensure!(
+        invalid.is_none(),
+        "SparseEmbedding input contains data out of bound: index {} is outside the row_sparse table, which has {num_rows} rows",
+        invalid.unwrap_or(&0)
+    );
+    let (out, len) = (NDArray::zeros(&call.shapes[0], table.values.dtype(), data.context())?, table.row_len());
+    let operands: SmallVec<[&NDArray; 2]> = [&table.values].into_iter().chain(&table.indices).collect();
+    call_once(&operands, &[(&out, Req::Write)], |ins, outs| {
+        moved!(table.values.dtype(), T => {
+            let (values, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            match ins.get(1) {
+                Some(stored) => {
+                    let positions = Positions::new(stored.slice::<i64>()?, num_rows as usize, rows.len());
+                    kernels::gather_found_rows(values, |k| positions.find(rows[k]), len, out);
+                }
+                None => kernels::gather_rows(values, &rows, len, out),
+            }
+            Ok(())
+        })
+    })?;
+    Ok(vec![out.into()])
 }
 
 /// Sums the rows of the gradient that belong to the same row of the table. Inputs: gradient of the output, indices.
@@ -28,17 +65,15 @@ pub(super) fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (grad, data) = (to_dense(&call.ins[0])?, to_dense(&call.ins[1])?);
     let (shape, context) = (&call.shapes[1], grad.context());
     let last = shape.dim(0) - 1;
-    // Pairs (row of the table, row of the gradient).
-    let mut lookups: Vec<(i64, i64)> =
-        data.to_vec_as::<i64>()?.into_iter().enumerate().map(|(i, row)| (row.clamp(0, last), i as i64)).collect();
-    lookups.sort_unstable();
+    let lookups: Vec<i64> = memory::collected(data.to_vec_as::<i64>()?.into_iter().map(|row| row.clamp(0, last)));
+    let order = kernels::stable_order(&lookups);
     // The sum is a product with a csr matrix: row k has a one for each row of the gradient that belongs to row `rows[k]` of the table.
     let (mut rows, mut indptr) = (Vec::new(), vec![0]);
-    for lookups in lookups.chunk_by(|a, b| a.0 == b.0) {
-        rows.push(lookups[0].0);
-        indptr.push(indptr[rows.len() - 1] + lookups.len() as i64);
+    for same in order.chunk_by(|a, b| lookups[*a] == lookups[*b]) {
+        rows.push(lookups[same[0]]);
+        indptr.push(indptr[rows.len() - 1] + same.len() as i64);
     }
-    let columns: Vec<i64> = lookups.iter().map(|(_, i)| *i).collect();
+    let columns: Vec<i64> = memory::collected(order.into_iter().map(|i| i as i64));
     let out = NDArray::zeros(&with_rows(shape, rows.len()), grad.dtype(), context)?;
     call_once(&[&grad], &[(&out, Req::Write)], |ins, outs| {
         summed!(call, grad.dtype(), T => {

@@ -39,8 +39,8 @@ const LOOKUP: &[ArgDef] =
 const fn embedding(name: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(
-            "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. Indices out of range are clipped. The gradients \
-             of rows that occur several times are summed.",
+            "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. Indices out of range are clipped, or \
+             refused if the table is row_sparse. The gradients of rows that occur several times are summed.",
         )
         .inputs(LOOKUP)
         .params::<EmbeddingParam>()
@@ -54,6 +54,7 @@ const fn embedding(name: &'static str) -> OpDef {
             });
             Ok(())
         })
+        .sparse(sparse::lookup_rule, sparse::embedding)
         .grad(Grad::Kernel(
             Backward::new(embedding_backward)
                 .inputs(Deps::Some(&[0]))

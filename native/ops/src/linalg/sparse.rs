@@ -3,27 +3,29 @@
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::storage::{Req, call_once};
-use ferromx_kernels::sparse::{self as kernels, MulAdd};
+use ferromx_core::storage::{Req, call_once, read_slice};
+use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd};
+use smallvec::SmallVec;
 
 use super::dot::DotParam;
-use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{Storage, csr_of, csr_parts, new_csr, new_vector, summed, with_rows};
-use StorageType::{Csr, Default as Dense, RowSparse};
+use crate::sparse::cast::{cast, read_dense, to_dense};
+use crate::sparse::{Storage, StoredRows, csr_of, csr_parts, new_vector, stored_rows, summed, with_rows};
+use StorageType::{Default as Dense, RowSparse};
 
 /// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
 /// dense times csr is csr.
 pub(super) fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let default = match (ins[0], ins[1]) {
-        (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
-        (Csr, Dense | RowSparse) => Some(Dense),
-        (Dense, Csr) if !p.transpose_a => Some(Csr),
+        (StorageType::Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
+        (StorageType::Csr, Dense | RowSparse) => Some(Dense),
+        (Dense, StorageType::Csr) if !p.transpose_a => Some(StorageType::Csr),
         _ => None,
     };
     p.forward_stype.map(Storage::storage_type).or(default)
@@ -34,116 +36,144 @@ pub(super) fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let product = match (&call.ins[0], &call.ins[1]) {
         (Array::Dense(lhs), Array::Sparse(rhs))
-            if rhs.storage_type() == Csr && !p.transpose_a && !p.transpose_b && lhs.shape().dims().len() == 2 =>
+            if rhs.storage_type() == StorageType::Csr
+                && !p.transpose_a
+                && !p.transpose_b
+                && lhs.shape().dims().len() == 2 =>
         {
-            dense_csr(call, lhs, rhs)?.into()
+            dense_csr(call, lhs, rhs)?
         }
-        (Array::Sparse(lhs), rhs) if lhs.storage_type() == Csr && !p.transpose_b => {
-            let rhs = to_dense(rhs)?;
-            csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0])?
+        (Array::Sparse(lhs), rhs) if lhs.storage_type() == StorageType::Csr && !p.transpose_b => {
+            csr_product(call, (lhs, p.transpose_a), rhs, &call.shapes[0], call.storage_type)?
         }
         (lhs, rhs) => {
-            let mut product = (call.dense)(&[to_dense(lhs)?, to_dense(rhs)?])?;
+            let mut product = (call.dense)(&[read_dense(lhs)?, read_dense(rhs)?])?;
             product.pop().ok_or_else(|| Error::Internal("dot has no output".into()))?.into()
         }
     };
     Ok(vec![cast(&product, call.storage_type)?])
 }
 
-/// The product of a csr matrix, transposed if `transpose_lhs`, and a dense array. It is dense, or row_sparse with the rows that are not
-/// empty in the matrix.
-fn csr_dense(
+/// The product of a csr matrix, transposed if the flag is set, and an array. Rows that a row_sparse array does not store are skipped. A
+/// row_sparse product stores the rows that have terms.
+fn csr_product(
     call: &SparseCall<'_>,
-    lhs: &SparseArray,
-    transpose_lhs: bool,
-    rhs: &NDArray,
-    shape: &Shape,
-) -> Result<Array> {
-    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
-    summed!(call, lhs.dtype(), T => {
-        if transpose_lhs {
-            multiply::<T>(&transpose::<T>(lhs)?, rhs, shape, call.storage_type)
-        } else {
-            multiply::<T>(lhs, rhs, shape, call.storage_type)
-        }
-    })
-}
-
-/// The transpose of a csr matrix.
-fn transpose<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
-    let parts = a.parts()?;
-    let columns = a.shape().dim(1);
-    let transposed =
-        call_once(&csr_parts(&parts)?, &[], |ins, _| Ok(kernels::transpose(csr_of::<T>(ins)?, columns as usize)))?;
-    new_csr(&Shape::new(&[columns, a.shape().dim(0)]), transposed, a.context())
-}
-
-/// The product of a csr matrix and a dense array, dense or row_sparse.
-fn multiply<T: Element + MulAdd>(
-    a: &SparseArray,
-    rhs: &NDArray,
+    (lhs, is_transposed): (&SparseArray, bool),
+    rhs: &Array,
     shape: &Shape,
     storage_type: StorageType,
 ) -> Result<Array> {
-    let parts = a.parts()?;
-    let [indptr, indices, values] = csr_parts(&parts)?;
-    let n = rhs.len().checked_div(rhs.shape().dim(0) as usize).unwrap_or(0);
-    let run = |out: &NDArray, rows: Option<&[i64]>| {
-        call_once(&[indptr, indices, values, rhs], &[(out, Req::Write)], |ins, outs| {
-            let (m, rhs, out) = (csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
-            match rows {
-                Some(rows) => kernels::product(m, rhs, n, out, |k| rows[k] as usize),
-                None => kernels::product(m, rhs, n, out, |r| r),
-            }
-            Ok(())
-        })
-    };
-    if storage_type != RowSparse {
-        let out = NDArray::zeros(shape, T::DTYPE, a.context())?;
-        run(&out, None)?;
-        return Ok(out.into());
-    }
-    let starts = indptr.to_vec::<i64>()?;
-    let rows: Vec<i64> =
-        (0..starts.len() as i64 - 1).filter(|r| starts[*r as usize] < starts[*r as usize + 1]).collect();
-    let out = NDArray::zeros(&with_rows(shape, rows.len()), T::DTYPE, a.context())?;
-    run(&out, Some(&rows))?;
-    Ok(SparseArray::row_sparse(shape, out, new_vector(&rows, a.context())?)?.into())
+    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
+    let rhs = stored_rows(rhs)?;
+    summed!(call, lhs.dtype(), T => match is_transposed {
+        true => transposed_product::<T>(lhs, &rhs, shape, storage_type),
+        false => Ok(product::<T>(lhs, &rhs, shape)?.into()),
+    })
 }
 
-/// The product of a dense and a csr matrix.
-fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<NDArray> {
+/// The arrays of a product for a kernel: those of the matrix, the values of the other operand and, if it does not store all rows, their
+/// indices.
+fn operands<'a>(matrix: [&'a NDArray; 3], rhs: &'a StoredRows) -> SmallVec<[&'a NDArray; 5]> {
+    matrix.into_iter().chain([&rhs.values]).chain(&rhs.indices).collect()
+}
+
+/// The product of a csr matrix and an array.
+fn product<T: Element + MulAdd>(a: &SparseArray, rhs: &StoredRows, shape: &Shape) -> Result<NDArray> {
+    let parts = a.parts()?;
+    let out = NDArray::zeros(shape, T::DTYPE, a.context())?;
+    call_once(&operands(csr_parts(&parts)?, rhs), &[(&out, Req::Write)], |ins, outs| {
+        let (m, values, out) = (csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        match ins.get(4) {
+            Some(rows) => {
+                let (indptr, indices, data) =
+                    kernels::select_columns(m, rows.slice::<i64>()?, a.shape().dim(1) as usize);
+                let m = Csr { indptr: &indptr, indices: &indices, data: &data };
+                kernels::product(m, values, rhs.row_len(), out, |r| r);
+            }
+            None => kernels::product(m, values, rhs.row_len(), out, |r| r),
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// The product of the transpose of a csr matrix and an array.
+fn transposed_product<T: Element + MulAdd>(
+    a: &SparseArray,
+    rhs: &StoredRows,
+    shape: &Shape,
+    storage_type: StorageType,
+) -> Result<Array> {
+    let (parts, n) = (a.parts()?, rhs.row_len());
+    let (rows, (indptr, indices, data)) = call_once(&operands(csr_parts(&parts)?, rhs), &[], |ins, _| {
+        let m = csr_of::<T>(&ins[..3])?;
+        let Some(rows) = ins.get(4) else { return Ok(kernels::transpose_stored(m)) };
+        let (indptr, indices, data) = kernels::select_rows(m, rows.slice::<i64>()?);
+        Ok(kernels::transpose_stored(Csr { indptr: &indptr, indices: &indices, data: &data }))
+    })?;
+    let out = NDArray::zeros(&with_rows(shape, rows.len()), T::DTYPE, a.context())?;
+    call_once(&[&rhs.values], &[(&out, Req::Write)], |ins, outs| {
+        let m = Csr { indptr: &indptr, indices: &indices, data: &data };
+        kernels::product(m, ins[0].slice::<T>()?, n, outs[0].slice_mut::<T>()?, |r| r);
+        Ok(())
+    })?;
+    let product = SparseArray::row_sparse(shape, out, new_vector(&rows, a.context())?)?.into();
+    if storage_type == RowSparse { Ok(product) } else { Ok(to_dense(&product)?.into()) }
+}
+
+/// The product of a dense and a csr matrix. A csr product stores the columns that are not empty in the matrix, as in MXNet.
+fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<Array> {
     ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     let parts = rhs.parts()?;
     let [indptr, indices, values] = csr_parts(&parts)?;
-    let out = NDArray::zeros(&call.shapes[0], lhs.dtype(), lhs.context())?;
-    let columns = rhs.shape().dim(1) as usize;
+    let (shape, num_columns) = (&call.shapes[0], rhs.shape().dim(1) as usize);
+    if call.storage_type != StorageType::Csr {
+        let out = NDArray::zeros(shape, lhs.dtype(), lhs.context())?;
+        call_once(&[indptr, indices, values, lhs], &[(&out, Req::Write)], |ins, outs| {
+            summed!(call, lhs.dtype(), T => {
+                let (dense, m) = (ins[3].slice::<T>()?, csr_of::<T>(&ins[..3])?);
+                kernels::dense_product(dense, m, num_columns, outs[0].slice_mut()?);
+                Ok(())
+            })
+        })?;
+        return Ok(out.into());
+    }
+    let columns = read_slice(indices, kernels::sorted_distinct)?;
+    let (rows, n) = (shape.dim(0), columns.len());
+    let out = NDArray::zeros(&Shape::new(&[rows * n as i64]), lhs.dtype(), lhs.context())?;
     call_once(&[indptr, indices, values, lhs], &[(&out, Req::Write)], |ins, outs| {
         summed!(call, lhs.dtype(), T => {
-            kernels::dense_product(ins[3].slice::<T>()?, csr_of::<T>(&ins[..3])?, columns, outs[0].slice_mut()?);
+            let (indptr, indices, data) = kernels::select_columns(csr_of::<T>(&ins[..3])?, &columns, num_columns);
+            let m = Csr { indptr: &indptr, indices: &indices, data: &data };
+            kernels::dense_product(ins[3].slice::<T>()?, m, n, outs[0].slice_mut()?);
             Ok(())
         })
     })?;
-    Ok(out)
+    let indices: Vec<i64> = memory::collected((0..rows).flat_map(|_| columns.iter().copied()));
+    let indptr: Vec<i64> = memory::collected((0..=rows).map(|r| r * n as i64));
+    let (indptr, indices) = (new_vector(&indptr, lhs.context())?, new_vector(&indices, lhs.context())?);
+    Ok(SparseArray::csr(shape, out, indptr, indices)?.into())
 }
 
 /// Storage rule of the gradients of csr times another matrix. That of the right operand is also a product of a csr matrix.
 pub(super) fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
-    let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
+    let is_product =
+        ins[1] == StorageType::Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
     is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
 }
 
 /// The gradients of C = A B for a csr matrix A: dB = A^T dC. dA is dense, and only computed if it is wanted.
 pub(super) fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
-    let (grad, lhs) = (&to_dense(&call.ins[0])?, call.ins[1].sparse()?);
+    let lhs = call.ins[1].sparse()?;
     let mut grads = if call.wanted[0] {
-        let operands = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
+        let operands = call.ins.iter().map(read_dense).collect::<Result<Vec<_>>>()?;
         (call.dense)(&operands)?.into_iter().map(Array::Dense).take(1).collect()
     } else {
-        vec![SparseArray::zeros(Csr, &call.shapes[0], lhs.dtype(), lhs.context())?.into()]
+        vec![SparseArray::zeros(StorageType::Csr, &call.shapes[0], lhs.dtype(), lhs.context())?.into()]
     };
-    grads.push(csr_dense(call, lhs, !p.transpose_a, grad, &call.shapes[1])?);
+    let storage_type = if p.transpose_a { Dense } else { RowSparse };
+    grads.push(csr_product(call, (lhs, !p.transpose_a), &call.ins[0], &call.shapes[1], storage_type)?);
     Ok(grads)
 }

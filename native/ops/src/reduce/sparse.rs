@@ -1,21 +1,22 @@
-//! Sums, means and norms of csr matrices.
+//! Sums, means and norms of csr matrices, and sums of squares of row_sparse ones.
 
 use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::dtype::{DType, Element};
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_core::{dispatch, shape::Shape};
-use ferromx_kernels::sparse as kernels;
+use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
+use smallvec::SmallVec;
 
 use super::family::ReduceParam;
 use super::norm::NormParam;
 use crate::axes::resolve;
-use crate::sparse::cast::to_dense;
-use crate::sparse::{csr_of, csr_parts, new_vector};
+use crate::sparse::cast::{cast, to_dense};
+use crate::sparse::{csr_of, csr_parts, new_vector, row_len, stored_rows, summed};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -58,27 +59,90 @@ pub(super) fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![out.into()])
 }
 
-/// Runs the dense form on a dense copy of the input.
+/// Runs the dense form on dense copies of the inputs.
 fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    Ok((call.dense)(&[to_dense(&call.ins[0])?])?.into_iter().map(Array::Dense).collect())
+    let dense = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
+    (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
-/// Storage rule: a row_sparse matrix can be reduced along axis 1 with `keepdims`, so that the stored rows stay the same.
+/// The axis of a matrix that is reduced; `None` for both or neither.
+fn only_axis(p: &ReduceParam) -> Option<usize> {
+    let axes = resolve(&p.axis, p.exclude, 2).ok()?;
+    if let [axis] = axes.as_slice() { Some(*axis) } else { None }
+}
+
+/// Storage rule: a row_sparse matrix can be reduced along one axis. Along axis 1 with `keepdims`, the stored rows stay the same.
 pub(super) fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
-    let keeps_rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
-    (ins[0] == RowSparse && keeps_rows).then_some(RowSparse)
+    match only_axis(p).filter(|_| ins[0] == RowSparse)? {
+        1 if p.keepdims => Some(RowSparse),
+        _ => Some(Dense),
+    }
 }
 
 /// Runs the dense form on the stored rows.
 pub(super) fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let parts = a.parts()?;
-    if parts.data.is_empty() {
-        return Ok(vec![SparseArray::zeros(RowSparse, &call.shapes[0], a.dtype(), a.context())?.into()]);
+    if a.shape().dims().len() != 2 {
+        return dense_fallback(call);
     }
-    let sums = (call.dense)(&[parts.data])?;
-    sums.into_iter().map(|s| Ok(SparseArray::row_sparse(&call.shapes[0], s, parts.indices.clone())?.into())).collect()
+    let (parts, shape) = (a.parts()?, &call.shapes[0]);
+    if parts.data.is_empty() {
+        return Ok(vec![match call.storage_type {
+            RowSparse => SparseArray::zeros(RowSparse, shape, a.dtype(), a.context())?.into(),
+            _ => NDArray::zeros(shape, a.dtype(), a.context())?.into(),
+        }]);
+    }
+    let sums = (call.dense)(&[parts.data])?.pop().ok_or_else(|| Error::Internal("a reduction has no output".into()))?;
+    if only_axis(call.ctx.params::<ReduceParam>()) == Some(0) {
+        return Ok(vec![sums.into()]);
+    }
+    let by_row = SparseArray::row_sparse(shape, sums, parts.indices)?.into();
+    Ok(vec![if call.storage_type == RowSparse { by_row } else { to_dense(&by_row)?.into() }])
+}
+
+/// Storage rule of the gradient of `_square_sum`: it stores the rows that the matrix stores.
+pub(super) fn square_sum_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<ReduceParam>();
+    let has_rule = match only_axis(p)? {
+        1 if p.keepdims => ins[0] != Csr,
+        _ => ins[0] == Dense,
+    };
+    (has_rule && ins[1] == RowSparse).then_some(RowSparse)
+}
+
+/// The gradient of `_square_sum` with respect to the stored rows. Inputs: gradient of the output, matrix.
+pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let x = call.ins[1].sparse()?;
+    if x.shape().dims().len() != 2 {
+        return dense_fallback(call);
+    }
+    let (parts, shape) = (x.parts()?, x.shape());
+    let out = NDArray::zeros(parts.data.shape(), x.dtype(), x.context())?;
+    let (num_rows, len) = (shape.dim(0) as usize, row_len(shape));
+    let is_row_sum = only_axis(call.ctx.params::<ReduceParam>()) == Some(1);
+    let grad = stored_rows(&call.ins[0])?;
+    let operands: SmallVec<[&NDArray; 4]> =
+        [&parts.indices, &parts.data, &grad.values].into_iter().chain(&grad.indices).collect();
+    call_once(&operands, &[(&out, Req::Write)], |ins, outs| {
+        let rows = ins[0].slice::<i64>()?;
+        let stored = ins.get(3).map(|indices| indices.slice::<i64>()).transpose()?;
+        let positions = stored.map(|stored| Positions::new(stored, num_rows, rows.len()));
+        let position = |row: i64| positions.as_ref().map_or(Some(row as usize), |positions| positions.find(row));
+        summed!(call, x.dtype(), T => {
+            let (values, grad, out) = (ins[1].slice::<T>()?, ins[2].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            for ((row, x), out) in rows.iter().zip(values.chunks(len.max(1))).zip(out.chunks_mut(len.max(1))) {
+                let of_row = if is_row_sum { position(*row).map_or(T::default(), |k| grad[k]) } else { T::default() };
+                for (k, (x, out)) in x.iter().zip(out).enumerate() {
+                    let grad = if is_row_sum { of_row } else { grad[k] };
+                    let product = T::mul_add(Default::default(), *x, grad);
+                    *out = T::round(T::mul_add(product, *x, grad));
+                }
+            }
+            Ok(())
+        })
+    })?;
+    Ok(vec![SparseArray::row_sparse(shape, out, parts.indices.clone())?.into()])
 }
 
 /// Storage rule: the norm of all elements only depends on the stored ones.

@@ -22,7 +22,7 @@ use super::family::{
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
 use crate::axes::{Axes, keepdims_shape, numpy_axes, resolve};
 use crate::elemwise::family::{
-    Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators,
+    Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators, with_scalar,
 };
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::moves::{by_size, source, target};
@@ -134,8 +134,19 @@ pub(crate) static SQUARE_SUM: OpDef = {
         .shape(infer_shape::<SumSquares>)
         .forward(forward::<SumSquares>)
         .sparse(super::sparse::row_reduce_rule, super::sparse::on_rows)
-        .grad(Grad::Compose(COMPOSE))
+        .grad(Grad::Kernel(
+            Backward::new(square_sum_backward)
+                .inputs(Deps::All)
+                .sparse(super::sparse::square_sum_backward_rule, super::sparse::square_sum_backward),
+            Some(COMPOSE),
+        ))
 };
+
+fn square_sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    with_scalar::<Mul>(ctx, &ins[1], 2.0, &mut outs[0])?;
+    multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
+}
 
 /// A reducer that is defined for every lane type.
 pub(crate) trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {

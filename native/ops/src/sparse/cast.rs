@@ -6,10 +6,10 @@ use ferromx_core::error::Result;
 use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::storage::{Req, call_once, read_slice};
+use ferromx_core::storage::{Req, call_once, read_slice, write_bytes};
 use ferromx_kernels::sparse as kernels;
 
-use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, with_rows};
+use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, stored_rows, with_rows};
 
 /// Converts an array to a dense one. A dense array is returned without a copy.
 ///
@@ -20,26 +20,39 @@ pub fn to_dense(array: &Array) -> Result<NDArray> {
         Array::Dense(a) => return Ok(a.clone()),
         Array::Sparse(a) => a,
     };
-    let parts = a.parts()?;
     let out = NDArray::zeros(a.shape(), a.dtype(), a.context())?;
-    let target = [(&out, Req::Write)];
+    scatter(a, &out)?;
+    Ok(out)
+}
+
+/// Writes the stored elements of an array to a dense array of zeros.
+fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
+    let (parts, target) = (a.parts()?, [(out, Req::Write)]);
     if a.storage_type() == StorageType::Csr {
-        call_once(&csr_parts(&parts)?, &target, |ins, outs| {
+        return call_once(&csr_parts(&parts)?, &target, |ins, outs| {
             moved!(a.dtype(), T => {
                 kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape()), outs[0].slice_mut()?);
                 Ok(())
             })
-        })?;
-    } else {
-        call_once(&[&parts.indices, &parts.data], &target, |ins, outs| {
-            moved!(a.dtype(), T => {
-                let indices = ins[0].slice::<i64>()?;
-                kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape()), outs[0].slice_mut()?);
-                Ok(())
-            })
-        })?;
+        });
     }
-    Ok(out)
+    call_once(&[&parts.indices, &parts.data], &target, |ins, outs| {
+        moved!(a.dtype(), T => {
+            let indices = ins[0].slice::<i64>()?;
+            kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape()), outs[0].slice_mut()?);
+            Ok(())
+        })
+    })
+}
+
+/// A dense array with the same elements, to be read only. It shares the memory of a dense array, and that of a row_sparse array which stores
+/// all rows.
+///
+/// # Errors
+/// Those of [`to_dense`].
+pub fn read_dense(array: &Array) -> Result<NDArray> {
+    let rows = stored_rows(array)?;
+    if rows.indices.is_none() { Ok(rows.values) } else { to_dense(array) }
 }
 
 /// Converts an array to a storage type. An array that already has it is returned without a copy.
@@ -92,7 +105,14 @@ pub fn assign(target: &Array, value: Array) -> Result<()> {
         target.dtype()
     );
     match target {
-        Array::Dense(to) => to.copy_from(&to_dense(&value)?),
+        Array::Dense(to) => match value {
+            Array::Dense(from) => to.copy_from(&from),
+            Array::Sparse(from) => {
+                to.check_writable()?;
+                write_bytes(to, |bytes| bytes.fill(0));
+                scatter(&from, to)
+            }
+        },
         Array::Sparse(to) => match cast(&value, to.storage_type())? {
             Array::Sparse(from) if to.is_same(&from) => Ok(()),
             Array::Sparse(from) => to.take(from),

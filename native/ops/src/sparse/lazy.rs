@@ -2,16 +2,17 @@
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::SparseCall;
+use ferromx_core::op::{DenseForm, SparseCall};
 use ferromx_core::params::Params;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{read_slice, write_slice};
-use ferromx_kernels::sparse as kernels;
+use ferromx_kernels::sparse::{self as kernels, Positions};
 
 use super::cast::assign;
 use super::values::rows_at;
-use super::{moved, new_vector, row_len, with_rows};
+use super::{moved, new_vector, row_len, stored_rows, with_rows};
 use StorageType::RowSparse;
 
 /// Storage rule of lazy updates: the gradient is row_sparse, the weight dense or row_sparse, and the states are stored like the weight.
@@ -40,13 +41,16 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let rows = parts.indices.to_vec::<i64>()?;
     let target = match call.outs.first() {
         Some(out) => out.clone(),
-        None => copy(&call.ins[0])?,
+        None => call.ins[0].to_context(call.ins[0].context())?,
     };
     if !is_same(&target, &call.ins[0]) && !call.outs.is_empty() {
-        assign(&target, copy(&call.ins[0])?)?;
+        assign(&target, call.ins[0].to_context(target.context())?)?;
     }
     if rows.is_empty() {
         return Ok(vec![target]);
+    }
+    if has_all_rows(&call.ins[0])? {
+        call.ins[2..].iter().try_for_each(store_all_rows)?;
     }
     let mut operands = Vec::with_capacity(call.ins.len());
     for (i, array) in call.ins.iter().enumerate() {
@@ -61,11 +65,34 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![target])
 }
 
-fn copy(array: &Array) -> Result<Array> {
-    Ok(match array {
-        Array::Dense(a) => a.to_context(a.context())?.into(),
-        Array::Sparse(a) => a.to_context(a.context())?.into(),
-    })
+/// Adds a row_sparse array to a dense one. `add` is the sum of two dense arrays.
+///
+/// # Errors
+/// Different shapes or types.
+pub fn add_rows(target: &NDArray, rows: &SparseArray, add: DenseForm<'_>) -> Result<()> {
+    let parts = rows.parts()?;
+    if parts.data.is_empty() {
+        return Ok(());
+    }
+    let target = Rows::of(&target.clone().into(), &parts.indices.to_vec::<i64>()?)?;
+    let sum = add(&[target.read()?, parts.data])?.pop();
+    target.write(&sum.ok_or_else(|| Error::Internal("a sum has no result".into()))?)
+}
+
+/// Whether an array stores all its rows.
+fn has_all_rows(array: &Array) -> Result<bool> {
+    Ok(stored_rows(array)?.indices.is_none())
+}
+
+/// Makes a row_sparse state without stored rows store all of them, as in MXNet, so that it need not grow with every update.
+fn store_all_rows(state: &Array) -> Result<()> {
+    let Array::Sparse(a) = state else { return Ok(()) };
+    if !a.parts()?.indices.is_empty() {
+        return Ok(());
+    }
+    let indices: Vec<i64> = memory::collected(0..a.shape().dim(0));
+    let values = NDArray::zeros(a.shape(), a.dtype(), a.context())?;
+    a.take(SparseArray::row_sparse(a.shape(), values, new_vector(&indices, a.context())?)?)
 }
 
 fn is_same(a: &Array, b: &Array) -> bool {
@@ -100,11 +127,19 @@ impl Rows {
             }
             Array::Sparse(a) => a,
         };
-        let stored = a.parts()?.indices.to_vec::<i64>()?;
-        let union = kernels::union_rows(&stored, rows);
-        if union.len() > stored.len() {
-            a.take(SparseArray::row_sparse(a.shape(), rows_at(a, &union)?, new_vector(&union, a.context())?)?)?;
+        let parts = a.parts()?;
+        if parts.indices.len() as i64 == a.shape().dim(0) {
+            return Ok(Rows { data: parts.data, indices: rows.to_vec() });
         }
+        let indices = read_slice(&parts.indices, |stored: &[i64]| {
+            let positions = Positions::new(stored, a.shape().dim(0) as usize, rows.len());
+            rows.iter().map(|row| positions.find(*row).map(|k| k as i64)).collect::<Option<Vec<i64>>>()
+        })?;
+        if let Some(indices) = indices {
+            return Ok(Rows { data: parts.data, indices });
+        }
+        let union = kernels::union_rows(&parts.indices.to_vec::<i64>()?, rows);
+        a.take(SparseArray::row_sparse(a.shape(), rows_at(a, &union)?, new_vector(&union, a.context())?)?)?;
         Ok(Rows { data: a.parts()?.data, indices: kernels::positions(rows, &union) })
     }
 

@@ -22,13 +22,13 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::OpDef;
 use ferromx_core::param_enum;
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Parts, SparseArray, StorageType};
+use ferromx_core::sparse::{Array, Parts, SparseArray, StorageType};
 use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
 pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
-pub use lazy::{all_row_sparse, lazy, lazy_update};
+pub use lazy::{add_rows, all_row_sparse, lazy, lazy_update};
 pub use values::{
     broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
     product_rule, scatter_rule, zeros, zeros_rule,
@@ -115,6 +115,33 @@ pub(crate) fn new_csr<T: Element>(
 ) -> Result<SparseArray> {
     let (indptr, indices) = (new_vector(&indptr, context)?, new_vector(&indices, context)?);
     SparseArray::csr(shape, new_vector(&values, context)?, indptr, indices)
+}
+
+/// The stored rows of an array.
+pub(crate) struct StoredRows {
+    /// Their values.
+    pub values: NDArray,
+    /// Their indices, or `None` if all rows are stored.
+    pub indices: Option<NDArray>,
+}
+
+impl StoredRows {
+    /// The number of elements in a row.
+    pub(crate) fn row_len(&self) -> usize {
+        row_len(self.values.shape())
+    }
+}
+
+/// The rows that a row_sparse array stores, or all rows of a dense array, sharing memory, or of a csr array.
+pub(crate) fn stored_rows(array: &Array) -> Result<StoredRows> {
+    match array {
+        Array::Sparse(a) if a.storage_type() == StorageType::RowSparse => {
+            let parts = a.parts()?;
+            let has_all_rows = parts.indices.len() as i64 == a.shape().dim(0);
+            Ok(StoredRows { values: parts.data, indices: Some(parts.indices).filter(|_| !has_all_rows) })
+        }
+        other => Ok(StoredRows { values: cast::to_dense(other)?, indices: None }),
+    }
 }
 
 /// The length of a row: the product of all dimensions but the first.

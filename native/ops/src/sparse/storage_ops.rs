@@ -11,8 +11,10 @@ use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
+use ferromx_kernels::sparse::{self as kernels, Positions};
+use smallvec::SmallVec;
 
-use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, row_len, stored_rows, with_rows};
 use crate::moves::copy;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
@@ -29,10 +31,7 @@ params! {
 
 pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .aliases(&["_sparse_cast_storage"])
-    .doc(
-        "Converts an array to another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored. In a graph \
-         all arrays are dense, so that nothing changes.",
-    )
+    .doc("Converts an array to another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored.")
     .inputs(&[arg("data", "The array, of any storage type.")])
     .params::<CastStorageParam>()
     .forward(copy)
@@ -97,24 +96,23 @@ fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let mut rows = call.ins[1].dense()?.to_vec_as::<i64>()?;
     check_rows(&rows, a.shape().dim(0))?;
-    rows.sort_unstable();
-    rows.dedup();
-    let parts = a.parts()?;
-    let stored = parts.indices.to_vec::<i64>()?;
-    if stored.is_empty() {
+    rows = kernels::sorted_distinct(&rows);
+    let stored = stored_rows(&call.ins[0])?;
+    if stored.values.is_empty() {
         rows.clear();
     }
-    let values = NDArray::empty(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
-    let len = row_len(a.shape());
-    call_once(&[&parts.data], &[(&values, Req::Write)], |ins, outs| {
+    let (num_rows, len) = (a.shape().dim(0) as usize, stored.row_len());
+    let values = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
+    let operands: SmallVec<[&NDArray; 2]> = [&stored.values].into_iter().chain(&stored.indices).collect();
+    call_once(&operands, &[(&values, Req::Write)], |ins, outs| {
         moved!(a.dtype(), T => {
             let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
-            for (i, row) in rows.iter().enumerate() {
-                let out = &mut out[i * len..(i + 1) * len];
-                match stored.binary_search(row) {
-                    Ok(k) => out.copy_from_slice(&data[k * len..(k + 1) * len]),
-                    Err(_) => out.fill(T::default()),
+            match ins.get(1) {
+                Some(stored) => {
+                    let positions = Positions::new(stored.slice::<i64>()?, num_rows, rows.len());
+                    kernels::gather_found_rows(data, |k| positions.find(rows[k]), len, out);
                 }
+                None => kernels::gather_rows(data, &rows, len, out),
             }
             Ok(())
         })
@@ -152,10 +150,7 @@ pub(super) static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
 
 /// The kernel of operators that have no dense form: an error.
 pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
-    Err(Error::Unsupported(format!(
-        "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it imperatively",
-        ctx.op
-    )))
+    Err(Error::Unsupported(format!("{} works on csr matrices: convert with cast_storage(stype = 'csr') first", ctx.op)))
 }
 
 fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {

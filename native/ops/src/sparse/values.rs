@@ -60,6 +60,9 @@ pub fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>)
 
 /// Runs the dense form on the union of the elements that the inputs store, with zeros where an input stores none.
 pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    if call.ins.len() == 1 {
+        return on_values(call);
+    }
     let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
     let Some(first) = arrays.first() else { return Err(Error::Internal("there are no sparse arrays to merge".into())) };
     let result = if first.storage_type() == Csr { merge_csr(call, &arrays)? } else { merge_rows(call, &arrays)? };

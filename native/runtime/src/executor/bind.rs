@@ -176,7 +176,7 @@ impl Executor {
             outputs: Vec::new(),
             head_grads: Vec::new(),
             filled: Vec::new(),
-            execution: Execution::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs)?)),
+            execution: Execution::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs, context)?)),
             monitor: Mutex::new(None),
         })
     }
@@ -224,41 +224,18 @@ impl Network {
 
     /// Extends the graph by the requested gradients.
     fn differentiate(&mut self, symbol: &Symbol, bound: &Bound) -> Result<()> {
-        let requested: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
+        let requested = requested_gradients(symbol, bound)?;
         if requested.is_empty() {
             return Ok(());
         }
-        let mut head_grads = Vec::new();
-        for (i, output) in self.outputs.iter().enumerate() {
-            let head_grad = self.graph.variable(&format!("_head_grad_{i}"), Attrs::new());
-            let is_loss = self.graph.node(*output).op().is_some_and(gradient::is_loss);
-            self.head_grads[i] = Some(head_grad).filter(|_| !is_loss);
-            head_grads.push(head_grad);
-        }
-        let variables: Vec<Entry> = requested.iter().map(|i| self.variables.args[*i]).collect();
-        let request = gradient::Request {
-            heads: &self.outputs,
-            head_grads: &head_grads,
-            variables: &variables,
-            create_graph: false,
-        };
-        let entries = gradient::traced(&mut self.graph, &request, &mut self.trace)?;
-        for ((i, variable), entry) in requested.iter().zip(&variables).zip(entries) {
-            let array = bound.grads[*i].clone().ok_or_else(|| {
-                Error::Value(format!(
-                    "argument {} has a gradient request but no gradient array",
-                    symbol.list_arguments()[*i]
-                ))
-            })?;
-            let arg = &bound.args[*i];
+        let variables: Vec<Entry> = requested.iter().map(|(i, _)| self.variables.args[*i]).collect();
+        let Gradients { head_grads, entries, trace } = differentiate(&mut self.graph, &self.outputs, &variables)?;
+        (self.head_grads, self.trace) = (head_grads, trace);
+        for (((i, array), variable), entry) in requested.into_iter().zip(variables).zip(entries) {
+            let arg = &bound.args[i];
             let is_like_argument = array.shape() == arg.shape() && array.dtype() == arg.dtype();
-            let (req, variable) = (bound.reqs[*i], *variable);
+            let req = bound.reqs[i];
             self.targets.push(Target { entry, array, req, old_value: None, variable, is_like_argument });
-        }
-        // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
-        let used = self.graph.needed_for(self.targets.iter().filter_map(|t| t.entry));
-        for (head_grad, e) in self.head_grads.iter_mut().zip(&head_grads) {
-            *head_grad = head_grad.filter(|_| used[e.node as usize]);
         }
         Ok(())
     }
@@ -299,6 +276,49 @@ impl Network {
         self.graph = assigned.graph;
         Ok(())
     }
+}
+
+/// The arguments whose gradient is requested, by index, with the arrays of their gradients.
+///
+/// # Errors
+/// A request without an array.
+pub(super) fn requested_gradients<A: Clone>(symbol: &Symbol, bound: &Bound<A>) -> Result<Vec<(usize, A)>> {
+    let requested = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null);
+    requested
+        .map(|i| {
+            let array = bound.grads[i].clone().ok_or_else(|| {
+                let name = symbol.list_arguments().swap_remove(i);
+                Error::Value(format!("argument {name} has a gradient request but no gradient array"))
+            })?;
+            Ok((i, array))
+        })
+        .collect()
+}
+
+/// The gradients that extend a graph.
+pub(super) struct Gradients {
+    /// The variable of each head gradient; `None` if no gradient reads it.
+    pub head_grads: Vec<Option<Entry>>,
+    /// The gradient of each variable; `None` if the variable does not influence the outputs.
+    pub entries: Vec<Option<Entry>>,
+    /// The contributions to each gradient.
+    pub trace: Trace,
+}
+
+/// Extends a graph by the gradients of its outputs with respect to variables.
+pub(super) fn differentiate(graph: &mut Graph, outputs: &[Entry], variables: &[Entry]) -> Result<Gradients> {
+    let is_loss: Vec<bool> =
+        outputs.iter().map(|output| graph.node(*output).op().is_some_and(gradient::is_loss)).collect();
+    let all: Vec<Entry> =
+        (0..outputs.len()).map(|i| graph.variable(&format!("_head_grad_{i}"), Attrs::new())).collect();
+    let request = gradient::Request { heads: outputs, head_grads: &all, variables, create_graph: false };
+    let mut trace = Trace::default();
+    let entries = gradient::traced(graph, &request, &mut trace)?;
+    // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
+    let used = graph.needed_for(entries.iter().flatten().copied());
+    let head_grads =
+        all.iter().zip(is_loss).map(|(e, is_loss)| Some(*e).filter(|e| !is_loss && used[e.node as usize])).collect();
+    Ok(Gradients { head_grads, entries, trace })
 }
 
 /// Binds a symbol. Each output reuses the memory of the array in `old_outputs` if it is large enough.
@@ -460,21 +480,23 @@ fn check_devices<A: Bindable>(devices: &Devices, bound: &Bound<A>) -> Result<()>
 }
 
 /// The entries of the variables of a symbol.
-struct VariableEntries {
-    args: Vec<Entry>,
-    aux: Vec<Entry>,
+pub(super) struct VariableEntries {
+    /// Arguments.
+    pub args: Vec<Entry>,
+    /// Auxiliary states.
+    pub aux: Vec<Entry>,
 }
 
 impl VariableEntries {
     /// The entries, each with its array.
-    fn with_arrays<'a>(&'a self, bound: &'a Bound) -> impl Iterator<Item = (Entry, &'a NDArray)> {
+    pub(super) fn with_arrays<'a, A>(&'a self, bound: &'a Bound<A>) -> impl Iterator<Item = (Entry, &'a A)> {
         let (args, aux) = (self.args.iter().zip(&bound.args), self.aux.iter().zip(&bound.aux));
         args.chain(aux).map(|(e, array)| (*e, array))
     }
 }
 
 /// Finds the entries of arguments and auxiliary states. The graph has its variables in the order of the symbol.
-fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
+pub(super) fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
     let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
     let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
     let (mut args, mut aux) = (Vec::new(), Vec::new());
@@ -565,20 +587,34 @@ pub(super) fn reshape(
         );
         NDArray::zeros(shape, array.dtype(), array.context())
     };
+    let resize_stored = |name: &str, array: &Array, shape: &Shape| -> Result<Array> {
+        match array {
+            Array::Dense(array) => Ok(resize(name, array, shape)?.into()),
+            Array::Sparse(sparse) => {
+                ensure!(
+                    sparse.shape() == shape,
+                    "{name} is a {} array of shape {} and cannot be reshaped to {shape}: bind the symbol again",
+                    sparse.storage_type(),
+                    sparse.shape()
+                );
+                Ok(array.clone())
+            }
+        }
+    };
     let names = old.symbol.list_arguments();
     let args = (names.iter().zip(&old.stored_args()).zip(&inferred.args))
-        .map(|((n, a), s)| resize(n, a.dense()?, s))
+        .map(|((n, a), s)| resize_stored(n, a, s))
         .collect::<Result<_>>()?;
     let grads = (names.iter().zip(&old.stored_grads()).zip(&inferred.args))
-        .map(|((n, g), s)| g.as_ref().map(|g| resize(n, g.dense()?, s)).transpose())
+        .map(|((n, g), s)| g.as_ref().map(|g| resize_stored(n, g, s)).transpose())
         .collect::<Result<_>>()?;
     let aux_names = old.symbol.list_auxiliary_states();
     let aux = (aux_names.iter().zip(&old.stored_aux()).zip(&inferred.aux))
-        .map(|((n, a), s)| resize(n, a.dense()?, s))
+        .map(|((n, a), s)| resize_stored(n, a, s))
         .collect::<Result<_>>()?;
-    let bound = Bound { args, grads, reqs: old.reqs.clone(), aux };
+    let bound = BoundStored { args, grads, reqs: old.reqs.clone(), aux };
     match old.execution {
-        Execution::Planned(_) => bind(&old.symbol, old.devices.clone(), bound, Some(old), &old.outputs),
-        Execution::Stepwise(_) => Executor::bind_stored(&old.symbol, old.devices.clone(), bound.to_stored(), Some(old)),
+        Execution::Planned(_) => bind(&old.symbol, old.devices.clone(), bound.into_dense()?, Some(old), &old.outputs),
+        Execution::Stepwise(_) => Executor::bind_stored(&old.symbol, old.devices.clone(), bound, Some(old)),
     }
 }

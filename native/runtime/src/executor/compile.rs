@@ -97,8 +97,9 @@ impl Blueprint {
         let needed = graph.needed_for(live_out.iter().copied());
         let mut reports = None;
         let schedule = if purpose == Purpose::Monitoring {
+            let requested: Vec<Entry> = targets.iter().filter(|t| t.entry.is_some()).map(|t| t.variable).collect();
             let (schedule, drafts) =
-                reports::monitored_schedule(graph, &needed, self.num_forward_nodes, &self.trace, targets);
+                reports::monitored_schedule(graph, &needed, self.num_forward_nodes, &self.trace, &requested);
             reports = Some(drafts);
             schedule
         } else {

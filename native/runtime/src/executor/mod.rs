@@ -44,7 +44,7 @@ use crate::symbol::Symbol;
 
 /// A callback that gets the name and a copy of every output of every operator that ran and of every gradient, and optionally of the
 /// operators' inputs.
-pub type Monitor = Arc<dyn Fn(&str, NDArray) + Send + Sync>;
+pub type Monitor = Arc<dyn Fn(&str, Array) + Send + Sync>;
 
 /// A symbol bound to its arguments, gradients and auxiliary states.
 pub struct Executor {
@@ -112,7 +112,7 @@ impl Executor {
             Execution::Planned(plans) => plans,
             Execution::Stepwise(steps) => {
                 let head_grads: Vec<Array> = head_grads.iter().cloned().map(Array::Dense).collect();
-                return steps.backward(&head_grads, is_train);
+                return steps.backward(&head_grads, is_train, self.monitor.lock().clone().as_ref());
             }
         };
         if self.reqs.iter().all(|r| *r == Req::Null) {
@@ -120,21 +120,7 @@ impl Executor {
         }
         for (i, bound) in self.head_grads.iter().enumerate() {
             let Some(bound) = bound else { continue };
-            let Some(given) = head_grads.get(i) else {
-                return Err(Error::Value(format!(
-                    "Because the last operator is not Loss function, head_gradient is required when calling backward. If you are \
-                     attempting to minimize the output as an objective, please modify your network and pass it through the \
-                     make_loss symbol. Output {i} ({}) has no head gradient: pass one array for each output",
-                    self.symbol.list_outputs()[i]
-                )));
-            };
-            ensure!(
-                given.shape() == bound.shape(),
-                "operands shape mismatch from.shape = {} to.shape={}: the head gradient of output {i} must have its shape",
-                given.shape(),
-                bound.shape()
-            );
-            imperative::copy_dense(given, bound)?;
+            imperative::copy_dense(head_grad(&self.symbol, i, head_grads, bound.shape(), NDArray::shape)?, bound)?;
         }
         let monitor = self.monitor.lock().clone();
         plans.enter()?.backward(is_train, monitor.as_ref())
@@ -149,7 +135,7 @@ impl Executor {
             Execution::Planned(_) => {
                 self.backward(&head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?, is_train)
             }
-            Execution::Stepwise(steps) => steps.backward(head_grads, is_train),
+            Execution::Stepwise(steps) => steps.backward(head_grads, is_train, self.monitor.lock().clone().as_ref()),
         }
     }
 
@@ -231,18 +217,13 @@ impl Executor {
     ///
     /// # Errors
     /// The shape of an array that is not in `shapes` changes and `partial_shaping` is false; an array grows and `allow_up_sizing` is
-    /// false.
+    /// false; the shape of a sparse array changes.
     pub fn reshape(
         &self,
         partial_shaping: bool,
         allow_up_sizing: bool,
         shapes: &[(String, Shape)],
     ) -> Result<Executor> {
-        let is_sparse = match &self.execution {
-            Execution::Planned(_) => false,
-            Execution::Stepwise(steps) => steps.bound.has_sparse(),
-        };
-        ensure!(!is_sparse, "an executor that is bound to sparse arrays cannot be reshaped: bind the symbol again");
         bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
     }
 
@@ -254,4 +235,31 @@ impl Executor {
         };
         format!("{}{plans}", self.optimized.debug_string())
     }
+}
+
+/// The head gradient of output `i`, which `backward` needs.
+///
+/// # Errors
+/// It is missing or does not have the output's shape.
+fn head_grad<'a, A>(
+    symbol: &Symbol,
+    i: usize,
+    head_grads: &'a [A],
+    expected: &Shape,
+    shape: fn(&A) -> &Shape,
+) -> Result<&'a A> {
+    let Some(given) = head_grads.get(i) else {
+        return Err(Error::Value(format!(
+            "Because the last operator is not Loss function, head_gradient is required when calling backward. If you are attempting to \
+             minimize the output as an objective, please modify your network and pass it through the make_loss symbol. Output {i} ({}) \
+             has no head gradient: pass one array for each output",
+            symbol.list_outputs()[i]
+        )));
+    };
+    ensure!(
+        shape(given) == expected,
+        "operands shape mismatch from.shape = {} to.shape={expected}: the head gradient of output {i} must have its shape",
+        shape(given)
+    );
+    Ok(given)
 }

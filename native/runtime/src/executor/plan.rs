@@ -274,7 +274,7 @@ impl Plan {
         for i in range.start..=range.end {
             // The locks are released before the monitor runs, because it may use the same arrays.
             while let Some(report) = reports.next_if(|r| r.after <= i) {
-                monitor(&report.name, report.array.to_context(report.array.context())?);
+                monitor(&report.name, report.array.to_context(report.array.context())?.into());
             }
             if i < range.end {
                 run_group(&mut self.region, &self.steps[i..=i], is_train)?;

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use ferromx_core::grad::Entry;
 use hashbrown::{HashMap, HashSet};
 
-use super::compile::Target;
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::Schedule;
 use crate::passes::gradient::{Contribution, Trace};
@@ -55,14 +54,14 @@ enum GradientNode {
     InputGrads(usize),
 }
 
-/// The schedule of a monitored plan, with one node per step, and its reports. Nodes that compute gradients run in the order of MXNet's
-/// graph.
+/// The schedule of a monitored graph, with one node per step, and its reports. `requested` are the variables that have gradients. Nodes that
+/// compute gradients run in the order of MXNet's graph.
 pub(super) fn monitored_schedule(
     graph: &Graph,
     needed: &[bool],
     num_forward_nodes: usize,
     trace: &Trace,
-    targets: &[Target],
+    requested: &[Entry],
 ) -> (Schedule, Reports) {
     let visited = HashSet::new();
     let mut recorder = Recorder { graph, needed, trace, steps: Vec::new(), reports: Reports::default(), visited };
@@ -77,7 +76,7 @@ pub(super) fn monitored_schedule(
             nodes_of_gradient.entry(of as usize).or_default().push(*i);
         }
     }
-    for gradient_node in recorder.gradient_nodes(targets) {
+    for gradient_node in recorder.gradient_nodes(requested) {
         let nodes = match gradient_node {
             GradientNode::HeadGrad(_) => Vec::new(),
             GradientNode::Sum(e) => trace.sums.get(&e).map(|sum| sum.node as usize).into_iter().collect(),
@@ -146,12 +145,12 @@ impl Recorder<'_> {
         }
     }
 
-    /// The gradient nodes that the targets depend on, in depth-first order.
-    fn gradient_nodes(&mut self, targets: &[Target]) -> Vec<GradientNode> {
+    /// The gradient nodes that the requested gradients depend on, in depth-first order.
+    fn gradient_nodes(&mut self, requested: &[Entry]) -> Vec<GradientNode> {
         let mut order = Vec::new();
-        for target in targets.iter().filter(|t| t.entry.is_some()) {
-            if let Some(contributions) = self.trace.contributions.get(&target.variable) {
-                self.visit(target.variable, contributions, &mut order);
+        for variable in requested {
+            if let Some(contributions) = self.trace.contributions.get(variable) {
+                self.visit(*variable, contributions, &mut order);
             }
         }
         order

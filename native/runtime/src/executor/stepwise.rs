@@ -1,60 +1,136 @@
-//! Executors without a plan: operators run one by one, on arrays of any storage type and with output shapes that depend on values.
-//! Gradients are computed by the tape.
+//! Executors without a plan: nodes run one by one, on arrays of any storage type and with output shapes that depend on values.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Forward;
+use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
-use ferromx_core::storage::Req;
+use ferromx_core::storage::{Req, overlap};
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
-use super::{BoundStored, Monitor};
-use crate::imperative::{self, GradientRequest, Hook, Keep, Observer, StepwiseGraph, Tensor, Tensors};
-use crate::passes::gradient::is_loss;
-use crate::symbol::Symbol;
+use super::bind::{Gradients, VariableEntries, differentiate, requested_gradients, variable_entries};
+use super::overlaps::Overlaps;
+use super::reports::{ReportDraft, Reports, monitored_schedule};
+use super::{BoundStored, Monitor, head_grad};
+use crate::arrays::zeros_like;
+use crate::graph::{Action, Graph, GraphNode, entry};
+use crate::imperative::{self, ArraySpec, GradientCall, Stored, Tensor, name_node};
+use crate::passes::chains::Schedule;
+use crate::passes::gradient::Trace;
+use crate::passes::infer::{self, Entries};
+use crate::profiler;
+use crate::symbol::{OpCall, Symbol};
 
 /// A symbol bound to arrays, without a plan.
 pub(super) struct Stepwise {
     /// The bound arrays.
     pub bound: BoundStored,
-    graph: StepwiseGraph,
-    /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked as such on the tape.
-    inputs: Vec<Arc<Tensor>>,
+    symbol: Symbol,
+    /// The graph, gradients included.
+    graph: Graph,
+    /// The nodes after these compute gradients.
+    num_forward_nodes: usize,
+    /// The device of nodes without inputs.
+    context: Context,
+    output_entries: Vec<Entry>,
     /// The outputs, which every forward pass overwrites.
     outputs: Vec<Arc<Tensor>>,
-    /// Whether each output is a loss, which needs no head gradient.
-    losses: Vec<bool>,
-    /// The outputs of the last recorded forward pass, which hold its tape.
-    recorded: Mutex<Option<Tensors>>,
+    variables: VariableEntries,
+    head_grads: Vec<Option<Entry>>,
+    targets: Vec<StoredTarget>,
+    /// The gradient arrays that kernels may write to, by the entry of the gradient.
+    destinations: HashMap<Entry, NDArray>,
+    trace: Trace,
+    /// Whether each node runs.
+    needed: Vec<bool>,
+    /// For each node, the entries that no later node of its pass reads. A forward pass keeps what gradients read.
+    freed: Vec<Vec<Entry>>,
+    /// The entries that a node reads, and the gradients.
+    live: HashSet<Entry>,
+    /// The values of the last forward pass that the gradients read.
+    saved: Mutex<Option<Values>>,
+}
+
+/// A requested gradient.
+struct StoredTarget {
+    /// The gradient's entry; `None` if the argument does not influence the outputs.
+    entry: Option<Entry>,
+    array: Array,
+    req: Req,
+    variable: Entry,
+}
+
+/// The values of entries.
+#[derive(Clone, Default)]
+struct Values {
+    /// The arrays that later nodes read.
+    arrays: HashMap<Entry, Array>,
+    /// Shape, type and device of all entries that were computed.
+    specs: HashMap<Entry, (Shape, DType, Context)>,
+}
+
+impl Values {
+    fn insert(&mut self, e: Entry, array: Array) {
+        self.specs.insert(e, (array.shape().clone(), array.dtype(), array.context()));
+        self.arrays.insert(e, array);
+    }
 }
 
 impl Stepwise {
     /// Binds a symbol. `outputs` are the output arrays before the first forward pass.
     ///
     /// # Errors
-    /// A gradient request without an array.
-    pub(super) fn new(symbol: &Symbol, bound: BoundStored, outputs: Vec<Array>) -> Result<Stepwise> {
-        let (mut args, mut aux) = (bound.args.iter(), bound.aux.iter());
-        let array = |is_aux: bool| if is_aux { aux.next() } else { args.next() };
-        let arrays = symbol.variables().into_iter().map(|(_, is_aux)| is_aux).map(array).collect::<Option<Vec<_>>>();
-        let arrays = arrays.ok_or_else(|| Error::Internal("there are fewer arrays than variables".into()))?;
-        let inputs: Vec<_> = arrays.into_iter().map(|array| Arc::new(Tensor::new(array.clone()))).collect();
-        let is_arg = symbol.variables().into_iter().map(|(_, is_aux)| !is_aux);
-        let args = inputs.iter().zip(is_arg).filter(|(_, is_arg)| *is_arg).map(|(tensor, _)| tensor);
-        for (i, tensor) in args.enumerate().filter(|(i, _)| bound.reqs[*i] != Req::Null) {
-            let array = bound.grads[i].clone().ok_or_else(|| {
-                let name = symbol.list_arguments().swap_remove(i);
-                Error::Value(format!("argument {name} has a gradient request but no gradient array"))
-            })?;
-            let request = GradientRequest { array: Arc::new(Tensor::new(array)), req: bound.reqs[i] };
-            imperative::mark_variables(std::slice::from_ref(tensor), &[request])?;
-        }
-        let losses = symbol.entries().iter().map(|y| y.node.op.as_ref().is_some_and(is_loss)).collect();
+    /// A gradient request without an array; an operator without a gradient.
+    pub(super) fn new(symbol: &Symbol, bound: BoundStored, outputs: Vec<Array>, context: Context) -> Result<Stepwise> {
+        let (mut graph, output_entries) = Graph::from_symbol(symbol);
+        let variables = variable_entries(symbol, &graph);
+        let num_forward_nodes = graph.nodes.len();
+        let requested = requested_gradients(symbol, &bound)?;
+        let requested_variables: Vec<Entry> = requested.iter().map(|(i, _)| variables.args[*i]).collect();
+        let Gradients { head_grads, entries, trace } = match requested.is_empty() {
+            true => Gradients { head_grads: Vec::new(), entries: Vec::new(), trace: Trace::default() },
+            false => differentiate(&mut graph, &output_entries, &requested_variables)?,
+        };
+        let destinations = destinations(&bound, &requested, &entries);
+        let targets = (requested.into_iter().zip(&requested_variables).zip(&entries))
+            .map(|(((i, array), variable), entry)| {
+                let (entry, req, variable) = (*entry, bound.reqs[i], *variable);
+                StoredTarget { entry, array, req, variable }
+            })
+            .collect();
+        let kept: HashSet<Entry> = output_entries.iter().copied().chain(entries.into_iter().flatten()).collect();
+        let needed = graph.needed_for(kept.iter().copied());
+        let readers = graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
+        let live = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(kept.iter().copied()).collect();
+        let freed = freed_entries(&graph, &needed, &kept);
         let outputs = outputs.into_iter().map(|y| Arc::new(Tensor::new(y))).collect();
-        let graph = StepwiseGraph::new(symbol);
-        Ok(Stepwise { bound, graph, inputs, outputs, losses, recorded: Mutex::default() })
+        let (symbol, saved) = (symbol.clone(), Mutex::default());
+        Ok(Stepwise {
+            bound,
+            symbol,
+            graph,
+            num_forward_nodes,
+            context,
+            output_entries,
+            outputs,
+            variables,
+            head_grads,
+            targets,
+            destinations,
+            trace,
+            needed,
+            freed,
+            live,
+            saved,
+        })
     }
 
     /// The outputs, which every forward pass overwrites.
@@ -62,83 +138,258 @@ impl Stepwise {
         &self.outputs
     }
 
-    fn has_gradient_requests(&self) -> bool {
-        self.bound.reqs.iter().any(|req| *req != Req::Null)
-    }
-
     /// Computes the outputs.
     ///
     /// # Errors
     /// Those of the operators.
     pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let results = self.run(is_train, is_train && self.has_gradient_requests(), monitor)?;
-        for (output, result) in self.outputs.iter().zip(&results) {
-            let (old, new) = (output.stored()?, result.stored()?);
+        // Free the values of the last pass before the next.
+        *self.saved.lock() = None;
+        let mut values = Values::default();
+        self.variables.with_arrays(&self.bound).for_each(|(e, array)| values.insert(e, array.clone()));
+        match monitor {
+            None => self.run(0..self.num_forward_nodes, &mut values, is_train)?,
+            Some(monitor) => {
+                let (schedule, reports) = self.monitored();
+                let steps = schedule.steps.iter().flatten().copied().enumerate();
+                let steps = steps.filter(|(_, node)| *node < self.num_forward_nodes);
+                self.run_monitored(steps, &reports.forward, &mut values, is_train, monitor)?;
+            }
+        }
+        for (output, e) in self.outputs.iter().zip(&self.output_entries) {
+            let (old, new) = (output.stored()?, self.value(&values, *e)?);
             let has_same_type = old.shape() == new.shape() && old.dtype() == new.dtype();
             // Overwrite the array in place, so that its holders see the result, unless its shape changes.
             if has_same_type && old.storage_type() == new.storage_type() {
                 imperative::write(&old, &new)?;
             } else {
-                output.set(new);
+                output.set(new.to_context(new.context())?);
             }
         }
+        if !self.targets.is_empty() {
+            *self.saved.lock() = Some(values);
+        }
         Ok(())
-    }
-
-    fn run(&self, is_train: bool, record: bool, monitor: Option<&(Monitor, bool)>) -> Result<Tensors> {
-        let observer = monitor.map(|(monitor, monitor_all)| {
-            let monitor = monitor.clone();
-            let hook: Hook = Arc::new(move |name, _, array| monitor(name, array));
-            Observer { hook, monitor_all: *monitor_all, is_monitor: true }
-        });
-        // Free the last tape before recording the next.
-        *self.recorded.lock() = None;
-        let results = imperative::in_mode(record, is_train, || self.graph.run(&self.inputs, &[], observer))?;
-        *self.recorded.lock() = record.then(|| results.clone());
-        Ok(results)
     }
 
     /// Computes the gradients; see [`super::Executor::backward`].
     ///
     /// # Errors
     /// Missing head gradients; errors of the operators.
-    pub(super) fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
-        if !self.has_gradient_requests() {
+    pub(super) fn backward(
+        &self,
+        head_grads: &[Array],
+        is_train: bool,
+        monitor: Option<&(Monitor, bool)>,
+    ) -> Result<()> {
+        if self.targets.is_empty() {
             return Ok(());
         }
-        let missing = (0..self.losses.len()).find(|i| !self.losses[*i] && head_grads.get(*i).is_none());
-        if let Some(i) = missing {
-            return Err(Error::Value(format!(
-                "output {i} is not a loss, so backward needs its head gradient: pass one array per output, or end the network with a loss \
-                 such as SoftmaxOutput or MakeLoss"
-            )));
+        if self.saved.lock().is_none() {
+            self.forward(false, None)?;
         }
-        let recorded = self.recorded.lock().clone();
-        let recorded = match recorded {
-            Some(recorded) => recorded,
-            None => self.run(is_train, true, None)?,
-        };
-        self.inputs.iter().for_each(|tensor| tensor.set_fresh_gradient(false));
-        let recorded_heads = || recorded.iter().enumerate().filter(|(_, y)| y.is_recorded());
-        let tensors: Vec<_> = recorded_heads().map(|(_, y)| y.clone()).collect();
-        let head_grad = |(i, y): (usize, &Arc<Tensor>)| {
-            head_grads.get(i).map(|g| cast_head_grad(g, y.stored()?.dtype())).transpose()
-        };
-        let grads = recorded_heads().map(head_grad).collect::<Result<Vec<_>>>()?;
-        if !tensors.is_empty() {
-            imperative::backward(&tensors, &grads, &[], Keep::Graph, is_train)?;
+        let saved = self.saved.lock().clone();
+        let mut values = saved.ok_or_else(|| Error::Internal("a forward pass kept no values".into()))?;
+        for (i, e) in self.head_grads.iter().enumerate().filter_map(|(i, e)| Some((i, (*e)?))) {
+            let output = self.outputs[i].stored()?;
+            let given = head_grad(&self.symbol, i, head_grads, output.shape(), Array::shape)?;
+            values.insert(e, self.head_grad(given, output.dtype())?);
         }
-        // Arguments that do not influence the outputs have zero gradients.
-        self.inputs.iter().try_for_each(|tensor| tensor.zero_stale_gradient())
+        match monitor {
+            None => self.run(self.num_forward_nodes..self.graph.nodes.len(), &mut values, is_train)?,
+            Some(monitor) => {
+                let (schedule, reports) = self.monitored();
+                let steps = schedule.steps.iter().flatten().copied().enumerate();
+                let steps = steps.filter(|(_, node)| *node >= self.num_forward_nodes);
+                self.run_monitored(steps, &reports.backward, &mut values, is_train, monitor)?;
+            }
+        }
+        for target in &self.targets {
+            let gradient = match target.entry {
+                Some(e) => self.value(&values, e)?,
+                None if target.req == Req::Add => continue,
+                None => zeros_like(&target.array)?,
+            };
+            imperative::write_as_requested(&target.array, target.req, gradient)?;
+        }
+        Ok(())
+    }
+
+    /// A head gradient of the type of its output, in memory that no kernel writes to.
+    fn head_grad(&self, given: &Array, dtype: DType) -> Result<Array> {
+        let is_written = |given: &NDArray| self.destinations.values().any(|array| overlap(given, array));
+        match given {
+            Array::Dense(dense) if dense.dtype() == dtype && is_written(dense) => given.to_context(given.context()),
+            _ if given.dtype() == dtype => Ok(given.clone()),
+            _ => {
+                let array = NDArray::empty(given.shape(), dtype, given.context())?.into();
+                imperative::copy(given, &array)?;
+                Ok(array)
+            }
+        }
+    }
+
+    fn value(&self, values: &Values, e: Entry) -> Result<Array> {
+        values
+            .arrays
+            .get(&e)
+            .cloned()
+            .ok_or_else(|| Error::Internal(format!("output {} of {} is missing", e.index, self.graph.node(e).name)))
+    }
+
+    /// Runs the nodes in a range that are needed, and frees values that no later one reads.
+    fn run(&self, nodes: Range<usize>, values: &mut Values, is_train: bool) -> Result<()> {
+        for i in nodes.filter(|i| self.needed[*i]) {
+            self.run_node(i, values, is_train)?;
+            self.freed[i].iter().for_each(|e| _ = values.arrays.remove(e));
+        }
+        Ok(())
+    }
+
+    /// The order of nodes that gives MXNet's order of reports, and the reports.
+    fn monitored(&self) -> (Schedule, Reports) {
+        let requested: Vec<Entry> = self.targets.iter().filter(|t| t.entry.is_some()).map(|t| t.variable).collect();
+        monitored_schedule(&self.graph, &self.needed, self.num_forward_nodes, &self.trace, &requested)
+    }
+
+    /// Runs nodes, each with the number of steps before it, and reports arrays to a monitor.
+    fn run_monitored(
+        &self,
+        steps: impl Iterator<Item = (usize, usize)>,
+        reports: &[ReportDraft],
+        values: &mut Values,
+        is_train: bool,
+        (monitor, monitor_all): &(Monitor, bool),
+    ) -> Result<()> {
+        let mut reports = reports.iter().filter(|r| *monitor_all || !r.is_input).peekable();
+        let mut report_until = |num_steps: usize, values: &Values| -> Result<()> {
+            while let Some(report) = reports.next_if(|r| r.after <= num_steps) {
+                let array = match report.entry {
+                    Some(e) => self.value(values, e)?,
+                    None => zeros_like(&self.value(values, report.like)?)?,
+                };
+                monitor(&report.name, array.to_context(array.context())?);
+            }
+            Ok(())
+        };
+        for (step, node) in steps {
+            report_until(step, values)?;
+            self.run_node(node, values, is_train)?;
+        }
+        report_until(usize::MAX, values)
+    }
+
+    fn run_node(&self, i: usize, values: &mut Values, is_train: bool) -> Result<()> {
+        let node = &self.graph.nodes[i];
+        let Some(op) = node.op() else { return Ok(()) };
+        let _measured = profiler::symbolic(|| op.title().to_string());
+        let inputs = node.inputs.iter().map(|e| self.value(values, *e)).collect::<Result<Stored>>()?;
+        let results = match &node.action {
+            // Only plans contain fused nodes.
+            Action::Variable | Action::Fused { .. } => return Ok(()),
+            Action::Forward(op) => {
+                let outputs = match inputs.is_empty() {
+                    true => self.outputs_without_inputs(i)?,
+                    false => self.destination(i, op, &inputs).into_iter().collect(),
+                };
+                imperative::run_node(op, self.context, &inputs, &outputs, is_train, &node.cache)
+            }
+            Action::Backward { of, op, backward } => {
+                let of = &self.graph.nodes[*of as usize];
+                let outputs = self.gradient_specs(i, of, values)?;
+                let wanted: SmallVec<[bool; 4]> =
+                    (0..outputs.len()).map(|k| self.live.contains(&entry(i, k))).collect();
+                let (inputs, outputs, wanted, cache) = (&inputs, &outputs, &wanted, &of.cache);
+                GradientCall { op, backward, inputs, outputs, wanted, is_train, cache }.run()
+            }
+        };
+        let results = results.map_err(|e| name_node(e, op.title(), &node.name))?;
+        results.into_iter().enumerate().for_each(|(k, array)| values.insert(entry(i, k), array));
+        if self.graph.checked_gradients.iter().any(|checked| checked.gradient.node as usize == i) {
+            self.graph.check_gradients("the shape", |e| values.specs.get(&e).map(|spec| spec.0.clone()))?;
+            self.graph.check_gradients("the type", |e| values.specs.get(&e).map(|spec| spec.1))?;
+        }
+        Ok(())
+    }
+
+    /// The input gradients of a forward node, which node `i` computes.
+    fn gradient_specs(&self, i: usize, of: &GraphNode, values: &Values) -> Result<Vec<ArraySpec>> {
+        let differentiable = of.inputs.iter().enumerate().filter(|(k, _)| !of.mutated_inputs().contains(k));
+        let spec = |(k, (_, e)): (usize, (usize, &Entry))| {
+            let (shape, dtype, context) = values
+                .specs
+                .get(e)
+                .cloned()
+                .ok_or_else(|| Error::Internal(format!("an input of {} was not computed", of.name)))?;
+            let destination = self.destinations.get(&entry(i, k)).cloned();
+            Ok(ArraySpec { shape, dtype, context, destination })
+        };
+        differentiable.enumerate().map(spec).collect()
+    }
+
+    /// The array that output 0 of a forward node is written to, if it is a gradient and certainly has the shape and type of the array: those
+    /// of input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
+    fn destination(&self, i: usize, op: &OpCall, inputs: &[Array]) -> Option<Array> {
+        let target = self.destinations.get(&entry(i, 0))?;
+        let first = inputs.first()?.dense().ok()?;
+        let keeps_shape = op.def.inplace.contains(&(0, 0)) && matches!(op.def.forward, Forward::Kernel(_));
+        let fits = keeps_shape && first.shape() == target.shape() && first.dtype() == target.dtype();
+        (fits && self.graph.checked_gradients.is_empty()).then(|| target.clone().into())
+    }
+
+    /// Arrays for the outputs of a node without inputs, whose shapes may depend on its readers.
+    fn outputs_without_inputs(&self, i: usize) -> Result<Stored> {
+        if i >= self.num_forward_nodes {
+            return Ok(Stored::new());
+        }
+        let mut shapes = Entries::new(&self.graph, Shape::unknown());
+        let mut dtypes = Entries::new(&self.graph, None);
+        for (e, array) in self.variables.with_arrays(&self.bound) {
+            shapes[e] = array.shape().clone();
+            dtypes[e] = Some(array.dtype());
+        }
+        infer::shapes_before(&self.graph, self.num_forward_nodes, &mut shapes)?;
+        infer::dtypes_before(&self.graph, self.num_forward_nodes, &mut dtypes)?;
+        (0..self.graph.nodes[i].num_visible())
+            .map(|k| entry(i, k))
+            .take_while(|e| shapes[*e].is_known())
+            .map(|e| Ok(NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), self.context)?.into()))
+            .collect()
     }
 }
 
-/// Casts a head gradient to the type of its output.
-fn cast_head_grad(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
-    if gradient.dtype() == dtype {
-        return Ok(Arc::new(Tensor::new(gradient.clone())));
+/// The gradient arrays that kernels may write to, by the entry of the gradient: dense ones that are like their arguments, are not added to,
+/// and share their memory with no other bound array.
+fn destinations(
+    bound: &BoundStored,
+    requested: &[(usize, Array)],
+    entries: &[Option<Entry>],
+) -> HashMap<Entry, NDArray> {
+    let dense = |array: &Array| array.dense().ok().cloned();
+    let all: Vec<NDArray> =
+        bound.args.iter().chain(&bound.aux).chain(requested.iter().map(|(_, array)| array)).filter_map(dense).collect();
+    let memory: Overlaps<usize> = all.iter().enumerate().collect();
+    (requested.iter().zip(entries))
+        .filter_map(|((i, array), e)| {
+            let (array, arg) = (dense(array)?, &bound.args[*i]);
+            let is_like_argument =
+                array.shape() == arg.shape() && array.dtype() == arg.dtype() && array.context() == arg.context();
+            let is_shared = memory.overlapping(&array).count() > 1;
+            (is_like_argument && bound.reqs[*i] != Req::Add && !is_shared).then_some(((*e)?, array))
+        })
+        .collect()
+}
+
+/// For each node, the entries that no later node reads, except those that are kept.
+fn freed_entries(graph: &Graph, needed: &[bool], kept: &HashSet<Entry>) -> Vec<Vec<Entry>> {
+    let mut last_reader: HashMap<Entry, usize> = HashMap::new();
+    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+        last_reader.extend((0..node.num_outputs).map(|k| (entry(i, k), i)));
+        last_reader.extend(node.inputs.iter().map(|e| (*e, i)));
     }
-    let array = Array::from(NDArray::empty(gradient.shape(), dtype, gradient.context())?);
-    imperative::copy(gradient, &array)?;
-    Ok(Arc::new(Tensor::new(array)))
+    let mut freed = vec![Vec::new(); graph.nodes.len()];
+    for (e, reader) in last_reader.into_iter().filter(|(e, _)| !kept.contains(e)) {
+        freed[reader].push(e);
+    }
+    freed
 }

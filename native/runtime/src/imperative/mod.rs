@@ -21,12 +21,12 @@ pub use copies::{copy, copy_dense};
 pub use failures::{deferring, wait, wait_all};
 pub use invoke::{Arrays, invoke};
 pub use stepwise::Hook;
-pub(crate) use stepwise::{Observer, StepwiseGraph};
-pub(crate) use stored::write;
+pub(crate) use stepwise::{Observer, StepwiseGraph, name_node};
+pub(crate) use stored::{ArraySpec, GradientCall, run_node, write, write_as_requested};
 pub use stored::{Stored, invoke_stored};
 pub use tape::{
     GradientRequest, Keep, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record,
     record_function, set_recording, set_training, symbol_of,
 };
-pub(crate) use tape::{check_outputs, in_mode, recorded_constant, unrecorded};
+pub(crate) use tape::{check_outputs, recorded_constant, unrecorded};
 pub use views::{at, reshape, slice};

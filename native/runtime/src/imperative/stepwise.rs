@@ -9,7 +9,6 @@ use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
-use ferromx_ops::sparse::cast::to_dense;
 
 use super::tape::{Tensor, Tensors, record};
 use crate::graph::{Action, Graph, entry};
@@ -17,7 +16,7 @@ use crate::passes::infer::{self, Entries};
 use crate::symbol::{OpCall, Symbol};
 
 /// Called with the name of an array, the name of its operator, and a copy of the array.
-pub type Hook = Arc<dyn Fn(&str, &str, NDArray) + Send + Sync>;
+pub type Hook = Arc<dyn Fn(&str, &str, Array) + Send + Sync>;
 
 /// A hook, and the arrays that it is called with.
 #[derive(Clone)]
@@ -26,8 +25,6 @@ pub(crate) struct Observer {
     pub hook: Hook,
     /// Whether it is called with the inputs of operators, too.
     pub monitor_all: bool,
-    /// Whether it is an executor's monitor, which also gets variables under their own names, and outputs without readers.
-    pub is_monitor: bool,
 }
 
 /// A graph whose operators run one by one, and are recorded if the thread is recording.
@@ -125,11 +122,7 @@ impl StepwiseGraph {
     fn report_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
         let node = &self.graph.nodes[node];
         let names = op.monitored_input_names(ins.len());
-        for (k, (e, tensor)) in node.inputs.iter().zip(ins).enumerate() {
-            let source = self.graph.node(*e);
-            if observer.is_monitor && matches!(source.action, Action::Variable) {
-                call_hook(observer, &source.name, op, tensor)?;
-            }
+        for (k, tensor) in ins.iter().enumerate() {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
             call_hook(observer, &format!("{}_{name}", node.name), op, tensor)?;
         }
@@ -138,12 +131,9 @@ impl StepwiseGraph {
 
     /// Calls the hook with the outputs of a node.
     fn report_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
-        let names = match observer.is_monitor {
-            true => op.def.output_names(&op.params),
-            false => op.hooked_output_names(),
-        };
+        let names = op.hooked_output_names();
         for (k, tensor) in outs.iter().enumerate() {
-            if observer.is_monitor || self.used_entries.contains(&entry(node, k)) {
+            if self.used_entries.contains(&entry(node, k)) {
                 let name = names.get(k).cloned().unwrap_or_else(|| k.to_string());
                 call_hook(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
             }
@@ -153,7 +143,7 @@ impl StepwiseGraph {
 }
 
 /// Replaces the node name in an error, which is the operator's for a single call.
-fn name_node(error: Error, op: &str, node: &str) -> Error {
+pub(crate) fn name_node(error: Error, op: &str, node: &str) -> Error {
     match error {
         Error::InOperator { source, .. } => source.in_operator(op, node),
         other => other.in_operator(op, node),
@@ -162,7 +152,7 @@ fn name_node(error: Error, op: &str, node: &str) -> Error {
 
 /// Calls the hook with a copy of an array.
 fn call_hook(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
-    let array = to_dense(&tensor.stored()?)?;
+    let array = tensor.stored()?;
     (observer.hook)(name, op.def.name, array.to_context(array.context())?);
     Ok(())
 }

@@ -6,14 +6,17 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Backward;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::SparseCall;
+use ferromx_core::op::{Cache, ForeignFn, GradientStorage, SparseCall};
+use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{Req, call_once};
-use ferromx_ops::sparse::cast::{assign, to_dense};
+use ferromx_ops::sparse::cast::{assign, read_dense};
+use ferromx_ops::sparse::{add_rows, merged};
 use smallvec::SmallVec;
 
-use super::invoke::{Arrays, check_inputs, invoke};
+use super::invoke::{Arrays, check_inputs, invoke, invoke_with};
+use super::tape::unrecorded;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;
 
@@ -22,7 +25,7 @@ pub type Stored = SmallVec<[Array; 4]>;
 
 /// An array to write a gradient to.
 #[derive(Clone, Debug)]
-pub(super) struct ArraySpec {
+pub(crate) struct ArraySpec {
     /// The shape.
     pub shape: Shape,
     /// The element type.
@@ -38,7 +41,7 @@ impl ArraySpec {
     ///
     /// # Errors
     /// Not enough memory.
-    pub(super) fn array(&self) -> Result<NDArray> {
+    pub(crate) fn array(&self) -> Result<NDArray> {
         match &self.destination {
             Some(array) => Ok(array.clone()),
             None => NDArray::empty(&self.shape, self.dtype, self.context),
@@ -58,7 +61,38 @@ pub fn invoke_stored(
     outputs: &[Array],
     is_train: bool,
 ) -> Result<Stored> {
-    dispatch_by_storage(op, context, inputs, outputs, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
+    invoke_stored_with(op, context, inputs, outputs, is_train, None)
+}
+
+/// [`invoke_stored`] with a cache for state that the operator keeps for its gradient.
+pub(super) fn invoke_stored_with(
+    op: &OpCall,
+    context: Option<Context>,
+    inputs: &[Array],
+    outputs: &[Array],
+    is_train: bool,
+    cache: Option<&Cache>,
+) -> Result<Stored> {
+    dispatch_by_storage(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
+}
+
+/// Runs an operator of a graph and returns all outputs. The first of them are written to the arrays in `outputs`. `cache` keeps state for its
+/// gradient.
+pub(crate) fn run_node(
+    op: &OpCall,
+    context: Context,
+    inputs: &[Array],
+    outputs: &[Array],
+    is_train: bool,
+    cache: &Cache,
+) -> Result<Stored> {
+    let makes_sparse = op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params));
+    let dense = |arrays: &[Array]| arrays.iter().map(|a| a.dense().ok().cloned()).collect::<Option<Arrays>>();
+    let (Some(ins), Some(mut outs), false) = (dense(inputs), dense(outputs), makes_sparse) else {
+        return invoke_stored_with(op, Some(context), inputs, outputs, is_train, Some(cache));
+    };
+    invoke_with(op, Some(context), &ins, &mut outs, is_train, Some(cache))?;
+    Ok(outs.into_iter().map(Array::Dense).collect())
 }
 
 fn dispatch_by_storage(
@@ -67,6 +101,7 @@ fn dispatch_by_storage(
     inputs: &[Array],
     outputs: &[Array],
     is_train: bool,
+    cache: Option<&Cache>,
 ) -> Result<Stored> {
     check_inputs(op, inputs.len())?;
     let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
@@ -75,7 +110,9 @@ fn dispatch_by_storage(
         Some((form, storage_type))
     });
     let context = inputs.first().or(outputs.first()).map(Array::context).or(context).unwrap_or_default();
-    let Some((form, storage_type)) = form else { return dense_fallback(op, context, inputs, outputs, is_train) };
+    let Some((form, storage_type)) = form else {
+        return dense_fallback(op, context, inputs, outputs, is_train, cache);
+    };
     let visible = op.def.num_visible(&op.params);
     let dense = |arrays: &[NDArray]| {
         let mut outputs = Arrays::new();
@@ -113,21 +150,22 @@ fn infer(op: &OpCall, inputs: &[Array], outputs: &[Array]) -> Result<Vec<Shape>>
     Ok(outs)
 }
 
-/// Converts all inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.
+/// Converts inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.
 fn dense_fallback(
     op: &OpCall,
     context: Context,
     inputs: &[Array],
     outputs: &[Array],
     is_train: bool,
+    cache: Option<&Cache>,
 ) -> Result<Stored> {
-    let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
+    let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
     let dense_output = |array: &Array| match array {
         Array::Dense(a) => Ok(a.clone()),
         Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
     };
     let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
-    invoke(op, Some(context), &arrays, &mut results, is_train)?;
+    invoke_with(op, Some(context), &arrays, &mut results, is_train, cache)?;
     for i in op.def.mutates {
         if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
             assign(state, updated.clone().into())?;
@@ -174,46 +212,119 @@ pub(crate) fn write(target: &Array, value: &Array) -> Result<()> {
     }
 }
 
-/// Runs the gradient kernel of an operator, sparse or dense. `outputs` specifies the gradients.
+/// Writes a gradient to an array, or adds it, as requested.
 ///
 /// # Errors
-/// Those of the kernel.
-pub(super) fn backward_stored(
-    op: &OpCall,
-    backward: &Backward,
-    inputs: &[Array],
-    outputs: &[ArraySpec],
-    wanted: &[bool],
-    is_train: bool,
-) -> Result<Stored> {
-    let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-    let ctx = op.ctx(context, is_train, None);
-    let dense = |arrays: &[NDArray]| {
-        let gradients = outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
-        let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });
-        let states = backward.updates.iter().filter_map(|i| Some((arrays.get(*i)?, Req::Write)));
-        let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).chain(states).collect();
-        let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
-        call_once(&ins, &outs, |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
-        drop(outs);
-        Ok(gradients.into_vec())
-    };
-    let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
-    if let Some(form) = backward.sparse
-        && let Some(storage_type) = (form.rule)(&op.params, &types, None)
-    {
-        let shapes: Vec<Shape> = outputs.iter().map(|o| o.shape.clone()).collect();
-        let results = (form.run)(&SparseCall {
-            ctx: &ctx,
-            ins: inputs,
-            outs: &[],
-            shapes: &shapes,
-            wanted,
-            dense: &dense,
-            storage_type,
-        })?;
-        return Ok(results.into_iter().collect());
+/// Lengths or types differ.
+pub(crate) fn write_as_requested(target: &Array, req: Req, value: Array) -> Result<()> {
+    match (req, target, &value) {
+        (Req::Null, ..) => Ok(()),
+        (Req::Write | Req::Inplace, ..) if is_same_memory(target, &value) => Ok(()),
+        (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => to.copy_from(&from.reshape(to.shape())?),
+        (Req::Write | Req::Inplace, ..) => assign(target, value),
+        (Req::Add, Array::Dense(to), Array::Sparse(rows)) if rows.storage_type() == StorageType::RowSparse => {
+            add_rows(to, rows, &|arrays| {
+                let mut sum = Arrays::new();
+                invoke(&OpCall::new("_grad_add", &Attrs::new())?, None, arrays, &mut sum, false)?;
+                Ok(sum.into_vec())
+            })
+        }
+        (Req::Add, ..) => {
+            let add = OpCall::new("_grad_add", &Attrs::new())?;
+            invoke_stored(&add, None, &[target.clone(), value], std::slice::from_ref(target), false).map(|_| ())
+        }
     }
-    let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
-    Ok(dense(&arrays)?.into_iter().map(Array::Dense).collect())
+}
+
+/// A gradient node of a graph, with its operands.
+pub(crate) struct GradientCall<'a> {
+    /// The operator that is differentiated.
+    pub op: &'a OpCall,
+    /// Its gradient kernel.
+    pub backward: &'a Backward,
+    /// The inputs of the kernel.
+    pub inputs: &'a [Array],
+    /// The gradients.
+    pub outputs: &'a [ArraySpec],
+    /// Whether each gradient has readers; the others may have any content.
+    pub wanted: &'a [bool],
+    /// Whether the gradient is computed in training mode.
+    pub is_train: bool,
+    /// State that the operator keeps for its gradient.
+    pub cache: &'a Cache,
+}
+
+impl GradientCall<'_> {
+    /// Computes the gradients.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub(crate) fn run(&self) -> Result<Stored> {
+        match self.backward.foreign {
+            Some(f) => self.run_foreign(f),
+            None => self.run_kernel(),
+        }
+    }
+
+    /// Runs the gradient function of a foreign operator.
+    fn run_foreign(&self, f: ForeignFn) -> Result<Stored> {
+        let ins = self.inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
+        let outs = self.outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
+        let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
+        let ctx = self.op.ctx(context, self.is_train, Some(self.cache));
+        unrecorded(self.is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
+        Ok(outs.into_iter().map(Array::Dense).collect())
+    }
+
+    /// Runs the gradient kernel, sparse or dense.
+    fn run_kernel(&self) -> Result<Stored> {
+        let GradientCall { op, backward, inputs, outputs, wanted, is_train, .. } = *self;
+        let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
+        let ctx = op.ctx(context, is_train, None);
+        let dense = |arrays: &[NDArray]| {
+            let gradients = outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
+            let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });
+            let states = backward.updates.iter().filter_map(|i| Some((arrays.get(*i)?, Req::Write)));
+            let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).chain(states).collect();
+            let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
+            call_once(&ins, &outs, |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
+            drop(outs);
+            Ok(gradients.into_vec())
+        };
+        let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
+        if op.def.gradient_storage == GradientStorage::OfOperands
+            && let Some(first) = types.first().filter(|first| **first != StorageType::Default)
+            && types.iter().all(|t| t == first)
+        {
+            // The gradient of an elementwise operator, computed on the stored values.
+            let dense = |arrays: &[NDArray]| {
+                let gradient = NDArray::empty(arrays[0].shape(), outputs[0].dtype, context)?;
+                let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
+                call_once(&ins, &[(&gradient, Req::Write)], |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
+                Ok(vec![gradient])
+            };
+            let shapes = [outputs[0].shape.clone()];
+            let (outs, storage_type) = (&[][..], *first);
+            let call =
+                SparseCall { ctx: &ctx, ins: inputs, outs, shapes: &shapes, wanted, dense: &dense, storage_type };
+            return Ok(merged(&call)?.into_iter().collect());
+        }
+        if let Some(form) = backward.sparse
+            && let Some(storage_type) = (form.rule)(&op.params, &types, None)
+        {
+            let shapes: Vec<Shape> = outputs.iter().map(|o| o.shape.clone()).collect();
+            let results = (form.run)(&SparseCall {
+                ctx: &ctx,
+                ins: inputs,
+                outs: &[],
+                shapes: &shapes,
+                wanted,
+                dense: &dense,
+                storage_type,
+            })?;
+            return Ok(results.into_iter().collect());
+        }
+        let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
+        Ok(dense(&arrays)?.into_iter().map(Array::Dense).collect())
+    }
 }

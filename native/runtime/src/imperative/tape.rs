@@ -10,9 +10,9 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, Forward};
+use ferromx_core::op::{Cache, Forward};
 use ferromx_core::params::{Attrs, Params};
-use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{Chunk, Req};
 use ferromx_core::user_op::UserOpInstance;
 use ferromx_ops::custom::FunctionParam;
@@ -21,7 +21,8 @@ use smallvec::SmallVec;
 
 use super::failures;
 use super::invoke::{Arrays, invoke_with};
-use super::stored::{self, Stored};
+use super::stored::{self, GradientCall, Stored};
+use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
 use crate::profiler;
@@ -58,7 +59,7 @@ pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `f` with recording and training mode as given.
-pub(crate) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) -> R {
+fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool, bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -260,11 +261,7 @@ impl Tensor {
             return Ok(());
         }
         let array = gradient.array.stored()?;
-        let zeros = match &array {
-            Array::Dense(a) => NDArray::zeros(a.shape(), a.dtype(), a.context())?.into(),
-            Array::Sparse(a) => SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into(),
-        };
-        stored::write(&array, &zeros)
+        stored::write(&array, &zeros_like(&array)?)
     }
 
     /// Sets the flag of [`Tensor::fresh_gradient`]; does nothing if this is not a variable.
@@ -371,7 +368,7 @@ pub fn record(
     } else {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
         let given: Stored = outputs.iter().map_while(|t| t.stored().ok()).collect();
-        let results = stored::invoke_stored(op, context, &arrays, &given, is_training())?;
+        let results = stored::invoke_stored_with(op, context, &arrays, &given, is_training(), cache.as_deref())?;
         (arrays, results)
     };
     let node = recorded.then(|| {
@@ -625,7 +622,12 @@ pub fn backward(
         let value = match e {
             Some(e) => tensors.tensor(e)?,
             None => {
-                Arc::new(Tensor::new(NDArray::zeros(leaf.value.shape(), leaf.value.dtype(), leaf.value.context())?))
+                let value = &leaf.value;
+                let zeros = match variables.is_empty() {
+                    true => zeros_like(&leaf.gradient.lock().array.stored()?)?,
+                    false => NDArray::zeros(value.shape(), value.dtype(), value.context())?.into(),
+                };
+                Arc::new(Tensor::new(zeros))
             }
         };
         if variables.is_empty() {
@@ -688,18 +690,10 @@ fn write_gradient(leaf: &Leaf, value: &Tensor) -> Result<()> {
         failures::mark([to], &failure);
         return Ok(());
     }
-    match (gradient.req, &target, &value) {
-        (Req::Null, ..) => return Ok(()),
-        (Req::Write | Req::Inplace, ..) if stored::is_same_memory(&target, &value) => {}
-        (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => {
-            to.copy_from(&from.reshape(to.shape())?)?
-        }
-        (Req::Write | Req::Inplace, ..) => stored::write(&target, &value)?,
-        (Req::Add, ..) => {
-            let add = OpCall::new("_grad_add", &Attrs::new())?;
-            stored::invoke_stored(&add, None, &[target.clone(), value], &[target], false)?;
-        }
+    if gradient.req == Req::Null {
+        return Ok(());
     }
+    stored::write_as_requested(&target, gradient.req, value)?;
     leaf.is_fresh.store(true, Ordering::Relaxed);
     Ok(())
 }
@@ -787,16 +781,19 @@ impl<'g> Evaluator<'g> {
                 Action::Backward { of, op, backward } => {
                     let gradients = self.gradient_specs(i, *of, op)?;
                     let stored = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+                    let wanted: SmallVec<[bool; 4]> =
+                        (0..gradients.len()).map(|k| self.live.contains(&entry(i, k))).collect();
+                    let call = GradientCall {
+                        op,
+                        backward,
+                        inputs: &stored,
+                        outputs: &gradients,
+                        wanted: &wanted,
+                        is_train,
+                        cache: &self.graph.nodes[*of as usize].cache,
+                    };
                     let results = run_deferring_errors(&stored, &gradients, || {
-                        let results = match backward.foreign {
-                            Some(f) => self.run_foreign(f, *of, op, &inputs, &gradients, is_train),
-                            None => {
-                                let is_live: SmallVec<[bool; 4]> =
-                                    (0..gradients.len()).map(|k| self.live.contains(&entry(i, k))).collect();
-                                stored::backward_stored(op, backward, &stored, &gradients, &is_live, is_train)
-                            }
-                        };
-                        results.map_err(|e| e.in_operator(op.title(), &node.name))
+                        call.run().map_err(|e| e.in_operator(op.title(), &node.name))
                     })?;
                     results.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
                 }
@@ -826,25 +823,6 @@ impl<'g> Evaluator<'g> {
         let array = |e: Entry| self.tensors.get(&e)?.stored().ok();
         self.graph.check_gradients("the shape", |e| array(e).map(|a| a.shape().clone()))?;
         self.graph.check_gradients("the type", |e| array(e).map(|a| a.dtype()))
-    }
-
-    /// Runs the gradient function of a foreign operator.
-    fn run_foreign(
-        &self,
-        f: ForeignFn,
-        of: u32,
-        op: &OpCall,
-        inputs: &[Arc<Tensor>],
-        gradients: &[stored::ArraySpec],
-        is_train: bool,
-    ) -> Result<Stored> {
-        let ins = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
-        let outs = gradients.iter().map(stored::ArraySpec::array).collect::<Result<Arrays>>()?;
-        let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
-        let cache = Some(&*self.graph.nodes[of as usize].cache);
-        let ctx = op.ctx(context, is_train, cache);
-        unrecorded(is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
-        Ok(outs.into_iter().map(Array::Dense).collect())
     }
 
     /// Records a forward operator with the outputs that it had, without running it again.

@@ -281,7 +281,7 @@ impl KvStore {
     pub fn init(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
         for (key, array) in keys.iter().zip(arrays) {
-            let mut copy = copy_of(&array.stored()?, STORE_CONTEXT)?;
+            let mut copy = array.stored()?.to_context(STORE_CONTEXT)?;
             self.check_new(key)?;
             match &self.scope {
                 Scope::Local => (),
@@ -412,7 +412,7 @@ impl KvStore {
         for term in &mut terms {
             if is_single {
                 let context = if kind == StorageType::Default { term.context() } else { STORE_CONTEXT };
-                *term = copy_of(term, context)?;
+                *term = term.to_context(context)?;
             } else {
                 let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
                 imperative::copy(term, &converted)?;
@@ -497,11 +497,7 @@ impl KvStore {
                 kind == Some(StorageType::RowSparse),
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
-            let mut row_ids = rows.array()?.to_vec_as::<i64>()?;
-            row_ids.sort_unstable();
-            row_ids.dedup();
-            let ids = NDArray::from_slice(&row_ids, &[row_ids.len() as i64])?.to_context(stored.stored()?.context())?;
-            let inputs = [stored, Arc::new(Tensor::new(ids))];
+            let inputs = [stored, Arc::new(Tensor::new(rows.array()?))];
             let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
             imperative::copy(&retained[0].stored()?, &output.stored()?)
                 .map_err(|e| in_function(e, "row_sparse_pull", key))?;
@@ -597,14 +593,6 @@ fn check_kind(key: &Key, other: &Key) -> Result<()> {
         "Mixed key types are not allowed: key {key} and key {other}: the keys of a store must be all numbers or all names"
     );
     Ok(())
-}
-
-/// A copy on a device.
-fn copy_of(array: &Array, context: Context) -> Result<Array> {
-    Ok(match array {
-        Array::Dense(a) => a.to_context(context)?.into(),
-        Array::Sparse(a) => a.to_context(context)?.into(),
-    })
 }
 
 fn zeros(kind: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<Array> {
