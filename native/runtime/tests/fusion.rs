@@ -217,8 +217,8 @@ fn a_monitor_gets_every_operator() {
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
     let (seen, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let (names, calls) = (seen.clone(), count.clone());
-    let monitor = move |name: &str, array: ferromx_core::ndarray::NDArray| {
-        assert!(!array.is_empty());
+    let monitor = move |name: &str, array: ferromx_core::sparse::Array| {
+        assert!(!array.dense().unwrap().is_empty());
         calls.fetch_add(1, Ordering::Relaxed);
         names.lock().unwrap().push(name.to_string());
     };

@@ -405,7 +405,8 @@ fn lookups_in_row_sparse_tables_read_and_write_rows_only() {
 #[test]
 fn row_sparse_gradients_are_written_and_added_to_arrays_of_any_storage_type() {
     let pairs = [("input_dim", "4"), ("output_dim", "2"), ("sparse_grad", "True")];
-    let symbol = apply("Embedding", &pairs, &[&variable("ids", Dense), &variable("table", Dense)]);
+    let symbol = apply("Embedding", &pairs, &[&variable("ids", Dense), &variable("table", RowSparse)]);
+    let table = cast(&numbers(&[4, 2], 1, 8).into(), RowSparse).unwrap();
     let ids = NDArray::from_slice(&[1f32, 3.0, 1.0], &[3]).unwrap();
     let head = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
     let before = [1f32, 1.0, 0.0, 0.0, 2.0, 2.0, 3.0, 3.0];
@@ -414,7 +415,7 @@ fn row_sparse_gradients_are_written_and_added_to_arrays_of_any_storage_type() {
         for req in [Req::Write, Req::Add] {
             let array = cast(&NDArray::from_slice(&before, &[4, 2]).unwrap().into(), storage).unwrap();
             let bound = BoundStored {
-                args: vec![ids.clone().into(), numbers(&[4, 2], 1, 8).into()],
+                args: vec![ids.clone().into(), table.clone()],
                 grads: vec![None, Some(array.clone())],
                 reqs: vec![Req::Null, req],
                 aux: vec![],

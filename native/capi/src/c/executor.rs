@@ -8,7 +8,6 @@ use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
-use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::semantics;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;

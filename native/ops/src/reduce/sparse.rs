@@ -111,6 +111,11 @@ pub(super) fn square_sum_backward_rule(p: &Params, ins: &[StorageType], _: Optio
     (has_rule && ins[1] == RowSparse).then_some(RowSparse)
 }
 
+/// 2 x y.
+fn twice_product<T: MulAdd>(x: T, y: T) -> T {
+    T::round(T::mul_add(T::mul_add(T::Sum::default(), x, y), x, y))
+}
+
 /// The gradient of `_square_sum` with respect to the stored rows. Inputs: gradient of the output, matrix.
 pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let x = call.ins[1].sparse()?;
@@ -135,8 +140,7 @@ pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
                 let of_row = if is_row_sum { position(*row).map_or(T::default(), |k| grad[k]) } else { T::default() };
                 for (k, (x, out)) in x.iter().zip(out).enumerate() {
                     let grad = if is_row_sum { of_row } else { grad[k] };
-                    let product = T::mul_add(Default::default(), *x, grad);
-                    *out = T::round(T::mul_add(product, *x, grad));
+                    *out = twice_product(*x, grad);
                 }
             }
             Ok(())

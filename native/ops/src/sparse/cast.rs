@@ -45,8 +45,8 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
     })
 }
 
-/// A dense array with the same elements, to be read only. It shares the memory of a dense array, and that of a row_sparse array which stores
-/// all rows.
+/// A dense array with the same elements, to be read only. It shares the memory of a dense array, and of a row_sparse array that stores all
+/// rows.
 ///
 /// # Errors
 /// Those of [`to_dense`].

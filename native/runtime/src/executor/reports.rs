@@ -54,8 +54,8 @@ enum GradientNode {
     InputGrads(usize),
 }
 
-/// The schedule of a monitored graph, with one node per step, and its reports. `requested` are the variables that have gradients. Nodes that
-/// compute gradients run in the order of MXNet's graph.
+/// The schedule of a monitored graph, with one node per step, and its reports. `requested` are the variables that have gradients. Nodes
+/// that compute gradients run in the order of MXNet's graph.
 pub(super) fn monitored_schedule(
     graph: &Graph,
     needed: &[bool],

@@ -55,7 +55,7 @@ pub(super) struct Stepwise {
     freed: Vec<Vec<Entry>>,
     /// The entries that a node reads, and the gradients.
     live: HashSet<Entry>,
-    /// The values of the last forward pass that the gradients read.
+    /// The values of the last forward pass that the gradients read, or all of them if it was monitored.
     saved: Mutex<Option<Values>>,
 }
 
@@ -75,6 +75,8 @@ struct Values {
     arrays: HashMap<Entry, Array>,
     /// Shape, type and device of all entries that were computed.
     specs: HashMap<Entry, (Shape, DType, Context)>,
+    /// Whether a monitor got the values of the forward pass.
+    is_monitored: bool,
 }
 
 impl Values {
@@ -145,7 +147,7 @@ impl Stepwise {
     pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         // Free the values of the last pass before the next.
         *self.saved.lock() = None;
-        let mut values = Values::default();
+        let mut values = Values { is_monitored: monitor.is_some(), ..Values::default() };
         self.variables.with_arrays(&self.bound).for_each(|(e, array)| values.insert(e, array.clone()));
         match monitor {
             None => self.run(0..self.num_forward_nodes, &mut values, is_train)?,
@@ -195,7 +197,7 @@ impl Stepwise {
             let given = head_grad(&self.symbol, i, head_grads, output.shape(), Array::shape)?;
             values.insert(e, self.head_grad(given, output.dtype())?);
         }
-        match monitor {
+        match monitor.filter(|_| values.is_monitored) {
             None => self.run(self.num_forward_nodes..self.graph.nodes.len(), &mut values, is_train)?,
             Some(monitor) => {
                 let (schedule, reports) = self.monitored();
@@ -327,8 +329,8 @@ impl Stepwise {
         differentiable.enumerate().map(spec).collect()
     }
 
-    /// The array that output 0 of a forward node is written to, if it is a gradient and certainly has the shape and type of the array: those
-    /// of input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
+    /// The array that output 0 of a forward node is written to, if it is a gradient and certainly has the shape and type of the array:
+    /// those of input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
     fn destination(&self, i: usize, op: &OpCall, inputs: &[Array]) -> Option<Array> {
         let target = self.destinations.get(&entry(i, 0))?;
         let first = inputs.first()?.dense().ok()?;

@@ -76,8 +76,8 @@ pub(super) fn invoke_stored_with(
     dispatch_by_storage(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
-/// Runs an operator of a graph and returns all outputs. The first of them are written to the arrays in `outputs`. `cache` keeps state for its
-/// gradient.
+/// Runs an operator of a graph and returns all outputs. The first of them are written to the arrays in `outputs`. `cache` keeps state for
+/// its gradient.
 pub(crate) fn run_node(
     op: &OpCall,
     context: Context,
@@ -221,7 +221,7 @@ pub(crate) fn write_as_requested(target: &Array, req: Req, value: Array) -> Resu
         (Req::Null, ..) => Ok(()),
         (Req::Write | Req::Inplace, ..) if is_same_memory(target, &value) => Ok(()),
         (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => to.copy_from(&from.reshape(to.shape())?),
-        (Req::Write | Req::Inplace, ..) => assign(target, value),
+        (Req::Write | Req::Inplace, ..) => write(target, &value),
         (Req::Add, Array::Dense(to), Array::Sparse(rows)) if rows.storage_type() == StorageType::RowSparse => {
             add_rows(to, rows, &|arrays| {
                 let mut sum = Arrays::new();
