@@ -462,3 +462,26 @@ fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
     let error = executor.reshape(false, false, &[("x".into(), Shape::new(&[2, 3]))]).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("x is a csr array of shape [4,3]"), "{error}");
 }
+
+#[test]
+fn sums_of_squares_have_the_values_and_gradients_of_dense_arrays() {
+    for (axis, keepdims) in [("0", "False"), ("0", "True"), ("1", "False"), ("1", "True"), ("()", "False")] {
+        let results: Vec<_> = [Dense, RowSparse]
+            .map(|storage| {
+                let symbol =
+                    apply("_square_sum", &[("axis", axis), ("keepdims", keepdims)], &[&variable("x", storage)]);
+                let x = cast(&numbers(&[6, 3], 3, 3).into(), storage).unwrap();
+                let gradient = cast(&numbers(&[6, 3], 4, 8).into(), storage).unwrap();
+                let (args, grads) = (vec![x], vec![Some(gradient.clone())]);
+                let bound = BoundStored { args, grads, reqs: vec![Req::Write], aux: vec![] };
+                let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
+                executor.forward(true).unwrap();
+                let output = executor.output_tensors()[0].stored().unwrap();
+                executor.backward(&[numbers(output.shape().dims(), 5, 8)], true).unwrap();
+                [output, gradient].map(|a| to_dense(&a).unwrap().to_vec::<f32>().unwrap())
+            })
+            .into();
+        assert_eq!(results[0], results[1], "axis {axis}, keepdims {keepdims}");
+        assert!(results[0][1].iter().any(|g| g.fract() != 0.0));
+    }
+}
