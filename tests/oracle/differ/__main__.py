@@ -7,51 +7,18 @@ PYTHON has the package mxnet 1.9.1. The same seed draws the same calls.
 """
 
 import argparse
-import os
 import pathlib
-import subprocess
 import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from client import read, write  # noqa: E402
 from compare import MARKER, Judge  # noqa: E402
 from draw import Draws  # noqa: E402
+from libraries import Library, Oracle  # noqa: E402
 from report import Report  # noqa: E402
-
-
-class Library:
-    """A process that answers calls with one library."""
-
-    def __init__(self, **environment):
-        program = [sys.executable, "-W", "ignore", str(HERE / "client.py")]
-        environment = {**os.environ, **environment}
-        self.process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-    def ask(self, request):
-        write(self.process.stdin, request)
-
-    def answer(self):
-        return read(self.process.stdout)
-
-    def run(self, request):
-        self.ask(request)
-        return self.answer()
-
-
-class Oracle:
-    """MXNet. Its operators on 8-bit integers, and `amp_cast` to integers, need oneDNN, which the others do without (see `generate.py`)."""
-
-    def __init__(self, **environment):
-        self.libraries = [Library(MXNET_MKLDNN_ENABLED=enabled, **environment) for enabled in "01"]
-
-    def for_call(self, call):
-        return self.libraries["quantize" in call.op or call.op == "amp_cast"]
-
-    def run(self, call):
-        return self.for_call(call).run(call)
+from verify import Verifier  # noqa: E402
 
 
 def drawn(options, operators):
@@ -87,14 +54,15 @@ def main():
     theirs, again = Oracle(), Oracle(MALLOC_PERTURB_="90", DIFFER_SEED="8")
     ours = Library(MXNET_LIBRARY_PATH=str(library), DIFFER_WRITTEN_TO=str(MARKER))
     operators = theirs.libraries[0].run("operators")
-    report = Report({n: r["canonical"] for n, r in operators.items()})
+    canonical = {n: r["canonical"] for n, r in operators.items()}
+    report = Report(canonical, Verifier(theirs.run, canonical))
     judge = Judge(theirs.run, ours.run, again.run)
     for kind, call in drawn(options, operators):
         oracle = theirs.for_call(call)
         oracle.ask(call)
         ours.ask(call)
         expected, actual = oracle.answer(), ours.answer()
-        report.add(kind, call, expected, judge.difference(call, expected, actual))
+        report.add(kind, call, expected, actual, judge.difference(call, expected, actual))
     print("seed %d" % options.seed)
     report.print(options.groups, options.explained)
     sys.exit(1 if report.unexplained else 0)

@@ -26,6 +26,15 @@ class Call:
     """The storage type of each input, None if all are dense."""
     in_place: bool = False
     """Whether the output is written to the first input."""
+    out: str = ""
+    """Where an invoked call writes its results: to arrays that the library creates, or that the caller gives: `new`, `view` for a part of
+    a larger array, `first` for the first input, or the name of an element type."""
+    views: bool = False
+    """Whether the inputs of an invoked call are parts of larger arrays."""
+    passes: int = 1
+    """How often the pass backward runs."""
+    second: bool = False
+    """Whether an invoked call is differentiated twice. The gradients are then those of the first ones, which are among the outputs."""
     why: str = field(default="", compare=False)
     """Where the call comes from."""
 
@@ -40,7 +49,7 @@ class Call:
         arrays = ", ".join(array_source(x) for x in self.inputs)
         words = ["%r, %r, [%s]" % (self.op, self.attrs, arrays)]
         defaults = Call("", {}, [])
-        for name in ("requests", "added_to", "train", "np_shape", "bound", "stypes", "in_place"):
+        for name in ("requests", "added_to", "train", "np_shape", "bound", "stypes", "in_place", "out", "views", "passes", "second"):
             if getattr(self, name) != getattr(defaults, name):
                 words.append("%s=%r" % (name, getattr(self, name)))
         return "Call(%s)" % ", ".join(words)
@@ -105,3 +114,24 @@ def array_source(x):
     if x.size <= 64:
         return "np.array(%s, %r).reshape(%s)" % (values, x.dtype.name, x.shape)
     return "np.resize(np.array(%s, %r), %s)" % (values, x.dtype.name, x.shape)
+
+
+def gradient_requests(call, actual):
+    """The request of each gradient in an answer."""
+    if "requests" in actual:
+        return actual["requests"]
+    return [r for r in call.requests if r != "null"] if call.bound else call.requests
+
+
+def with_previous(call, gradients, actual):
+    """Gradients as the requests leave them: added once for each pass to what was there."""
+    sums = []
+    for gradient, request in zip(gradients, gradient_requests(call, actual)):
+        if gradient is None or request == "null":
+            sums.append(None)
+        elif request == "add":
+            with np.errstate(all="ignore"):
+                sums.append(gradient.astype("float64") * call.passes + call.added_to)
+        else:
+            sums.append(gradient)
+    return sums

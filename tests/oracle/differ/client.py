@@ -59,23 +59,50 @@ class Client:
         return answer
 
     def run_invoked(self, call, answer):
-        autograd = self.mx.autograd
-        arrays = [self.oracle.array(x) for x in call.inputs]
+        arrays = [self.part(x) if call.views else self.oracle.array(x) for x in call.inputs]
         if call.stypes:
             self.run_sparse(call, arrays, answer)
-            return
-        if call.requests is None:
-            answer["outputs"] = numbers(self.oracle.call(call, arrays, given_outputs(call, arrays)))
+        elif call.requests is None:
+            answer["outputs"] = numbers(self.oracle.call(call, arrays, self.outputs(call, arrays)))
             answer["inputs"] = numbers(arrays)
-            return
+        else:
+            self.differentiate(call, arrays, answer)
+
+    def differentiate(self, call, arrays, answer):
+        autograd = self.mx.autograd
         grads = [self.oracle.array(start(r, x, call.added_to)) for r, x in zip(call.requests, call.inputs)]
         autograd.mark_variables(arrays, grads, call.requests)
         with autograd.record(train_mode=call.train):
             outputs = self.oracle.call(call, arrays)
+            heads = [self.head(o, i) for i, o in enumerate(outputs)]
+            if call.second:
+                variables = [a for a, r in zip(arrays, call.requests) if r != "null"]
+                first = autograd.grad(outputs, variables, heads, create_graph=True, retain_graph=True, train_mode=call.train)
         answer["outputs"] = numbers(outputs)
-        heads = [self.head(o, i) for i, o in enumerate(outputs)]
-        autograd.backward(outputs, heads, train_mode=call.train)
+        if call.second:
+            answer["outputs"] += numbers(first)
+            outputs, heads = first, [self.head(o, i) for i, o in enumerate(first)]
+        for turn in range(call.passes):
+            autograd.backward(outputs, heads, retain_graph=turn + 1 < call.passes, train_mode=call.train)
         answer["gradients"] = numbers(grads)
+
+    def part(self, x):
+        """The array as a part of a larger one."""
+        if not x.ndim or not x.size:
+            return self.oracle.array(x)
+        rows = np.resize(np.array(MARKER, x.dtype), (len(x) + 2, *x.shape[1:]))
+        rows[1:-1] = x
+        return self.oracle.array(rows)[1:-1]
+
+    def outputs(self, call, arrays):
+        """The arrays that a call is given for its results."""
+        if not call.out:
+            return given_outputs(call, arrays)
+        if call.out == "first":
+            return arrays[0]
+        made = self.oracle.call(call, [a.copy() for a in arrays])
+        like = [np.resize(np.array(MARKER, o.dtype if call.out in ("new", "view") else call.out), o.shape) for o in made]
+        return [self.part(x) if call.out == "view" else self.oracle.array(x) for x in like]
 
     def run_sparse(self, call, arrays, answer):
         arrays = [a.tostype(s) for a, s in zip(arrays, call.stypes)]
@@ -91,23 +118,23 @@ class Client:
         arrays = {n: self.oracle.array(x) for n, x in zip(names, call.inputs)}
         requests = {n: r for n, r in zip(names, call.requests or ["null"] * len(names)) if n not in states}
         grads = {n: self.oracle.array(start(r, arrays[n], call.added_to)) for n, r in requests.items() if r != "null"}
-        self.execute(symbol, arrays, states, grads, requests, call.train, answer)
+        self.execute(call, symbol, arrays, states, grads, requests, answer)
 
-    def execute(self, symbol, arrays, states, grads, requests, train, answer):
+    def execute(self, call, symbol, arrays, states, grads, requests, answer):
         args = {n: a for n, a in arrays.items() if n not in states}
         aux = {n: arrays[n] for n in states}
         executor = symbol.bind(self.mx.cpu(), args, args_grad=grads, grad_req=requests, aux_states=aux)
-        executor.forward(is_train=train)
-        answer["outputs"] = numbers(executor.outputs)
-        if any(r != "null" for r in requests.values()):
-            executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)], is_train=train)
-            answer["gradients"] = numbers(grads[n] for n in requests if n in grads)
+        for _ in range(call.passes):
+            executor.forward(is_train=call.train)
+            answer["outputs"] = numbers(executor.outputs)
+            if any(r != "null" for r in requests.values()):
+                executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)], is_train=call.train)
+                answer["gradients"] = numbers(grads[n] for n in requests if n in grads)
         answer["inputs"] = numbers(arrays.values())
 
     def head(self, output, index):
         """The head gradient of an output: equal in both libraries, different for every element."""
-        rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
-        numbers = rng.randint(-16, 17, output.shape) / 8.0
+        numbers = head_numbers(output.shape, index)
         # The front end makes no arrays of bfloat16, whose NumPy type is a structure.
         if np.dtype(output.dtype).kind == "V":
             return self.oracle.call(Call("Cast", {"dtype": "bfloat16"}, []), [self.oracle.array(numbers.astype("float32"))])[0]
@@ -129,6 +156,11 @@ class Client:
         _, _, count, names, types, _, variadic, _ = info
         arguments = [(names[i].decode(), types[i].decode()) for i in range(count.value)]
         return {"canonical": canonical.value.decode(), "arguments": arguments, "count": (variadic.value or b"").decode()}
+
+
+def head_numbers(shape, index):
+    rng = np.random.RandomState(zlib.crc32(repr((shape, index)).encode()) & 0x7FFFFFFF)
+    return rng.randint(-16, 17, shape) / 8.0
 
 
 def operator_names(mx):

@@ -64,11 +64,10 @@ class Judge:
             return False
         if difference(call, expected, ours, None):
             return False
-        passes = call.passes if isinstance(call, Graph) else 1
         # A bound call has gradients for the inputs with a request, all of which are `add`.
         bound = ["add"] * len(ours["gradients"]) if isinstance(call, Graph) or call.bound else call.requests
         requests = actual.get("requests", bound)
-        sums = [(g * passes + call.added_to).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
+        sums = [(g * call.passes + call.added_to).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
         return lists("gradient", call, sums, actual["gradients"], None, ours.get("outputs", ())) is None
 
 
@@ -105,14 +104,19 @@ def lists(what, call, expected, actual, again, outputs=()):
     """The first difference between two lists of arrays. Gradients are as precise as the `outputs`, whose types the head gradients have."""
     if len(expected) != len(actual):
         return Difference("number of %ss" % what, "%d instead of %d" % (len(actual), len(expected)))
-    inputs = list(call.arrays.values() if isinstance(call, Graph) else call.inputs)
-    precision = max((TOLERANCES.get(x.dtype.name, 0) for x in inputs + list(outputs)), default=0)
+    least = precision(call, outputs)
     for index, (e, a) in enumerate(zip(expected, actual)):
         determined = again is None or (e.shape == again[index].shape and same(e, again[index]))
-        found = arrays(e, a, determined and not RANDOM.search(call.op), isinstance(call, Graph), precision)
+        found = arrays(e, a, determined and not RANDOM.search(call.op), isinstance(call, Graph), least)
         if found:
             return Difference("%s of %s %d" % (found.kind, what, index), found.detail)
     return None
+
+
+def precision(call, outputs):
+    """The tolerance of the least precise input, or of these outputs."""
+    inputs = list(call.arrays.values() if isinstance(call, Graph) else call.inputs)
+    return max((TOLERANCES.get(x.dtype.name, 0) for x in inputs + list(outputs)), default=0)
 
 
 def same(a, b):

@@ -20,6 +20,11 @@ GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "goldens"
 NOT_DRAWN = re.compile(
     "_backward|Custom|_NDArray|_Native|_CachedOp|_CrossDeviceCopy|_NoGradient|_foreach|_while_loop|_cond$|_cvim(read|decode)|_imdecode|_sg_mkldnn"
 )
+SECOND_ORDER = set((GOLDENS.parent / "second-order.txt").read_text().split())
+REQUESTS = ("write", "add", "null")
+# Lengths about those of vectors, of blocks of kernels and of parts of a thread's work.
+LENGTHS = (7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1024, 1025)
+LARGEST_INPUT = 1 << 16
 SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e-30)
 
 
@@ -45,8 +50,11 @@ class Draws:
         else:
             call = make_up(rng, operator)
         call.op, call.requests = operator.name, None
+        call.views = not call.bound and rng.rand() < 0.1
         if gradient and call.inputs:
-            differentiate(rng, call)
+            differentiate(rng, call, operator.canonical in SECOND_ORDER)
+        elif not call.bound and rng.rand() < 0.12:
+            call.out = pick(rng, ("new", "view", "first", pick(rng, ALL)))
         return call
 
     def sparse_call(self, number):
@@ -61,16 +69,20 @@ class Draws:
         return draw_graph(np.random.RandomState([self.seed, number, 2]))
 
 
-def differentiate(rng, call):
-    """Asks for gradients of most inputs with fractions, and of some others."""
+def differentiate(rng, call, has_second_order):
+    """Asks for gradients of most inputs with fractions, and of some others; sometimes with several requests or passes, or twice."""
     request = pick(rng, ("write", "write", "write", "add"))
+    mixed = rng.rand() < 0.15
     wanted = [x.dtype.name in FLOATS or rng.rand() < 0.1 for x in call.inputs]
-    call.requests = [request if w and rng.rand() < 0.9 else "null" for w in wanted]
-    if "write" not in call.requests and call.inputs:
+    call.requests = [(pick(rng, REQUESTS) if mixed else request) if w and rng.rand() < 0.9 else "null" for w in wanted]
+    if not {"write", "add"} & set(call.requests):
         call.requests[0] = request
     call.added_to = pick(rng, (0, 2))
     call.train = rng.rand() < 0.8
     call.bound = call.bound or rng.rand() < 0.5
+    call.passes = pick(rng, (2, 3)) if rng.rand() < 0.1 else 1
+    if has_second_order and rng.rand() < 0.3:
+        call.bound, call.second, call.train = False, True, True
 
 
 def golden_calls(canonical):
@@ -87,12 +99,13 @@ def golden_calls(canonical):
                 continue
             flags = {k: case.get(k, False) for k in ("train", "np_shape")}
             if "stypes" in case:
-                call = Call(case["op"], case["attrs"], inputs, why=case["id"], stypes=tuple(case["stypes"]), in_place=case.get("in_place", False))
+                in_place = case.get("in_place", False)
+                call = Call(case["op"], case["attrs"], inputs, why=case["id"], stypes=tuple(case["stypes"]), in_place=in_place)
                 sparse[case["op"]].append(call)
                 continue
             bound = not case.get("imperative", False) and not any(n["name"].startswith("input") for n in case["inputs"])
             requests = ["write"] * len(inputs) if "grads" in case else None
-            call = Call("", case["attrs"], inputs, requests, bound=bound, why=case["id"], **flags)
+            call = Call(canonical[case["op"]], case["attrs"], inputs, requests, bound=bound, why=case["id"], **flags)
             calls[canonical[case["op"]]].append(call)
     return calls, sparse
 
@@ -135,7 +148,19 @@ def change_length(rng, call, operator):
     lengths = sorted({n for x in call.inputs for n in x.shape})
     if not lengths:
         return
-    old, new = pick(rng, lengths), pick(rng, (1, 1, 2, 3, 4, 5, 6, 8, 9, 0))
+    replace_length(rng, call, pick(rng, lengths), pick(rng, (1, 1, 2, 3, 4, 5, 6, 8, 9, 0)))
+
+
+def change_to_long(rng, call, operator):
+    """A length near a threshold for all axes of one length, if the arrays do not become too large."""
+    lengths = sorted({n for x in call.inputs for n in x.shape if n})
+    if lengths:
+        old, new = pick(rng, lengths), pick(rng, LENGTHS)
+        if all(x.size * (float(new) / old) ** x.shape.count(old) <= LARGEST_INPUT for x in call.inputs):
+            replace_length(rng, call, old, new)
+
+
+def replace_length(rng, call, old, new):
     if new == 0 and rng.rand() < 0.5:
         call.np_shape = True
     call.inputs = [resized(x, tuple(new if n == old else n for n in x.shape)) for x in call.inputs]
@@ -163,7 +188,7 @@ def change_rank(rng, call, operator):
     length = pick(rng, (1, 2, 3))
     for at, x in enumerate(call.inputs):
         if x.ndim == rank and rng.rand() < 0.95:
-            more = rank < 3 or (rank < 5 and length != 2)
+            more = rank < 3 or (rank < (5 if rng.rand() < 0.7 else 7) and length != 2)
             call.inputs[at] = np.stack([x] * length) if more else x[0] if rank > 1 and len(x) else x
 
 
@@ -202,6 +227,36 @@ def put_specials(rng, call, operator):
                 x[rng.randint(x.size)] = pick(rng, SPECIALS)
 
 
+def put_extremes(rng, call, operator):
+    """The smallest and largest numbers among whole ones."""
+    arrays = [x for x in call.inputs if x.dtype.kind in "iu" and x.size]
+    if arrays:
+        x = pick(rng, arrays).reshape(-1)
+        limits = np.iinfo(x.dtype)
+        for _ in range(rng.randint(1, 3)):
+            x[rng.randint(x.size)] = pick(rng, (limits.min, limits.max, limits.max - 1, limits.max // 2 + 1))
+
+
+def respell(rng, call, operator):
+    """Another text for a parameter, which mostly means the same."""
+    if call.attrs:
+        name = pick(rng, sorted(call.attrs))
+        call.attrs[name] = spelled(rng, str(call.attrs[name]))
+
+
+def spelled(rng, text):
+    if text in ("True", "False", "1", "0") and rng.rand() < 0.7:
+        return pick(rng, ("true", "false", "TRUE", "1", "0", "2", "yes", " True", "t"))
+    if text[:1] in "([":
+        inner = text[1:-1].rstrip(", ")
+        return pick(rng, ("[%s]", "(%s,)", "( %s )", " (%s)", "%s", "(%s", "[%s)", "(%sL)", "{%s}")) % inner
+    if re.fullmatch(r"-?\d+", text):
+        return pick(rng, ("%s ", " %s", "+%s", "%s.0", "%sL", "0%s", "%se0", "(%s,)", "0x%s", "%s,")) % text
+    if re.fullmatch(r"-?\d*\.\d*|-?\d+e-?\d+", text):
+        return pick(rng, ("%s ", " %s", "%sf", "+%s", "%s0", "%se0", "nan", "inf", "-inf", "1e39", "1e400", "1e-50")).replace("%s", text)
+    return pick(rng, (text + " ", text.upper(), text.capitalize(), "", "None", "none"))
+
+
 def change_parameter(rng, call, operator):
     if operator.parameters:
         parameter = pick(rng, operator.parameters)
@@ -230,17 +285,20 @@ def flip_training(rng, call, operator):
 
 
 CHANGES, WEIGHTS = zip(
-    (change_dtype, 0.16),
+    (change_dtype, 0.15),
     (change_one_dtype, 0.03),
-    (change_length, 0.17),
+    (change_length, 0.14),
+    (change_to_long, 0.06),
     (change_one_length, 0.04),
     (change_rank, 0.06),
-    (change_values, 0.16),
-    (put_specials, 0.07),
-    (change_parameter, 0.17),
-    (drop_parameter, 0.04),
-    (flip_semantics, 0.06),
-    (flip_training, 0.04),
+    (change_values, 0.14),
+    (put_specials, 0.06),
+    (put_extremes, 0.03),
+    (change_parameter, 0.16),
+    (respell, 0.03),
+    (drop_parameter, 0.03),
+    (flip_semantics, 0.04),
+    (flip_training, 0.03),
 )
 
 

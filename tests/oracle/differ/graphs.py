@@ -91,6 +91,7 @@ class GraphRunner:
             executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)])
         self.answer.setdefault("gradients", []).extend(numbers(gradients.values()))
         self.answer.setdefault("requests", []).extend(self.request(n) for n in gradients)
+        self.answer.setdefault("names", []).extend(gradients)
         self.answer["inputs"] = numbers(executor.aux_arrays)
 
     def attached(self, arrays, states=()):
@@ -157,8 +158,9 @@ class GraphRunner:
         heads = [self.head(o, i) for i, o in enumerate(results)]
         for turn in range(graph.passes):
             self.mx.autograd.backward(results, heads, retain_graph=turn + 1 < graph.passes, train_mode=graph.train)
-        self.answer["gradients"] = numbers(a.grad for a in arrays.values() if a.grad is not None)
-        self.answer["requests"] = [self.request(n) for n, a in arrays.items() if a.grad is not None]
+        self.answer["names"] = [n for n, a in arrays.items() if a.grad is not None]
+        self.answer["gradients"] = numbers(arrays[n].grad for n in self.answer["names"])
+        self.answer["requests"] = [self.request(n) for n in self.answer["names"]]
 
 
 def foreach(F, data, state, **named):

@@ -54,7 +54,7 @@ class Parameter:
         lengths = (rank, rank, 1, 2, 3) if rank else (0, 1, 2)
         if "float" in self.type or "double" in self.type:
             return "(%s,)" % ", ".join(pick(rng, REALS) for _ in range(pick(rng, lengths) or 1))
-        bounds = (0, rank) if "ax" in self.name else (1, 4)
+        bounds = (-rank if rng.rand() < 0.3 else 0, rank) if "ax" in self.name else (1, 4)
         numbers = [rng.randint(bounds[0], max(bounds[1], bounds[0] + 1)) for _ in range(pick(rng, lengths))]
         return "(%s)" % "".join("%d, " % n for n in numbers)
 

@@ -13,14 +13,14 @@ DIFFERENCES = HERE.parent.parent.parent / "docs" / "differences.md"
 
 
 class Report:
-    def __init__(self, canonical):
-        self.canonical = canonical
+    def __init__(self, canonical, verifier):
+        self.canonical, self.verifier = canonical, verifier
         self.explanations = explanations()
         self.counts = defaultdict(Counter)
         self.groups = defaultdict(list)
-        self.explained = defaultdict(list)
+        self.explained, self.verified = defaultdict(list), defaultdict(list)
 
-    def add(self, kind, call, expected, difference):
+    def add(self, kind, call, expected, actual, difference):
         counts = self.counts[kind]
         counts["all"] += 1
         if "ended" in expected:
@@ -31,11 +31,19 @@ class Report:
             counts["agree"] += 1
             return
         op = self.canonical.get(call.op, "network")
-        row = next((row for pattern, row in self.explanations if pattern.search(text(op, call, difference))), None)
-        if row:
+        told = text(op, call, difference)
+        row, check = next(((row, check) for pattern, row, check in self.explanations if pattern.search(told)), (None, None))
+        has_values = check and "refuses" not in difference.kind
+        is_right = self.verifier.is_right(check, call, expected, actual) if has_values else None
+        if is_right:
+            counts["verified"] += 1
+            self.verified[row].append((op, call, difference))
+        elif row and is_right is None:
             counts["accepted" if difference.kind.startswith("MXNet refuses") else "explained"] += 1
             self.explained[row].append((op, call, difference))
         else:
+            if row:
+                difference.detail += "\nnor is it what `%s` gives" % check
             self.groups[op, difference.kind, normalised(difference)].append((call, difference))
 
     @property
@@ -49,18 +57,21 @@ class Report:
             print("\n%d x %s: %s\n    %s" % (len(found), op, kind, "\n    ".join(first_lines(difference.detail))))
             print("    # %s\n    %s" % (call.why, call.source()))
         print()
-        for row, found in sorted(self.explained.items(), key=lambda e: -len(e[1])):
-            print("%s %d x %s" % ("accepted" if found[0][2].kind.startswith("MXNet refuses") else "explained", len(found), row))
-            for op, call, difference in found if with_explained else ():
-                print("    %s: %s: %s\n        %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), call.source()))
+        for kinds in (self.explained, self.verified):
+            for row, found in sorted(kinds.items(), key=lambda e: -len(e[1])):
+                accepted = found[0][2].kind.startswith("MXNet refuses")
+                word = "verified" if kinds is self.verified else "accepted" if accepted else "explained"
+                print("%s %d x %s" % (word, len(found), row))
+                for op, call, difference in found if with_explained else ():
+                    print("    %s: %s: %s\n        %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), call.source()))
         for kind, c in self.counts.items():
-            left = c["all"] - c["agree"] - c["accepted"] - c["explained"]
+            agree = c["agree"] + c["verified"]
+            left = c["all"] - agree - c["accepted"] - c["explained"]
             answered = c["all"] - c["accepted"]
-            shares = (100.0 * c["agree"] / c["all"],) + tuple(100.0 * n / answered for n in (c["agree"], c["explained"]))
-            print(
-                "%s: %d, agree %.2f %%; only we compute %d; of the others agree %.2f %%, explained %.2f %%, unexplained %d (MXNet "
-                "refuses %d, ends %d)" % ((kind, c["all"]) + shares[:1] + (c["accepted"],) + shares[1:] + (left, c["MXNet refuses"], c["MXNet ends"]))
-            )
+            shares = [100.0 * n / answered for n in (agree, c["verified"], c["explained"])]
+            print("%s: %d, agree %.2f %%; only we compute %d" % (kind, c["all"], 100.0 * agree / c["all"], c["accepted"]), end="; ")
+            print("of the others agree %.2f %% (verified %.2f %%), explained %.2f %%" % tuple(shares), end=", ")
+            print("unexplained %d (MXNet refuses %d, ends %d)" % (left, c["MXNet refuses"], c["MXNet ends"]))
         print("%d groups" % len(groups))
 
 
@@ -75,6 +86,7 @@ def text(op, call, difference):
     requests = call.requests or () if is_call else [call.request, *call.requests.values()]
     facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * ("pinv" in op and is_singular(arrays[0]))
     facts += ["beyond"] * ("use_length" in attrs and is_beyond(call)) + ["inference"] * (bool(requests) and not call.train)
+    facts += ["second"] * (is_call and call.second) + ["passes"] * (call.passes > 1) + ["own"] * (is_call and call.out == "first")
     facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
@@ -120,14 +132,14 @@ def first_lines(message):
 
 
 def explanations():
-    """Patterns of intended differences, with their rows in `docs/differences.md`."""
+    """Patterns of intended differences, with their rows in `docs/differences.md` and the names of their checks, if they have one."""
     page = DIFFERENCES.read_text()
     found = []
     for number, line in enumerate((HERE / "explained.txt").read_text().splitlines(), 1):
         if not line or line.startswith("#"):
             continue
-        pattern, _, row = line.partition(" => ")
+        pattern, row, *check = line.split(" => ")
         if "| " + row not in page:
             raise SystemExit("explained.txt, line %d: docs/differences.md has no row that begins with %r" % (number, row))
-        found.append((re.compile(pattern), row))
+        found.append((re.compile(pattern), row, check[0] if check else None))
     return found
