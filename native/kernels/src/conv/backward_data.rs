@@ -3,6 +3,7 @@
 //! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps,
 //! from neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
 
+use super::gaps::Compact;
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
 use super::{
@@ -58,11 +59,17 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     if single_output::applies(shape) {
         return single_output::backward_data(shape, output_grad, weights, input_grad);
     }
+    if few_outputs::is_profitable(shape) && !depthwise::is_depthwise(shape) {
+        return few_outputs::backward_data(shape, output_grad, weights, input_grad);
+    }
+    if let Some(compact) = Compact::new(shape) {
+        return with_scratch(compact.shape.input_len(), |grad: &mut [T]| {
+            backward(&compact.shape, output_grad, weights, grad);
+            compact.scatter(shape, grad, input_grad);
+        });
+    }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_data(shape, output_grad, weights, input_grad);
-    }
-    if few_outputs::is_profitable(shape) {
-        return few_outputs::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
     if winograd::supports(shape) && winograd::is_profitable::<T>(&winograd::adjoint(shape)) {

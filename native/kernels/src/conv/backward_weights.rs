@@ -5,6 +5,7 @@
 //! then a table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a
 //! row, which are contiguous in this order, fill the lanes together.
 
+use super::gaps::Compact;
 use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
@@ -59,6 +60,12 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     }
     if single_output::applies(shape) {
         return single_output::backward_weights(shape, input, output_grad, weights_grad);
+    }
+    if let Some(compact) = Compact::new(shape) {
+        return with_scratch(compact.shape.input_len(), |copy: &mut [T]| {
+            compact.gather(shape, input, copy);
+            backward(&compact.shape, copy, output_grad, weights_grad);
+        });
     }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_weights(shape, input, output_grad, weights_grad);

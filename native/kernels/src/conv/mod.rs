@@ -19,6 +19,7 @@
 //! - `depthwise`: one kernel per channel.
 //! - `single_output`: kernels that cover the whole image, as plain matrix products.
 //! - `few_outputs`: the gradient of the input for few outputs.
+//! - `gaps`: removes input elements that no window reads.
 //! - `crop`: removes taps that read only padding.
 //! - `deformable`: deformable convolution.
 //! - `im2col`: the explicit window matrix, as an operator of its own.
@@ -37,6 +38,7 @@ mod deformable;
 mod depthwise;
 mod few_outputs;
 mod forward;
+mod gaps;
 mod geometry;
 mod im2col;
 mod implicit;

@@ -79,6 +79,11 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 1, 3, 4], [[1, 6], [5, 3], one, [2, 1], one]),
         plane([2, 1, 3, 4], [[2, 2], [3, 3], one, [4, 4], [3, 4]]),
         plane([2, 1, 3, 4], [[2, 3], [7, 5], [2, 1], [3, 2], one]),
+        // Strides beyond the extent of the kernel.
+        plane([2, 1, 3, 4], [[40, 41], [3, 2], [13, 7], [2, 1], [2, 1]]),
+        plane([3, 2, 4, 6], [[33, 34], one, [8, 5], [1, 0], one]),
+        plane([1, 3, 3, 3], [[40, 41], [3, 3], [16, 9], one, one]),
+        plane([2, 1, 5, 20], [[9, 300], [2, 3], [1, 128], [1, 2], one]),
     ];
     let cube = ConvShape {
         batch: 2,
@@ -95,6 +100,7 @@ fn shapes() -> Vec<ConvShape> {
         cube,
         ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube },
         ConvShape { groups: 3, out_channels: 3, stride: [2, 1, 2], ..cube },
+        ConvShape { input: [9, 10, 11], stride: [5, 7, 3], ..cube },
     ]);
     shapes
 }
