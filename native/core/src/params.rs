@@ -48,14 +48,7 @@ macro_rules! int_param {
         impl ParamValue for $t {
             fn type_name() -> Cow<'static, str> { $name.into() }
             fn parse(text: &str) -> Result<Self, String> {
-                let t = text.trim();
-                let t = t.strip_suffix('L').unwrap_or(t);
-                match t {
-                    "True" | "true" => return Ok(1),
-                    "False" | "false" => return Ok(0),
-                    _ => {}
-                }
-                t.parse().map_err(|_| format!("'{text}' is not a valid {} ({} to {})", $name, <$t>::MIN, <$t>::MAX))
+                text.trim().parse().map_err(|_| format!("'{text}' is not a valid {} ({} to {})", $name, <$t>::MIN, <$t>::MAX))
             }
             fn print(&self) -> String { self.to_string() }
             fn print_default(&self) -> String { if $quoted { format!("'{self}'") } else { self.to_string() } }
@@ -94,14 +87,9 @@ pub fn print_g(x: f64, digits: usize) -> String {
     trim(&format!("{:.*}", (digits as i32 - 1 - exp).max(0) as usize, x))
 }
 
-/// Parses a number, which may have the suffix of C, as in `0.5f`.
+/// Parses a number, which may have the suffix of C, as in `0.5f`. As in MXNet, nothing may follow it, not even a blank.
 fn parse_float(text: &str) -> Result<f64, String> {
-    let trimmed = text.trim();
-    match trimmed {
-        "True" | "true" => return Ok(1.0),
-        "False" | "false" => return Ok(0.0),
-        _ => {}
-    }
+    let trimmed = text.trim_start();
     let is_number = |text: &&str| text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
     let number = trimmed.strip_suffix(['f', 'F']).filter(is_number).unwrap_or(trimmed);
     number.parse().map_err(|_| format!("'{text}' is not a number"))
@@ -264,7 +252,11 @@ impl<T: ParamValue> ParamValue for Option<T> {
         }
     }
     fn parse(text: &str) -> Result<Self, String> {
-        if is_none(text) { Ok(None) } else { T::parse(text).map(Some) }
+        // Unlike a number that must be present, one that may be absent can have blanks after it, and an integer the suffix of Python 2.
+        let text = text.trim_end();
+        let is_integer = || ["int", "long"].contains(&&*T::type_name());
+        let number = text.strip_suffix('L').filter(|n| n.ends_with(|c: char| c.is_ascii_digit()) && is_integer());
+        if is_none(text) { Ok(None) } else { T::parse(number.unwrap_or(text)).map(Some) }
     }
     fn print(&self) -> String {
         self.as_ref().map_or("None".into(), T::print)
@@ -615,11 +607,22 @@ mod tests {
     }
 
     #[test]
+    fn integers_have_no_suffix_and_are_no_booleans() {
+        assert_eq!(i32::parse(" 3 "), Ok(3));
+        for text in ["3L", "True", "3.0", "3,"] {
+            assert!(i32::parse(text).unwrap_err().contains("is not a valid int"), "{text}");
+        }
+        assert_eq!(Option::<i32>::parse("3L "), Ok(Some(3)));
+        assert_eq!(Option::<f64>::parse("0.5 "), Ok(Some(0.5)));
+        assert_eq!(Option::<f64>::parse("None"), Ok(None));
+    }
+
+    #[test]
     fn numbers_may_have_the_suffix_of_c() {
         assert_eq!(f32::parse("0.5f"), Ok(0.5));
         assert_eq!(f64::parse(" 2.F"), Ok(2.0));
         assert_eq!(f64::parse("inf"), Ok(f64::INFINITY));
-        for text in ["f", "0.5ff", "0.5d", ""] {
+        for text in ["f", "0.5ff", "0.5d", "", "0.5 ", "True"] {
             assert!(f64::parse(text).unwrap_err().contains("is not a number"), "{text}");
         }
     }

@@ -192,12 +192,16 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// Splits `(a, b)`, `[a, b]`, `(a,)`, or a bare `a` into its items, as MXNet's tuple parser does.
+/// Splits `(a, b)`, `[a, b]`, `(a,)`, or a bare `a` into its items, as MXNet's tuple parser does. A bracket may close a parenthesis, and
+/// items may have the suffix `L` of Python 2.
 pub fn split_tuple(text: &str) -> Result<Vec<&str>, String> {
     let t = text.trim();
     let inner = match (t.chars().next(), t.chars().last()) {
-        (Some('('), Some(')')) | (Some('['), Some(']')) if t.len() >= 2 => &t[1..t.len() - 1],
+        (Some('(' | '['), Some(')' | ']')) if t.len() >= 2 => &t[1..t.len() - 1],
         (Some('(' | '['), _) | (_, Some(')' | ']')) => return Err(format!("'{text}' has an unmatched bracket")),
+        _ if t.is_empty() || t.contains(',') => {
+            return Err(format!("'{text}' is not a tuple; write its items in parentheses, such as (2, 3)"));
+        }
         _ => t,
     };
     let inner = inner.trim();
@@ -205,7 +209,7 @@ pub fn split_tuple(text: &str) -> Result<Vec<&str>, String> {
         return Ok(Vec::new());
     }
     let inner = inner.strip_suffix(',').unwrap_or(inner);
-    Ok(inner.split(',').map(str::trim).collect())
+    Ok(inner.split(',').map(|item| item.trim().strip_suffix('L').unwrap_or(item).trim()).collect())
 }
 
 impl FromStr for Shape {
@@ -219,7 +223,6 @@ impl FromStr for Shape {
         let dims: Result<Dims, String> = split_tuple(s)?
             .into_iter()
             .map(|d| {
-                let d = d.strip_suffix('L').unwrap_or(d);
                 d.parse::<i64>().map_err(|_| format!("'{d}' in '{s}' is not a dimension; write a tuple such as (2, 3)"))
             })
             .collect();
@@ -252,10 +255,14 @@ mod tests {
         assert_eq!("[2,3]".parse(), Ok(s(&[2, 3])));
         assert_eq!("(2,)".parse(), Ok(s(&[2])));
         assert_eq!("2L".parse(), Ok(s(&[2])));
+        assert_eq!("[2, 3)".parse(), Ok(s(&[2, 3])));
+        assert_eq!("(2 L,3)".parse(), Ok(s(&[2, 3])));
         assert_eq!("()".parse(), Ok(s(&[])));
         assert_eq!("None".parse(), Ok(Shape::unknown()));
         assert!("(2, x)".parse::<Shape>().is_err());
-        assert!("(2, 3".parse::<Shape>().is_err());
+        for malformed in ["(2, 3", "2, 3", "", "2)"] {
+            assert!(malformed.parse::<Shape>().is_err(), "{malformed}");
+        }
         assert_eq!(s(&[2, 3]).to_string(), "[2,3]");
     }
 

@@ -212,3 +212,17 @@ fn second_order_gradients_of_unary_operators_agree_with_finite_differences() {
         check(op, &[], &[(items, &[2, 3])]);
     }
 }
+
+#[test]
+fn the_second_derivative_of_the_cube_root_is_infinite_at_zero() {
+    let x = tensor(&[0.0, 8.0], &[2]);
+    let request = GradientRequest { array: tensor(&[0.0; 2], &[2]), req: Req::Write };
+    imperative::mark_variables(std::slice::from_ref(&x), &[request]).unwrap();
+    let previous = imperative::set_recording(true);
+    let y = run("cbrt", &[], std::slice::from_ref(&x));
+    let grads = imperative::backward(&[y], &[], std::slice::from_ref(&x), Keep::Gradients, true).unwrap();
+    imperative::set_recording(previous);
+    imperative::backward(&grads, &[], &[], Keep::Nothing, true).unwrap();
+    let second = values(&x.grad().unwrap());
+    assert!(second[0] == f64::NEG_INFINITY && (second[1] + 1.0 / 144.0).abs() < 1e-12, "{second:?}");
+}

@@ -15,6 +15,8 @@ def cases():
     yield from truth_values()
     yield from special_values()
     yield from unusual_shapes()
+    yield from spellings()
+    yield from maxima_of_nan()
 
 
 def plain(op, inputs, attrs=None, **more):
@@ -196,3 +198,25 @@ def unusual_shapes():
         yield plain(op, arrays, {"axis": 0}, train=True, grad="all")
     attrs = {"kernel": (3,), "num_filter": 1, "no_bias": True, "target_shape": (3,)}
     yield plain("Deconvolution", [np.zeros((1, 2, 0), "float32"), data((2, 1, 3))], attrs, why="too large a target")
+
+
+def spellings():
+    """Texts of parameters in other forms."""
+    x = data((2, 3))
+    for text in ("[2, 1)", "(2 L, 1)", " (2, 1)", "(2, 1) ", "2, 1", "", "(2, 1", "(2,, 1)"):
+        yield OpCase("tile", [x], {"reps": text})
+    for text in (" 1", "1 ", "+1", "01", "1L", "1.0", "True", "1,", ""):
+        yield OpCase("softmax", [x], {"axis": text})
+    for text in (" 0.5", "+.5", "0.5f", "5e-1", "0.5 ", "True", "0.5,", ""):
+        yield OpCase("LeakyReLU", [x], {"act_type": "leaky", "slope": text})
+    yield OpCase("Crop", [data((1, 2, 3, 4))], {"num_args": " 1", "h_w": "(2, 2)"})
+
+
+def maxima_of_nan():
+    x = data((1, 2, 4, 5))
+    x[0, 0, 1, 2] = x[0, 1, 3, 4] = np.nan
+    strided = {"kernel": (2, 2), "stride": (2, 2), "pooling_convention": "full"}
+    for attrs in ({"kernel": (2, 2)}, strided, {"kernel": (3, 3), "pad": (1, 1)}, {"global_pool": "1"}):
+        yield OpCase("Pooling_v1", [x], dict(attrs, pool_type="max"), train=True, grad="all")
+    for shape in ((0, 3), (2, 0), (2, 0, 3)):
+        yield plain("LeakyReLU", [np.zeros(shape, "float32"), data(3)], {"act_type": "prelu"}, train=True, grad="all")

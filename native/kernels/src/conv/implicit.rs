@@ -402,7 +402,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let [_, height, width] = self.geometry.source;
         let rows = blocking.layout.range(1, self.first_row(chunk, pixels));
         let rows = if self.geometry.grid[0] > 1 { 0..height } else { rows };
-        let planes = pixels.images.clone().flat_map(|n| self.source(chunk, n, 0).chunks_exact(self.geometry.plane()));
+        // An empty source has no planes, whatever their length.
+        let plane = self.geometry.plane().max(1);
+        let planes = pixels.images.clone().flat_map(move |n| self.source(chunk, n, 0).chunks_exact(plane));
         planes.map(move |plane| &plane[rows.start * width..rows.end * width])
     }
 

@@ -79,6 +79,8 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 1, 3, 4], [[1, 6], [5, 3], one, [2, 1], one]),
         plane([2, 1, 3, 4], [[2, 2], [3, 3], one, [4, 4], [3, 4]]),
         plane([2, 1, 3, 4], [[2, 3], [7, 5], [2, 1], [3, 2], one]),
+        // No pixels, with several blocks of outputs, which are padding only.
+        plane([65, 1, 65, 65], [[5, 0], [3, 3], [2, 2], [2, 2], one]),
         // Strides beyond the extent of the kernel.
         plane([2, 1, 3, 4], [[40, 41], [3, 2], [13, 7], [2, 1], [2, 1]]),
         plane([3, 2, 4, 6], [[33, 34], one, [8, 5], [1, 0], one]),

@@ -52,8 +52,9 @@ operators! { OPS [] =
         });
     unary!(CBRT keeps_zero: "cbrt" ["_sparse_cbrt"], "The cube root, also of negative elements.",
         f = |x| math::cbrt(x), df(Output) = |y| 1.0 / (3.0 * y * y), graph = |g, y| {
-            let y2 = g.op("square", y)?;
-            g.with("_rdiv_scalar", y2, 1.0 / 3.0)
+            // As in MXNet, the second derivative at 0 is infinite; that of a quotient would be NaN.
+            let derivative = g.power(y, -2.0)?;
+            g.scale(derivative, 1.0 / 3.0)
         });
     unary!(RCBRT: "rcbrt", "The reciprocal of the cube root: 1 / cbrt(x).",
         f = |x| math::rcbrt(x), df(Input) = |x| math::rcbrt(x) / (-3.0 * x), graph = |g, x| {

@@ -90,7 +90,8 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "gamma"])?;
     let slopes = if rank > 1 { data.dim(1) } else { 1 };
     let gamma = &io.ins[1];
-    if gamma.is_known() && (gamma.num_elements() == 1 || slope_axes(&data, gamma).is_some()) {
+    let is_empty = data.is_known() && data.num_elements() == 0;
+    if gamma.is_known() && (is_empty || gamma.num_elements() == 1 || slope_axes(&data, gamma).is_some()) {
         return Ok(());
     }
     io.assign_in(1, &Shape::new(&[slopes]))
@@ -182,7 +183,7 @@ fn slopes_and_inner(data: &Shape, slopes: &Shape) -> (usize, usize) {
     let dims = data.to_usize();
     match slopes.num_elements() {
         1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
-        n => (n, dims[slope_axes(data, slopes).map_or(2, |axes| axes.end)..].iter().product()),
+        n => (n, dims.iter().skip(slope_axes(data, slopes).map_or(2, |axes| axes.end)).product()),
     }
 }
 
@@ -226,8 +227,7 @@ fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
             let sum: f64 = starts
                 .flat_map(|start| x[start..start + inner].iter().zip(&g[start..start + inner]))
                 .filter(|(x, _)| x.to_f32().is_nan() || x.to_f32() <= 0.0)
-                .map(|(x, g)| x.to_f64() * g.to_f64())
-                .sum();
+                .fold(0.0, |sum, (x, g)| sum + x.to_f64() * g.to_f64());
             *out = T::from_f64(sum);
         }
     }
@@ -279,6 +279,16 @@ mod tests {
         let prelu = Case::new(&LEAKY_RELU, &[("act_type", "prelu")]);
         prelu.check_gradient(&[x(), array(&[0.1f64, 0.3], &[2])]);
         prelu.check_gradient(&[x(), array(&[0.2f64], &[1])]);
+    }
+
+    #[test]
+    fn slopes_of_no_elements_have_any_shape_and_no_gradient() {
+        let prelu = Case::new(&LEAKY_RELU, &[("act_type", "prelu")]);
+        for dims in [&[0, 3][..], &[2, 0], &[0], &[2, 0, 3]] {
+            let (x, slopes) = (array::<f32>(&[], dims), array(&[0.5f32, 1.0, 2.0], &[3]));
+            let grads = prelu.backward(&[x.clone(), slopes], &[x]).unwrap();
+            assert_eq!(grads[1].to_vec::<f32>().unwrap(), [0.0; 3]);
+        }
     }
 
     #[test]

@@ -215,8 +215,36 @@ fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(us
 fn pooling_forward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[0].shape())?;
     let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
-    with_padded(&shape, &pads, x, |x| pool_forward(&shape, kind, x, y));
+    with_padded(&shape, &pads, x, |x| {
+        pool_forward(&shape, kind, x, y);
+        if kind == PoolKind::Max {
+            propagate_nan(&shape, x, y);
+        }
+    });
     Ok(())
+}
+
+/// Sets the maximum of each window with a NaN to NaN. Unlike in `Pooling`, a NaN does not count as smaller than every number.
+fn propagate_nan<T: FloatElement>(shape: &PoolShape, x: &[T], y: &mut [T]) {
+    let (plane, windows) = (shape.input.iter().product::<usize>(), shape.output.iter().product::<usize>());
+    for (i, x) in x.iter().enumerate().filter(|(_, x)| x.to_f32().is_nan()) {
+        let at = unravel(i % plane, shape.input);
+        let covers = |axis: usize, window: usize| {
+            let start = window * shape.stride[axis];
+            (start..start + shape.kernel[axis]).contains(&at[axis])
+        };
+        for (w, y) in y[i / plane * windows..][..windows].iter_mut().enumerate() {
+            let window = unravel(w, shape.output);
+            if (0..3).all(|axis| covers(axis, window[axis])) {
+                *y = *x;
+            }
+        }
+    }
+}
+
+/// The coordinates of an index.
+fn unravel(index: usize, [_, height, width]: [usize; 3]) -> [usize; 3] {
+    [index / (height * width), index / width % height, index % width]
 }
 
 /// The shape (planes, depth, height, width) of the input without padding.
@@ -330,6 +358,15 @@ mod tests {
         let case = Case::new(&POOLING_V1, &[("kernel", "(1, 2)")]);
         let grad = case.backward(&[x], &[g]).unwrap()[0].to_vec::<f32>().unwrap();
         assert_eq!(grad, [2.0, 5.0, 0.0, 5.0]);
+    }
+
+    #[test]
+    fn the_maximum_of_a_window_with_nan_is_nan() {
+        let mut numbers = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        numbers[6] = f32::NAN;
+        let case = Case::new(&POOLING_V1, &[("kernel", "(2, 2)")]);
+        let y = case.run1(&[array(&numbers, &[1, 1, 2, 4])]).unwrap().to_vec::<f32>().unwrap();
+        assert!(y[0] == 6.0 && y[1].is_nan() && y[2].is_nan(), "{y:?}");
     }
 
     #[test]

@@ -114,11 +114,10 @@ fn check_num_args(call: &PreparedCall, num_args_key: &str, num_inputs: usize) ->
     {
         return Ok(());
     }
-    let num_args = call.attrs.get(num_args_key).and_then(|text| text.parse::<usize>().ok());
+    let Some(text) = call.attrs.get(num_args_key) else { return Ok(()) };
     ensure!(
-        num_args.is_none_or(|n| n == num_inputs),
-        "Operator {op} expects {} inputs, but got {num_inputs} instead.: {num_args_key} is the number of inputs",
-        num_args.unwrap_or(num_inputs)
+        text.trim().parse() == Ok(num_inputs),
+        "Operator {op} expects {text} inputs, but got {num_inputs} instead.: {num_args_key} is the number of inputs"
     );
     Ok(())
 }

@@ -108,7 +108,7 @@ impl AtomicSymbol {
         let mut count = graphs.len() + inputs.len();
         if let Inputs::Variadic { count: key, .. } = def.inputs {
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
-            count = text.parse().unwrap_or(count);
+            count = text.trim().parse().unwrap_or(count);
             check_count("inputs", count).map_err(locate)?;
         }
         let params = attach(def, def.parse(&attrs).map_err(locate)?, graphs).map_err(locate)?;
