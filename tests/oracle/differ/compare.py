@@ -152,7 +152,7 @@ def arrays(expected, actual, determined, is_network, precision):
 
 def from_bfloat16(array):
     """The front end gives numbers of bfloat16 as structures of 16 bits."""
-    return (array.view("uint16").astype("uint32") << 16).view("float32")
+    return (np.atleast_1d(array).view("uint16").astype("uint32") << 16).view("float32")
 
 
 def close(expected, actual, tolerance, least):
