@@ -10,13 +10,12 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_core::{dispatch, shape::Shape};
 use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
-use smallvec::SmallVec;
 
 use super::family::ReduceParam;
 use super::norm::NormParam;
 use crate::axes::resolve;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{csr_of, csr_parts, new_vector, row_len, stored_rows, summed};
+use crate::sparse::{csr_of, csr_parts, new_vector, row_len, summed};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -101,7 +100,7 @@ pub(super) fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![if call.storage_type == RowSparse { by_row } else { to_dense(&by_row)?.into() }])
 }
 
-/// Storage rule of the gradient of `_square_sum`: it stores the rows that the matrix stores.
+/// Storage rule of the gradient of `_square_sum`, which stores rows.
 pub(super) fn square_sum_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
     let has_rule = match only_axis(p)? {
@@ -116,37 +115,40 @@ fn twice_product<T: MulAdd>(x: T, y: T) -> T {
     T::round(T::mul_add(T::mul_add(T::Sum::default(), x, y), x, y))
 }
 
-/// The gradient of `_square_sum` with respect to the stored rows. Inputs: gradient of the output, matrix.
+/// The gradient of `_square_sum` with respect to the stored rows. Inputs: gradient of the output, matrix. It stores the rows of a
+/// row_sparse gradient of sums over the columns, otherwise those of the matrix.
 pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let x = call.ins[1].sparse()?;
     if x.shape().dims().len() != 2 {
         return dense_fallback(call);
     }
     let (parts, shape) = (x.parts()?, x.shape());
-    let out = NDArray::zeros(parts.data.shape(), x.dtype(), x.context())?;
-    let (num_rows, len) = (shape.dim(0) as usize, row_len(shape));
     let is_row_sum = only_axis(call.ctx.params::<ReduceParam>()) == Some(1);
-    let grad = stored_rows(&call.ins[0])?;
-    let operands: SmallVec<[&NDArray; 4]> =
-        [&parts.indices, &parts.data, &grad.values].into_iter().chain(&grad.indices).collect();
-    call_once(&operands, &[(&out, Req::Write)], |ins, outs| {
-        let rows = ins[0].slice::<i64>()?;
-        let stored = ins.get(3).map(|indices| indices.slice::<i64>()).transpose()?;
-        let positions = stored.map(|stored| Positions::new(stored, num_rows, rows.len()));
-        let position = |row: i64| positions.as_ref().map_or(Some(row as usize), |positions| positions.find(row));
+    let (grad, rows, is_grad_stored) = match &call.ins[0] {
+        Array::Sparse(grad) if is_row_sum => {
+            let parts = grad.parts()?;
+            (parts.data, parts.indices, true)
+        }
+        grad => (to_dense(grad)?, parts.indices.clone(), false),
+    };
+    let (num_rows, len) = (shape.dim(0) as usize, row_len(shape));
+    let out = NDArray::zeros(&Shape::new(&[rows.len() as i64, shape.dim(1)]), x.dtype(), x.context())?;
+    call_once(&[&parts.indices, &parts.data, &rows, &grad], &[(&out, Req::Write)], |ins, outs| {
+        let (stored, rows) = (ins[0].slice::<i64>()?, ins[2].slice::<i64>()?);
+        let positions = Positions::new(stored, num_rows, rows.len());
         summed!(call, x.dtype(), T => {
-            let (values, grad, out) = (ins[1].slice::<T>()?, ins[2].slice::<T>()?, outs[0].slice_mut::<T>()?);
-            for ((row, x), out) in rows.iter().zip(values.chunks(len.max(1))).zip(out.chunks_mut(len.max(1))) {
-                let of_row = if is_row_sum { position(*row).map_or(T::default(), |k| grad[k]) } else { T::default() };
-                for (k, (x, out)) in x.iter().zip(out).enumerate() {
-                    let grad = if is_row_sum { of_row } else { grad[k] };
-                    *out = twice_product(*x, grad);
+            let (values, grad, out) = (ins[1].slice::<T>()?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            for (k, (row, out)) in rows.iter().zip(out.chunks_mut(len.max(1))).enumerate() {
+                let Some(position) = positions.find(*row) else { continue };
+                let of_row = if is_grad_stored { k } else { *row as usize };
+                for (column, (x, out)) in values[position * len..][..len].iter().zip(out).enumerate() {
+                    *out = twice_product(*x, grad[if is_row_sum { of_row } else { column }]);
                 }
             }
             Ok(())
         })
     })?;
-    Ok(vec![SparseArray::row_sparse(shape, out, parts.indices.clone())?.into()])
+    Ok(vec![SparseArray::row_sparse(shape, out, rows)?.into()])
 }
 
 /// Storage rule: the norm of all elements only depends on the stored ones.
