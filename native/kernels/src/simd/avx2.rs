@@ -378,7 +378,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
                     // A row of one vector may spill over into the next row, which is written later.
                     let has_room = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
                     let is_full = lanes == 8 || (!EXACT && has_room);
-                    // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
+                    // SAFETY: the vector lies within this row or the next one, or only lanes of this row are written.
                     unsafe { if is_full { _mm256_storeu_ps(out, row) } else { store_first_f32(out, lanes, row) } }
                 }
             }

@@ -141,6 +141,33 @@ pub(super) struct TileArgs<T> {
     pub tail: usize,
 }
 
+impl<T> TileArgs<T> {
+    /// The arguments of the first tile of C, for A with a row stride and a stride between k indices, and B with the latter. `tail` is
+    /// not set, and there is nothing to prefetch.
+    fn new(
+        (depth, alpha, accumulate): (usize, T, bool),
+        (a, a_row, a_stride): (*const T, usize, usize),
+        (b, b_stride): (*const T, usize),
+        c: &mut MatMut<'_, T>,
+    ) -> Self {
+        TileArgs {
+            depth,
+            a,
+            a_row,
+            a_stride,
+            b,
+            b_stride,
+            b_offsets: std::ptr::null(),
+            ahead: b,
+            c: c.as_mut_ptr(),
+            c_stride: c.row_stride(),
+            alpha,
+            accumulate,
+            tail: 0,
+        }
+    }
+}
+
 /// Computes one tile. Reads only the elements of its panels and writes only those of its tile.
 pub(super) type TileFn<T> = unsafe fn(&TileArgs<T>);
 
@@ -257,21 +284,12 @@ impl<T: GemmElement> MicroKernel<T> {
         assert!((1..=self.nr).contains(&b.width), "panels of B have {} columns, tiles {}", b.width, self.nr);
         assert!(a.holds(depth, rows), "the panels of A are too short for {rows} rows and depth {depth}");
         assert!(b.holds(depth, cols), "the panels of B are too short for {cols} columns and depth {depth}");
-        let mut args = TileArgs {
-            depth,
-            a: a.data.as_ptr(),
-            a_row: 1,
-            a_stride: a.stride,
-            b: b.data.as_ptr(),
-            b_stride: b.stride,
-            b_offsets: std::ptr::null(),
-            ahead: b.data.as_ptr(),
-            c: c.as_mut_ptr(),
-            c_stride: c.row_stride(),
-            alpha,
-            accumulate,
-            tail: 0,
-        };
+        let mut args = TileArgs::new(
+            (depth, alpha, accumulate),
+            (a.data.as_ptr(), 1, a.stride),
+            (b.data.as_ptr(), b.stride),
+            &mut c,
+        );
         let mut tile = 0;
         for (i, row) in (0..rows).step_by(a.width).enumerate() {
             for (j, col) in (0..cols).step_by(b.width).enumerate() {
@@ -299,21 +317,13 @@ impl<T: GemmElement> MicroKernel<T> {
             "the panel of B is too short for {cols} columns and depth {depth}"
         );
         let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
-        let mut args = TileArgs {
-            depth,
-            a: a.data().as_ptr(),
-            a_row: a.row_stride(),
-            a_stride: a.col_stride(),
-            b: b.data.as_ptr(),
-            b_stride: b.stride,
-            b_offsets: std::ptr::null(),
-            ahead: b.ahead_of(0, depth * self.lanes),
-            c: c.as_mut_ptr(),
-            c_stride: c.row_stride(),
-            alpha,
-            accumulate,
-            tail: 0,
-        };
+        let mut args = TileArgs::new(
+            (depth, alpha, accumulate),
+            (a.data().as_ptr(), a.row_stride(), a.col_stride()),
+            (b.data.as_ptr(), b.stride),
+            &mut c,
+        );
+        args.ahead = b.ahead_of(0, depth * self.lanes);
         // SAFETY: a view holds its elements, the functions for packed panels are used for a row stride of 1 only, and B holds what
         // the function reads, as asserted.
         unsafe { self.run(tiles, &mut args, rows, cols) }
@@ -339,21 +349,9 @@ impl<T: GemmElement> MicroKernel<T> {
         let (offsets, max_offset) = (&b.table.offsets[b.first..], b.table.max_offset);
         assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
         assert!(max_offset + cols <= b.data.len(), "offset {max_offset} of {} elements of B", b.data.len());
-        let mut args = TileArgs {
-            depth,
-            a: a.data.as_ptr(),
-            a_row: 1,
-            a_stride: a.stride,
-            b: b.data.as_ptr(),
-            b_stride: 0,
-            b_offsets: offsets.as_ptr(),
-            ahead: b.data.as_ptr(),
-            c: c.as_mut_ptr(),
-            c_stride: c.row_stride(),
-            alpha,
-            accumulate,
-            tail: 0,
-        };
+        let mut args =
+            TileArgs::new((depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), (b.data.as_ptr(), 0), &mut c);
+        args.b_offsets = offsets.as_ptr();
         for col in (0..cols).step_by(self.nr) {
             args.b = b.data.as_ptr().wrapping_add(col);
             args.c = c.as_mut_ptr().wrapping_add(col);
