@@ -7,8 +7,6 @@ use crate::par::{List, parallel_rows};
 
 /// Marks a coordinate in the padding.
 const PADDING: usize = usize::MAX;
-/// Maximum share of the elements that windows may read, as a fraction.
-const MAX_READ: (usize, usize) = (1, 2);
 
 /// A convolution without the gaps of another one.
 pub(super) struct Compact {
@@ -39,7 +37,7 @@ impl Compact {
                 })
                 .collect()
         });
-        let is_profitable = inner.input_plane() * MAX_READ.1 <= shape.input_plane() * MAX_READ.0;
+        let is_profitable = 2 * inner.input_plane() <= shape.input_plane();
         is_profitable.then_some(Compact { shape: inner, coordinates })
     }
 

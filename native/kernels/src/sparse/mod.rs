@@ -17,7 +17,7 @@ mod select;
 pub use format::{dense_to_csr, gather, gather_found_rows, gather_rows, nonzero_rows, scatter_rows, to_dense};
 pub use graph::{Sample, Sampling, between};
 pub use merge::{expand, positions, union_csr, union_rows};
-pub use product::{MulAdd, column_sums, dense_product, product, row_sums, transpose};
+pub use product::{MulAdd, column_sums, dense_product, product, row_sums};
 pub use select::{CsrParts, Positions, select_columns, select_rows, sorted_distinct, stable_order, transpose_stored};
 
 /// Minimum number of stored elements per chunk.

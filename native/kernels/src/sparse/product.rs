@@ -80,25 +80,6 @@ pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out:
     });
 }
 
-/// Row pointers, column indices and values of the transpose of a matrix with `columns` columns.
-pub fn transpose<T: Copy + Default>(m: Csr<'_, T>, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>) {
-    let mut indptr = memory::filled(0, columns + 1);
-    m.indices.iter().for_each(|c| indptr[*c as usize + 1] += 1);
-    (0..columns).for_each(|c| indptr[c + 1] += indptr[c]);
-    let mut next: Vec<i64> = indptr[..columns].to_vec();
-    let (mut indices, mut values) = (memory::filled(0, m.indices.len()), memory::filled(T::default(), m.indices.len()));
-    for r in 0..m.rows() {
-        let (row, row_values) = m.row(r);
-        for (c, v) in row.iter().zip(row_values) {
-            let next = &mut next[*c as usize];
-            indices[*next as usize] = r as i64;
-            values[*next as usize] = *v;
-            *next += 1;
-        }
-    }
-    (indptr, indices, values)
-}
-
 /// The sum of each row.
 pub fn row_sums<T: MulAdd>(m: Csr<'_, T>, out: &mut [T]) {
     parallel_rows(out, 1, m.rows_per_chunk(1), |r, out| {
