@@ -147,6 +147,22 @@ fn main() {
             image([8, channels, channels, channels], size, [3, 2, 1]),
         );
     }
+    for (channels, size, kernel, stride) in [
+        (256, 28, 3, 1),
+        (512, 14, 3, 1),
+        (1024, 7, 3, 1),
+        (512, 14, 3, 2),
+        (120, 28, 5, 1),
+        (672, 14, 5, 1),
+        (960, 7, 5, 1),
+        (72, 56, 5, 2),
+    ] {
+        conv(
+            &bench,
+            &format!("depthwise {kernel}x{kernel} s{stride} (1,{channels},{size},{size})"),
+            image([1, channels, channels, channels], size, [kernel, stride, kernel / 2]),
+        );
+    }
     conv(&bench, "conv 3x3 (32,1,8,8)->20", image([32, 1, 1, 20], 8, [3, 1, 0]));
     conv(&bench, "conv 3x3 (32,20,3,3)->50", image([32, 1, 20, 50], 3, [3, 1, 1]));
     others(&bench);

@@ -72,6 +72,10 @@ fn shapes() -> Vec<ConvShape> {
         plane([1, 5, 5, 5], [[14, 37], [5, 5], [2, 2], [2, 2], one]),
         plane([1, 4, 4, 4], [[6, 7], [5, 5], one, [0, 0], one]),
         plane([2, 3, 3, 3], [[3, 6], [5, 5], [2, 2], [3, 1], one]),
+        // The same, large enough for pairs of rows.
+        plane([1, 3, 3, 3], [[47, 53], [3, 3], one, one, one]),
+        plane([1, 2, 2, 2], [[300, 10], [3, 3], one, [0, 0], one]),
+        plane([1, 2, 2, 2], [[47, 60], [3, 3], one, [2, 4], one]),
         // One output, and taps that read only padding.
         plane([5, 1, 6, 7], [[4, 5], [4, 5], one, [0, 0], one]),
         plane([5, 3, 6, 9], [[1, 1], [1, 1], one, [0, 0], one]),

@@ -90,6 +90,37 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
     }
 }
 
+/// Adds the products of a source row, which meets kernel row `row - i * STRIDE` of `sums[i]`.
+///
+/// # Safety
+/// The processor has the instructions of `V`.
+#[inline(always)]
+unsafe fn add_products<V: Vector, const K: usize, const STRIDE: usize, const SUMS: usize>(
+    sums: &mut [V; SUMS],
+    kernel: &[[V; K]; K],
+    row: usize,
+    taps: [V; K],
+) {
+    // SAFETY: the caller checked the processor.
+    unsafe {
+        for i in 0..SUMS {
+            if row < i * STRIDE || row - i * STRIDE >= K {
+                continue;
+            }
+            let weights = &kernel[row - i * STRIDE];
+            // Apart from `sums`, so that a row does not wait for the additions of the row before.
+            let mut products = taps[0].mul_add(weights[0], V::splat(0.0));
+            for j in 1..K {
+                products = taps[j].mul_add(weights[j], products);
+            }
+            sums[i] = sums[i].add(products);
+        }
+    }
+}
+
+/// Minimum outputs of a plane that is convolved in pairs of rows: smaller ones stay in the L1 cache, where columns are faster.
+const MIN_BY_ROWS: usize = 2048;
+
 /// Convolves with a K x K kernel. SUMS is K / STRIDE, rounded up: the number of output rows whose windows contain a source row.
 ///
 /// # Safety
@@ -105,7 +136,7 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
     // SAFETY: the caller checked the processor and the lengths; the mask of a column excludes elements outside the output row.
     unsafe {
         let [height, width] = conv.grid;
-        if V::SHORT && K == 3 && STRIDE == 1 && height > 1 && width >= V::LANES {
+        if V::SHORT && K == 3 && STRIDE == 1 && height > 1 && width >= V::LANES && out.len() >= MIN_BY_ROWS {
             return convolve_rows::<V, K>(conv, weights, source, out, epilogue);
         }
         let zero = V::splat(0.0);
@@ -113,16 +144,6 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
         for (to, weight) in rows.as_flattened_mut().iter_mut().zip(weights) {
             *to = V::splat(*weight);
         }
-        // Adds the products of a source row, which meets kernel row `row - i * STRIDE` of `sums[i]`.
-        let add = |sums: &mut [V; SUMS], row: usize, taps: [V; K]| {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                if row >= i * STRIDE && row - i * STRIDE < K {
-                    for (tap, weight) in taps.iter().zip(rows[row - i * STRIDE]) {
-                        *sum = tap.mul_add(weight, *sum);
-                    }
-                }
-            }
-        };
         // The last column ends with the row, and may compute outputs again.
         for first in (0..width).step_by(V::LANES).map(|first| first.min(width.saturating_sub(V::LANES))) {
             let column = Column::<V, K, STRIDE>::new(conv, source, first);
@@ -130,11 +151,11 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
             // Partial sums of the next SUMS output rows.
             let mut sums = [zero; SUMS];
             for row in 0..K - STRIDE {
-                add(&mut sums, row, column.taps(row));
+                add_products::<V, K, STRIDE, SUMS>(&mut sums, &rows, row, column.taps(row));
             }
             for y in 0..height {
                 for row in K - STRIDE..K {
-                    add(&mut sums, row, column.taps(STRIDE * y + row));
+                    add_products::<V, K, STRIDE, SUMS>(&mut sums, &rows, row, column.taps(STRIDE * y + row));
                 }
                 let values = epilogue(sums[0]);
                 if width >= V::LANES {

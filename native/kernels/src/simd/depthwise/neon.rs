@@ -95,6 +95,11 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    unsafe fn add(self, other: Pair) -> Pair {
+        Pair([vaddq_f32(self.0[0], other.0[0]), vaddq_f32(self.0[1], other.0[1])])
+    }
+
+    #[inline(always)]
     unsafe fn mul_add(self, factor: Pair, addend: Pair) -> Pair {
         let [low, high] = [0, 1].map(|i| vfmaq_f32(addend.0[i], self.0[i], factor.0[i]));
         Pair([low, high])

@@ -21,6 +21,7 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// Writes the first `len` lanes.
     unsafe fn store_first(self, to: *mut f32, len: usize);
+    unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + addend`, rounded once.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
     /// The elements at even and those at odd positions of `near` and, after it, `far`.

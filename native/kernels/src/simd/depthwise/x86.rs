@@ -46,6 +46,11 @@ impl Vector for __m512 {
     }
 
     #[inline(always)]
+    unsafe fn add(self, other: __m512) -> __m512 {
+        _mm512_add_ps(self, other)
+    }
+
+    #[inline(always)]
     unsafe fn mul_add(self, factor: __m512, addend: __m512) -> __m512 {
         _mm512_fmadd_ps(self, factor, addend)
     }
@@ -111,6 +116,11 @@ impl Vector for __m256 {
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, len: usize) {
         store_first_f32(to, len, self)
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: __m256) -> __m256 {
+        _mm256_add_ps(self, other)
     }
 
     #[inline(always)]
