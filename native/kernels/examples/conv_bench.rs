@@ -163,6 +163,10 @@ fn main() {
             image([1, channels, channels, channels], size, [kernel, stride, kernel / 2]),
         );
     }
+    for (channels, filters, kernel, size) in [(24, 24, 2, 160), (1, 24, 2, 320), (64, 128, 4, 32)] {
+        let shape = image([1, 1, channels, filters], size, [kernel, 2, (kernel - 2) / 2]);
+        conv(&bench, &format!("conv {kernel}x{kernel} s2 (1,{channels},{size},{size})->{filters}"), shape);
+    }
     conv(&bench, "conv 3x3 (32,1,8,8)->20", image([32, 1, 1, 20], 8, [3, 1, 0]));
     conv(&bench, "conv 3x3 (32,20,3,3)->50", image([32, 1, 20, 50], 3, [3, 1, 1]));
     others(&bench);

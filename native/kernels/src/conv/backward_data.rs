@@ -10,7 +10,7 @@ use super::{
     ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, output_channel_gemm, single_output, winograd,
 };
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
-use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
 use smallvec::SmallVec;
@@ -112,21 +112,23 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
             return product.run(shape.batch, out, &|_, _, _, _| {});
         }
-        // A chunk is a whole image with all its phases.
-        let blockings: PerPhase<_> =
-            products.iter().map(|product| product.blocking(product.geometry.grid[1], 1)).collect();
-        let image = shape.in_channels * shape.input_plane();
-        let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
-        parallel_rows(input_grad, image, 1, |n, image| {
-            with_scratch(shape.in_channels * longest, |phase_grad: &mut [T]| {
-                for ((phase, product), blocking) in phases.iter().zip(&products).zip(&blockings) {
-                    let pixels = phase.geometry.pixels();
-                    if pixels == 0 {
-                        continue;
+        let bands = Bands::new(shape, &phases);
+        let blockings: PerPhase<_> = products.iter().map(|product| product.blocking(bands.rows, 1)).collect();
+        let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
+        // A chunk is a band of an image with all its phases.
+        parallel_blocks(out, shape.in_channels, bands.elements(shape), |row, element, mut band| {
+            let (image, first_row) = (row / shape.in_channels, element / bands.elements(shape) * bands.rows);
+            with_scratch(bands.side_by_side * bands.grad_len(shape), |grads: &mut [T]| {
+                for first in (0..phases.len()).step_by(bands.side_by_side) {
+                    let neighbours = first..phases.len().min(first + bands.side_by_side);
+                    let mut parts = PerPhase::new();
+                    for (i, grad) in neighbours.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
+                        let (pixel, pixels) = bands.pixels(&phases[i], first_row);
+                        let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
+                        products[i].images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
+                        parts.push(PhaseGrad { phase: &phases[i], grad, pixels });
                     }
-                    let mut out = MatMut::row_major(phase_grad, shape.in_channels, pixels);
-                    product.images(blocking, n, 0, &mut out, &|_, _, _, _| {});
-                    scatter(shape, phase, phase_grad, image);
+                    scatter(shape, &parts, &mut band);
                 }
             });
         });
@@ -263,13 +265,17 @@ impl<T: WindowElement> PhaseWeights<'_, T> {
 }
 
 impl Phase {
+    /// The first element of the input's row that has row `row` of the phase, counted through its planes of `height` rows.
+    fn start(&self, shape: &ConvShape, row: usize, height: usize) -> usize {
+        let d = self.first[0] + row / height * shape.stride[0];
+        let h = self.first[1] + row % height * shape.stride[1];
+        (d * shape.input[1] + h) * shape.input[2]
+    }
+
     /// Scatters a row of gradients of the phase, which starts at grid pixel `pixel`, into a plane of the input.
     pub(super) fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
         let [_, height, width] = self.geometry.grid;
-        let index = pixel / width;
-        let d = self.first[0] + index / height * shape.stride[0];
-        let h = self.first[1] + index % height * shape.stride[1];
-        let to = &mut plane[(d * shape.input[1] + h) * shape.input[2] + self.first[2]..];
+        let to = &mut plane[self.start(shape, pixel / width, height) + self.first[2]..];
         if shape.stride[2] == 1 {
             to[..width].copy_from_slice(row);
         } else {
@@ -278,13 +284,95 @@ impl Phase {
     }
 }
 
-/// Scatters the gradient of a phase, (channels, pixels), into the image.
-fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, phase_grad: &[T], image: &mut [T]) {
-    let (pixels, width) = (phase.geometry.pixels(), phase.geometry.grid[2]);
-    let planes = phase_grad.chunks_exact(pixels).zip(image.chunks_exact_mut(shape.input_plane()));
-    for (grads, plane) in planes.take(shape.in_channels) {
-        for (y, row) in grads.chunks_exact(width).enumerate() {
-            phase.scatter_row(shape, y * width, row, plane);
+/// Elements of a band's gradients that stay in the L2 cache.
+const BAND_ELEMENTS: usize = 1 << 16;
+
+/// How an image is divided among chunks: into bands of rows, except for images with several planes.
+struct Bands {
+    /// Rows of each phase in a band.
+    rows: usize,
+    /// Rows of the phases in all.
+    all_rows: usize,
+    /// Longest row of a phase, times its planes.
+    width: usize,
+    /// Phases that are computed before their gradients are written: those of neighbouring columns.
+    side_by_side: usize,
+}
+
+impl Bands {
+    fn new(shape: &ConvShape, phases: &[Phase]) -> Self {
+        let longest = |axis: usize| phases.iter().map(|phase| phase.geometry.grid[axis]).max().unwrap_or(0);
+        let (planes, all_rows, width) = (longest(0), longest(1), longest(2));
+        let side_by_side = if shape.stride[2] == 2 && shape.input[2] > 1 { 2 } else { 1 };
+        let cached = BAND_ELEMENTS / (side_by_side * shape.in_channels * width).max(1);
+        let shared = all_rows * shape.batch / (3 * num_threads());
+        let most = if planes > 1 || all_rows == 0 { all_rows } else { cached.min(shared).clamp(1, all_rows) };
+        let rows = all_rows.div_ceil(all_rows.div_ceil(most.max(1)).max(1));
+        Bands { rows, all_rows, width: width * planes, side_by_side }
+    }
+
+    /// Elements of a channel of the image in a band.
+    fn elements(&self, shape: &ConvShape) -> usize {
+        if self.rows == self.all_rows { shape.input_plane() } else { self.rows * shape.stride[1] * shape.input[2] }
+    }
+
+    /// Length of the gradient of a phase in a band.
+    fn grad_len(&self, shape: &ConvShape) -> usize {
+        shape.in_channels * self.rows * self.width
+    }
+
+    /// The first pixel of a phase in the band that starts with row `first_row` of the phases, and the number of its pixels.
+    fn pixels(&self, phase: &Phase, first_row: usize) -> (usize, usize) {
+        let [planes, height, width] = phase.geometry.grid;
+        let rows = first_row.min(height)..(first_row + self.rows).min(height);
+        (rows.start * width, planes * rows.len() * width)
+    }
+}
+
+/// The gradient of a phase in a band: (channels, pixels).
+struct PhaseGrad<'a, T> {
+    phase: &'a Phase,
+    grad: &'a [T],
+    pixels: usize,
+}
+
+impl<T> PhaseGrad<'_, T> {
+    fn row(&self, channel: usize, row: usize) -> &[T] {
+        let width = self.phase.geometry.grid[2];
+        &self.grad[channel * self.pixels + row * width..][..width]
+    }
+}
+
+/// Writes the gradients of a phase, or those of two phases in neighbouring columns, to a band of the image.
+fn scatter<T: WindowElement>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], band: &mut MatMut<'_, T>) {
+    let Some(part) = parts.first() else { return };
+    let [_, height, width] = part.phase.geometry.grid;
+    let rows = part.pixels / width.max(1);
+    for channel in 0..shape.in_channels {
+        let plane = band.row_mut(channel);
+        for row in 0..rows {
+            match parts {
+                [even, odd] => {
+                    let start = part.phase.start(shape, row, height);
+                    interleave(
+                        even.row(channel, row),
+                        odd.row(channel, row),
+                        &mut plane[start..start + shape.input[2]],
+                    );
+                }
+                _ => part.phase.scatter_row(shape, row * width, part.row(channel, row), plane),
+            }
         }
+    }
+}
+
+/// `to` = even[0], odd[0], even[1], ...
+fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
+    let (pairs, last) = to.as_chunks_mut::<2>();
+    for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
+        *pair = [*even, *odd];
+    }
+    if let (Some(last), Some(value)) = (last.first_mut(), even.last()) {
+        *last = *value;
     }
 }

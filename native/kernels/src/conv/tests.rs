@@ -76,6 +76,9 @@ fn shapes() -> Vec<ConvShape> {
         plane([1, 3, 3, 3], [[47, 53], [3, 3], one, one, one]),
         plane([1, 2, 2, 2], [[300, 10], [3, 3], one, [0, 0], one]),
         plane([1, 2, 2, 2], [[47, 60], [3, 3], one, [2, 4], one]),
+        // One image, which is divided into bands of rows for the gradient of the input.
+        plane([1, 1, 3, 4], [[40, 31], [3, 3], [2, 2], one, one]),
+        plane([1, 2, 6, 4], [[37, 20], [4, 4], [3, 2], [1, 2], one]),
         // One output, and taps that read only padding.
         plane([5, 1, 6, 7], [[4, 5], [4, 5], one, [0, 0], one]),
         plane([5, 3, 6, 9], [[1, 1], [1, 1], one, [0, 0], one]),

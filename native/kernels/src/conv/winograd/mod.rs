@@ -26,7 +26,7 @@ const TILE: usize = 4;
 /// Vector lanes of a transform: tiles, or channels of one tile.
 const LANES: usize = 16;
 /// Minimum number of input and output channels for which the transforms are worthwhile.
-const MIN_CHANNELS: usize = 32;
+const MIN_CHANNELS: usize = 24;
 
 /// True if `MXNET_EXACT_CONV` is 1, which rules out algorithms with larger rounding errors than the definition. Read once.
 fn is_exact_required() -> bool {
