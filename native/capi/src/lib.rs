@@ -14,4 +14,4 @@ mod objects;
 mod sparse;
 
 #[global_allocator]
-static ALLOCATOR: ferromx_runtime::storage::ReservingAllocator = ferromx_runtime::storage::ReservingAllocator;
+static ALLOCATOR: ferromx_runtime::memory::ReservingAllocator = ferromx_runtime::memory::ReservingAllocator;

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::shape::Shape;
 
 /// Result of every fallible function of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -47,9 +46,9 @@ pub enum Error {
         /// The argument or output, such as `argument 1`.
         argument: String,
         /// The shape that was known before.
-        provided: Box<Shape>,
+        provided: String,
         /// The shape that the operator's rule infers.
-        inferred: Box<Shape>,
+        inferred: String,
     },
     /// Two sources disagree about the element type of one argument or output.
     #[error("Type inconsistent, Provided={provided}, inferred type={inferred}")]

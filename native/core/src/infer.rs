@@ -42,8 +42,8 @@ fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<(
 fn inconsistent(kind: &str, index: usize, provided: Shape, inferred: Shape) -> Error {
     Error::ShapeInconsistent {
         argument: format!("{kind} {index}"),
-        provided: provided.into(),
-        inferred: inferred.into(),
+        provided: provided.to_string(),
+        inferred: inferred.to_string(),
     }
 }
 

@@ -6,7 +6,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
-use crate::storage::reserve_in_use;
+
+pub(crate) mod reserve;
+
+pub use reserve::{ReservingAllocator, reserve_in_use};
 
 /// The payload of an unwinding allocation failure: the number of bytes that were requested.
 #[derive(Debug, Clone, Copy, PartialEq)]

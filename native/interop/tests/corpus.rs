@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ferromx_core::memory::OutOfMemory;
-use ferromx_core::storage::ReservingAllocator;
+use ferromx_core::memory::ReservingAllocator;
 use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
 use prost::Message;
 

@@ -2,19 +2,23 @@
 //!
 //! - This file has [`OpDef`] and what it says of a call; `builder` has the functions that build one.
 //! - `args` has the tensor arguments, `kernel` the functions that compute and their context, `sparse_form` those on sparse arrays.
+//! - `grad` has the gradients that operators declare, `fusion` their roles in fused kernels.
 
 mod args;
 mod builder;
+pub mod fusion;
+pub mod grad;
 mod kernel;
 mod sparse_form;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use fusion::Role;
+use grad::Grad;
+
 use crate::context::DeviceType;
 use crate::error::{Error, Result};
-use crate::fusion::Role;
-use crate::grad::Grad;
 use crate::infer::{InferDType, InferShape};
 use crate::params::{Attrs, FieldInfo, OpParams, Params};
 use crate::subgraph::Subgraph;

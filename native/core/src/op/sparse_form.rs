@@ -1,6 +1,6 @@
 //! Implementations of operators on sparse arrays, and the rules for storage types.
 
-use super::OpCtx;
+use super::kernel::OpCtx;
 use crate::error::Result;
 use crate::ndarray::NDArray;
 use crate::params::Params;

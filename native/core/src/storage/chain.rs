@@ -1,20 +1,18 @@
 //! Chains of elementwise kernels, which run block by block: all kernels on one block, then all on the next, so that intermediate
-//! results stay in the cache. Threads may run different blocks at the same time.
+//! results stay in the cache. This file checks the operands; `blocks` runs the kernels.
 
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use super::loops::{FloatLoop, LOOP_MULTIPLE, LoopRecorder, RecordedLoop, RecordedOperand};
-use super::operands::with_operands;
-use super::{In, Out, Region, RegionGuard, Req, View, overlap, start};
+use super::loops::{FloatLoop, RecordedLoop, RecordedOperand};
+use super::ndarray::{NDArray, overlap};
+use super::operands::Req;
+use super::pages::ALIGN;
+use super::region::Region;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ndarray::NDArray;
 use crate::shape::Shape;
 
 /// An operand of a kernel in a chain.
@@ -42,13 +40,13 @@ pub struct ChainCall {
 
 /// The memory of an operand, from which the view of each block is derived.
 #[derive(Clone, Copy)]
-struct Source {
-    base: Base,
-    dtype: DType,
+pub(super) struct Source {
+    pub(super) base: Base,
+    pub(super) dtype: DType,
 }
 
 #[derive(Clone, Copy)]
-enum Base {
+pub(super) enum Base {
     /// The first element of an array.
     Array(NonNull<u8>),
     /// The only element of an array.
@@ -59,54 +57,57 @@ enum Base {
 }
 
 /// An array that is read or written block by block, for prefetching.
-struct Stream {
-    first: NonNull<u8>,
-    element_bytes: usize,
+pub(super) struct Stream {
+    pub(super) first: NonNull<u8>,
+    pub(super) element_bytes: usize,
     /// Number of bytes of the next block that each kernel prefetches.
-    prefetch_bytes: usize,
+    pub(super) prefetch_bytes: usize,
 }
 
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
 /// The checked operands of one kernel; for each input, the index of the output that shares its memory.
-struct CheckedCall {
-    ins: SmallVec<[(Source, Option<usize>); 4]>,
-    outs: SmallVec<[(Source, Req); 2]>,
+pub(super) struct CheckedCall {
+    pub(super) ins: SmallVec<[(Source, Option<usize>); 4]>,
+    pub(super) outs: SmallVec<[(Source, Req); 2]>,
     /// Whether the loops of the kernel may be recorded.
-    is_recordable: bool,
+    pub(super) is_recordable: bool,
 }
 
 /// The recorded loops of a chain.
-struct Recording {
+pub(super) struct Recording {
     /// The loops of each call; `None` if the kernel must be called.
-    calls: Vec<Option<Vec<ChainLoop>>>,
+    pub(super) calls: Vec<Option<Vec<ChainLoop>>>,
     /// Constant operands, each of which fills a block of the scratch memory after the scratch buffers.
-    constants: Vec<f32>,
+    pub(super) constants: Vec<f32>,
 }
 
 /// A recorded loop and its operands: sources of 32-bit floats, none of which overlaps the output.
-struct ChainLoop {
-    body: &'static dyn FloatLoop,
-    operands: SmallVec<[Base; MAX_LOOP_OPERANDS]>,
-    out: Base,
+pub(super) struct ChainLoop {
+    pub(super) body: &'static dyn FloatLoop,
+    pub(super) operands: SmallVec<[Base; MAX_LOOP_OPERANDS]>,
+    pub(super) out: Base,
 }
 
 /// The largest number of operands of a recorded loop.
-const MAX_LOOP_OPERANDS: usize = 3;
+pub(super) const MAX_LOOP_OPERANDS: usize = 3;
 
 /// The operands of a chain, checked once: arrays of equal lengths and scalars that a region locks; an array overlaps a written one only if
 /// both are exactly the same elements.
 pub struct Chain {
-    region: u64,
-    arrays: Vec<NDArray>,
+    pub(super) region: u64,
+    pub(super) arrays: Vec<NDArray>,
     /// The arrays without the scalars.
-    streams: Vec<Stream>,
-    len: usize,
-    block: usize,
+    pub(super) streams: Vec<Stream>,
+    pub(super) len: usize,
+    pub(super) block: usize,
     /// The shape of a block, that of the last one, which may be shorter, and that of a scalar.
-    shapes: [Shape; 3],
+    pub(super) shapes: [Shape; 3],
     /// Bytes of the scratch buffers.
-    buffer_bytes: usize,
-    calls: Vec<CheckedCall>,
-    recording: OnceLock<Recording>,
+    pub(super) buffer_bytes: usize,
+    pub(super) calls: Vec<CheckedCall>,
+    pub(super) recording: OnceLock<Recording>,
 }
 
 // SAFETY: the pointers are into chunks that `arrays` keeps alive, used only under their locks.
@@ -145,18 +146,18 @@ impl Chain {
                 }
             }
         }
-        let block = block.clamp(1, len.max(1)).next_multiple_of(super::ALIGN);
+        let block = block.clamp(1, len.max(1)).next_multiple_of(ALIGN);
         let (offsets, buffer_bytes) = scratch(calls, block);
         let source = |operand: &Operand| -> Result<Source> {
             Ok(match *operand {
                 Operand::Array(i) => {
                     let array = arrays.get(i).ok_or_else(|| invalid("no such array"))?;
-                    Source { base: Base::Array(start(array)), dtype: array.dtype() }
+                    Source { base: Base::Array(array.start()), dtype: array.dtype() }
                 }
                 Operand::Scalar(i) => {
                     let array =
                         arrays.get(i).filter(|array| array.len() == 1).ok_or_else(|| invalid("no such scalar"))?;
-                    Source { base: Base::Scalar(start(array)), dtype: array.dtype() }
+                    Source { base: Base::Scalar(array.start()), dtype: array.dtype() }
                 }
                 Operand::Scratch(slot, dtype) => Source { base: Base::Scratch(offsets[slot]), dtype },
                 Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
@@ -168,7 +169,7 @@ impl Chain {
         let stream = |array: &NDArray| {
             let element_bytes = array.dtype().size();
             let prefetch_bytes = (block * element_bytes).div_ceil(calls.len().max(1)).next_multiple_of(LINE);
-            Stream { first: start(array), element_bytes, prefetch_bytes }
+            Stream { first: array.start(), element_bytes, prefetch_bytes }
         };
         let block_arrays = arrays.iter().zip(&scalars).filter(|(_, is_scalar)| !**is_scalar);
         let streams = block_arrays.map(|(array, _)| stream(array)).collect();
@@ -193,7 +194,7 @@ impl Chain {
     }
 
     /// Bytes of a block of a constant operand.
-    fn constant_bytes(&self) -> usize {
+    pub(super) fn constant_bytes(&self) -> usize {
         self.block * size_of::<f32>()
     }
 
@@ -213,22 +214,11 @@ impl Chain {
         Ok(())
     }
 
-    fn check_scratch(&self, scratch: &[u8]) -> Result<()> {
-        if scratch.len() < self.scratch_bytes() || !(scratch.as_ptr() as usize).is_multiple_of(super::ALIGN) {
+    pub(super) fn check_scratch(&self, scratch: &[u8]) -> Result<()> {
+        if scratch.len() < self.scratch_bytes() || !(scratch.as_ptr() as usize).is_multiple_of(ALIGN) {
             return Err(Error::Internal("the scratch memory of a chain is too small or not aligned".into()));
         }
         Ok(())
-    }
-
-    /// Starts a run of the chain.
-    ///
-    /// # Errors
-    /// A guard of another region.
-    pub fn blocks<'c>(&'c self, guard: &'c mut RegionGuard<'_>) -> Result<Blocks<'c>> {
-        if guard.region.id != self.region {
-            return Err(Error::Internal("a chain runs under the locks of another region".into()));
-        }
-        Ok(Blocks { chain: self, next: AtomicUsize::new(0) })
     }
 }
 
@@ -291,7 +281,7 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
 
 impl CheckedCall {
     /// The operands of recorded loops, whose views started at the addresses of `block`. `None` if the loops do not compute all outputs.
-    fn chain_loops(
+    pub(super) fn chain_loops(
         &self,
         loops: Vec<RecordedLoop>,
         block: impl Fn(&Source) -> usize,
@@ -317,195 +307,6 @@ impl CheckedCall {
     }
 }
 
-/// Consecutive blocks that one thread takes at a time, so that it can prefetch the next one.
-const BLOCKS_PER_RUN: usize = 8;
-
-/// The blocks of a running chain, each of which one thread takes.
-pub struct Blocks<'c> {
-    chain: &'c Chain,
-    next: AtomicUsize,
-}
-
-impl<'c> Blocks<'c> {
-    /// The number of times that [`Blocks::take`] returns blocks.
-    pub fn num_runs(&self) -> usize {
-        self.chain.len.div_ceil(self.chain.block * BLOCKS_PER_RUN)
-    }
-
-    /// Records the loops of kernels that consist of loops, if that was not done before: `kernel(i, recorder, ins, outs)` calls kernel
-    /// `i`.
-    ///
-    /// # Errors
-    /// Scratch memory that is too small or not aligned.
-    pub fn record(
-        &self,
-        scratch: &mut [u8],
-        kernel: impl Fn(usize, &LoopRecorder, &[In<'_>], &mut [Out<'_>]) -> Result<()>,
-    ) -> Result<()> {
-        let chain = self.chain;
-        chain.check_scratch(scratch)?;
-        let memory = NonNull::from(scratch).cast::<u8>();
-        let first = Block { chain, range: 0..chain.block.min(chain.len), lifetime: PhantomData };
-        chain.recording.get_or_init(|| {
-            let mut constants: Vec<f32> = Vec::new();
-            let calls = chain.calls.iter().enumerate().map(|(i, call)| {
-                let recorder = LoopRecorder::default();
-                // A kernel that fails is called again, and reports its error.
-                if !call.is_recordable
-                    || first.with_views(i, memory, |ins, outs| kernel(i, &recorder, ins, outs)).is_err()
-                {
-                    return None;
-                }
-                let constant = |value: f32| {
-                    let index = constants.iter().position(|c| c.to_bits() == value.to_bits()).unwrap_or_else(|| {
-                        constants.push(value);
-                        constants.len() - 1
-                    });
-                    Base::Scratch(chain.buffer_bytes + index * chain.constant_bytes())
-                };
-                let block = |source: &Source| first.start(source.base, source.dtype, memory).as_ptr() as usize;
-                call.chain_loops(recorder.into_loops()?, block, constant)
-            });
-            Recording { calls: calls.collect(), constants }
-        });
-        Ok(())
-    }
-
-    /// True if [`Blocks::record`] would record.
-    pub fn is_unrecorded(&self) -> bool {
-        self.chain.recording.get().is_none()
-    }
-
-    /// The next run of consecutive blocks.
-    pub fn take(&self) -> Option<impl Iterator<Item = Block<'_>>> {
-        let Chain { len, block, .. } = *self.chain;
-        let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(block * BLOCKS_PER_RUN)?;
-        let range = move |start: usize| start..(start + block).min(len);
-        let starts = (first..len).step_by(block).take(BLOCKS_PER_RUN);
-        (first < len)
-            .then(|| starts.map(move |start| Block { chain: self.chain, range: range(start), lifetime: PhantomData }))
-    }
-}
-
-/// One block of a running chain.
-pub struct Block<'b> {
-    chain: &'b Chain,
-    range: Range<usize>,
-    lifetime: PhantomData<&'b mut u8>,
-}
-
-impl Block<'_> {
-    /// Runs the kernel of index `call` on this block. All kernels of a block get the same `scratch` memory.
-    ///
-    /// # Errors
-    /// Those of the kernel; scratch memory that is too small or not aligned.
-    pub fn call<R>(
-        &mut self,
-        call: usize,
-        scratch: &mut [u8],
-        kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
-    ) -> Result<R> {
-        self.chain.check_scratch(scratch)?;
-        self.prefetch_next(call);
-        self.with_views(call, NonNull::from(scratch).cast(), kernel)
-    }
-
-    /// Repeats the recorded loops of the kernel of index `call` on this block. Returns false if the kernel must be called instead.
-    ///
-    /// # Errors
-    /// Scratch memory that is too small or not aligned.
-    pub fn repeat(&mut self, call: usize, scratch: &mut [u8]) -> Result<bool> {
-        let len = self.range.len();
-        let recording = self.chain.recording.get().and_then(|recording| recording.calls[call].as_ref());
-        let Some(loops) = recording.filter(|_| len.is_multiple_of(LOOP_MULTIPLE)) else { return Ok(false) };
-        self.chain.check_scratch(scratch)?;
-        self.prefetch_next(call);
-        let memory = NonNull::from(scratch).cast::<u8>();
-        let start = |base: Base| self.start(base, DType::F32, memory).cast::<f32>().as_ptr();
-        for ChainLoop { body, operands, out } in loops {
-            let mut slices: [&[f32]; MAX_LOOP_OPERANDS] = [&[]; MAX_LOOP_OPERANDS];
-            for (slice, operand) in slices.iter_mut().zip(operands) {
-                // SAFETY: locked, in bounds, aligned, initialized 32-bit floats (`is_recordable`), or a block of a constant in `scratch`.
-                *slice = unsafe { std::slice::from_raw_parts(start(*operand), len) };
-            }
-            // SAFETY: as above, and locked for writing; no operand shares memory with an output (`is_recordable`).
-            let out = unsafe { std::slice::from_raw_parts_mut(start(*out), len) };
-            body.run(&slices[..operands.len()], out);
-        }
-        Ok(true)
-    }
-
-    /// The first element of this block of an operand. `memory` is the scratch memory.
-    fn start(&self, base: Base, dtype: DType, memory: NonNull<u8>) -> NonNull<u8> {
-        match base {
-            // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
-            Base::Array(first) => unsafe { first.add(self.range.start * dtype.size()) },
-            // SAFETY: `memory` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
-            Base::Scratch(offset) => unsafe { memory.add(offset) },
-            Base::Scalar(element) => element,
-            Base::Unwanted => NonNull::<u64>::dangling().cast(),
-        }
-    }
-
-    /// Calls `kernel` with views of this block.
-    fn with_views<R>(
-        &self,
-        call: usize,
-        memory: NonNull<u8>,
-        kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
-    ) -> Result<R> {
-        let chain = self.chain;
-        let len = self.range.len();
-        let shape = &chain.shapes[usize::from(self.range.end == chain.len)];
-        let view = |source: &Source| {
-            let is_scalar = matches!(source.base, Base::Scalar(_));
-            let (shape, len) = if is_scalar { (&chain.shapes[2], 1) } else { (shape, len) };
-            View { ptr: self.start(source.base, source.dtype, memory), shape, len, dtype: source.dtype }
-        };
-        let checked = &chain.calls[call];
-        let ins = checked.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
-        let outs = checked.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, lifetime: PhantomData });
-        with_operands(ins, outs, |ins, outs| kernel(ins, outs))
-    }
-
-    /// Prefetches a part of the next block before each kernel, so that memory access overlaps with computation.
-    fn prefetch_next(&self, call: usize) {
-        let Chain { len, block, ref streams, .. } = *self.chain;
-        let next = self.range.end..(self.range.end + block).min(len);
-        // The streams in turn: a burst of lines of one stream would occupy all miss buffers.
-        let lines = streams.iter().map(|stream| stream.prefetch_bytes / LINE).max().unwrap_or(0);
-        for line in 0..lines {
-            for &Stream { first, element_bytes, prefetch_bytes } in streams {
-                let byte = next.start * element_bytes + call * prefetch_bytes + line * LINE;
-                if line * LINE < prefetch_bytes && byte < next.end * element_bytes {
-                    prefetch(first.as_ptr().wrapping_add(byte));
-                }
-            }
-        }
-    }
-}
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Prefetches a cache line into the L2 cache, since two blocks of each array and the scratch memory do not fit in the L1 cache.
-#[inline(always)]
-fn prefetch(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
-    }
-    // SAFETY: prefetching reads nothing, and accepts any address. The intrinsic is not stable.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line.addr(), options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = line;
-}
-
 impl std::fmt::Debug for Chain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Chain of {} kernels on {} arrays of {} elements", self.calls.len(), self.arrays.len(), self.len)
@@ -514,7 +315,8 @@ impl std::fmt::Debug for Chain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LoopOperand, in_out};
+    use super::super::operands::{In, Out};
+    use super::super::{LoopOperand, LoopRecorder, in_out};
     use super::*;
 
     #[repr(align(64))]

@@ -6,21 +6,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapOptions;
 
-use super::{ALIGN, Chunk};
+use super::chunk::{Chunk, Origin};
+use super::pages::ALIGN;
 use crate::context::Context;
 use crate::error::{Error, Result};
-
-/// The origin of a chunk's memory.
-pub(super) enum Origin {
-    /// The pool.
-    Pool,
-    /// Another library; dropping the owner releases the memory.
-    Foreign { _owner: Box<dyn Any + Send + Sync> },
-    /// An unlinked file that several processes map.
-    Shared { _map: MmapRaw, file: File },
-}
 
 /// An aligned address for a chunk of 0 bytes.
 fn dangling() -> NonNull<u8> {

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{In, Out};
+use super::operands::{In, Out};
 
 /// A loop over 32-bit floats that computes an elementwise function.
 pub trait FloatLoop: Sync {

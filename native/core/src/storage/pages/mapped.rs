@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::{HUGE_PAGE, PAGE, prefer_huge_pages};
-use crate::storage::reserve;
+use crate::memory::reserve;
 
 /// The smallest block that is mapped. Smaller ones are not worth a system call each.
 const MIN_BYTES: usize = 256 << 10;

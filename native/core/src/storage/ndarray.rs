@@ -4,16 +4,16 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::chunk::Chunk;
 use crate::context::Context;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
+use crate::ensure;
 use crate::error::{Error, Result};
-use crate::memory;
 use crate::semantics::is_numpy_shape;
 use crate::shape::Shape;
-use crate::storage::{self, Chunk};
-use crate::{dispatch, ensure};
 
 /// A dense array. Cloning shares the memory.
 #[derive(Clone)]
@@ -45,16 +45,6 @@ impl NDArray {
         let len = shape.checked_elements()?;
         let chunk = Chunk::zeros(len * dtype.size(), context)?;
         Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, is_read_only: false })
-    }
-
-    /// An array on `cpu(0)` with a copy of the elements.
-    ///
-    /// # Errors
-    /// The numbers of elements of the shape and the slice differ.
-    pub fn from_slice<T: Element>(items: &[T], dims: &[i64]) -> Result<NDArray> {
-        let a = NDArray::empty(&Shape::new(dims), T::DTYPE, Context::default())?;
-        a.copy_from_slice(items)?;
-        Ok(a)
     }
 
     /// A view of a range of a chunk; `offset` is in bytes.
@@ -102,6 +92,14 @@ impl NDArray {
     /// The byte range of the elements in the chunk.
     pub fn byte_range(&self) -> Range<usize> {
         self.offset..self.offset + self.len * self.dtype.size()
+    }
+
+    /// The first element.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        let range = self.byte_range();
+        debug_assert!(range.end <= self.chunk.bytes());
+        // SAFETY: the constructors keep the byte range inside the chunk.
+        unsafe { self.chunk.ptr.add(range.start) }
     }
 
     /// The shape, fully known.
@@ -177,68 +175,6 @@ impl NDArray {
         );
         Ok(NDArray { shape: shape.clone(), ..self.clone() })
     }
-
-    /// A copy of the elements.
-    ///
-    /// # Errors
-    /// `T` is not the array's element type.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.check_type::<T>()?;
-        storage::read_slice(self, memory::copied)
-    }
-
-    /// A copy of the elements, converted to `T` by way of double precision; exact if `T` is the element type.
-    pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
-        if self.dtype == T::DTYPE {
-            return self.to_vec();
-        }
-        dispatch!(self.dtype, S in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
-            storage::read_slice(self, |items: &[S]| memory::collected(items.iter().map(|x| T::from_f64(x.to_f64()))))
-        }, other => Err(Error::Internal(format!("no elements of type {other}"))))
-    }
-
-    /// Overwrites all elements.
-    ///
-    /// # Errors
-    /// `T` is not the array's element type, or the lengths differ.
-    pub fn copy_from_slice<T: Element>(&self, items: &[T]) -> Result<()> {
-        self.check_type::<T>()?;
-        self.check_writable()?;
-        ensure!(
-            items.len() == self.len,
-            "{} elements were given for an array of shape {} with {} elements",
-            items.len(),
-            self.shape,
-            self.len
-        );
-        storage::write_bytes(self, |b| b.copy_from_slice(storage::as_bytes(items)));
-        Ok(())
-    }
-
-    /// A copy on a device.
-    pub fn to_context(&self, context: Context) -> Result<NDArray> {
-        let out = NDArray::empty(&self.shape, self.dtype, context)?;
-        out.copy_from(self)?;
-        Ok(out)
-    }
-
-    /// Overwrites the elements with those of an array of the same type and number of elements.
-    pub fn copy_from(&self, source: &NDArray) -> Result<()> {
-        ensure!(
-            self.dtype == source.dtype && self.len == source.len,
-            "cannot copy {} {} into {} {}: type and number of elements must be equal",
-            source.shape,
-            source.dtype,
-            self.shape,
-            self.dtype
-        );
-        storage::copy(source, self)
-    }
-
-    fn check_type<T: Element>(&self) -> Result<()> {
-        ensure!(T::DTYPE == self.dtype, "the array holds {}, not {}: convert it with Cast first", self.dtype, T::DTYPE);
-        Ok(())
-    }
 }
 
 impl fmt::Debug for NDArray {
@@ -247,9 +183,16 @@ impl fmt::Debug for NDArray {
     }
 }
 
+/// True if two arrays share a byte.
+pub fn overlap(a: &NDArray, b: &NDArray) -> bool {
+    let (ra, rb) = (a.byte_range(), b.byte_range());
+    Arc::ptr_eq(a.chunk(), b.chunk()) && ra.start < rb.end && rb.start < ra.end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage;
 
     #[test]
     fn views_share_memory() {
@@ -259,16 +202,6 @@ mod tests {
         assert_eq!(a.at(1).unwrap().shape(), &Shape::new(&[2]));
         assert!(a.slice(2, 4).is_err());
         assert!(a.reshape(&Shape::new(&[5])).is_err());
-    }
-
-    #[test]
-    fn only_to_vec_as_converts() {
-        let a = NDArray::from_slice(&[1.5f32, -2.0], &[2]).unwrap();
-        assert!(a.to_vec::<f64>().is_err());
-        assert_eq!(a.to_vec_as::<i32>().unwrap(), [1, -2]);
-        let b = a.to_context(Context::cpu(1)).unwrap();
-        assert_eq!(b.context(), Context::cpu(1));
-        assert_eq!(b.to_vec::<f32>().unwrap(), [1.5, -2.0]);
     }
 
     #[test]
@@ -290,12 +223,5 @@ mod tests {
         }
         a.copy_from_slice(&[5f32; 4]).unwrap();
         assert_eq!(read_only.to_vec::<f32>().unwrap(), [5.0; 4]);
-    }
-
-    #[test]
-    fn copying_onto_an_overlapping_view_is_a_move() {
-        let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[4]).unwrap();
-        a.slice(1, 4).unwrap().copy_from(&a.slice(0, 3).unwrap()).unwrap();
-        assert_eq!(a.to_vec::<f32>().unwrap(), [1., 1., 2., 3.]);
     }
 }

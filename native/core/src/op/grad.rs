@@ -1,7 +1,10 @@
 //! Declarations of gradients. The gradient pass of the runtime builds graphs from them, for executors and for the tape.
 
+use super::OpDef;
+use super::args::Deps;
+use super::kernel::{ForeignFn, KernelFn, OpCtx};
+use super::sparse_form::{SparseFn, SparseForm, SparseRule};
 use crate::error::{Error, Result};
-use crate::op::{Deps, ForeignFn, KernelFn, OpCtx, OpDef, SparseFn, SparseForm, SparseRule};
 use crate::params::{Attrs, Params};
 use crate::storage::{In, Out};
 

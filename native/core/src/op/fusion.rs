@@ -1,7 +1,7 @@
 //! The roles of operators in epilogue fusion: a plan fuses the normalization, residual and activation after a matrix product or convolution
 //! into its kernel, which applies them while each tile of the result is in the cache.
 
-use crate::op::KernelFn;
+use super::kernel::KernelFn;
 use crate::params::Params;
 
 /// The role of an operator in epilogue fusion.

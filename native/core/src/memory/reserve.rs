@@ -2,6 +2,7 @@
 //!
 //! Rust's collections abort the process when an allocation fails. Memory whose size depends on input is allocated fallibly
 //! ([`crate::memory`]); all other allocations are small and come from the reserve until the current call returns with an error.
+#![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -59,7 +60,7 @@ pub fn reserve_in_use() -> usize {
 
 /// Whether an allocation that bypasses this allocator must fail, because a test injects a failure.
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(super) fn injects_failure() -> bool {
+pub(crate) fn injects_failure() -> bool {
     faults::is_due()
 }
 

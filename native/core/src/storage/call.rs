@@ -1,0 +1,185 @@
+//! Kernel calls, whose operands are checked against each other.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+
+use super::ndarray::{NDArray, overlap};
+use super::operand_lists::with_operands;
+use super::operands::{In, Out, Req, View};
+use super::region::{Locks, Region, RegionGuard};
+use crate::error::{Error, Result};
+
+#[derive(Clone)]
+struct Slot {
+    ptr: NonNull<u8>,
+    array: NDArray,
+    req: Req,
+    /// For an input: index of the output that is exactly the same memory.
+    shared_with: Option<usize>,
+}
+
+/// The view of an array whose first element is at `ptr`.
+fn view_of(ptr: NonNull<u8>, array: &NDArray) -> View<'_> {
+    View { ptr, shape: array.shape(), len: array.len(), dtype: array.dtype() }
+}
+
+impl Slot {
+    fn view(&self) -> View<'_> {
+        view_of(self.ptr, &self.array)
+    }
+}
+
+/// The operands of a kernel call, checked once: in bounds, locked by a region, and disjoint, unless an input and an output are exactly
+/// the same memory.
+#[derive(Clone)]
+pub struct Call {
+    region: u64,
+    ins: SmallVec<[Slot; 4]>,
+    outs: SmallVec<[Slot; 2]>,
+}
+
+// SAFETY: the pointers are into chunks that `array` keeps alive, used only under their locks.
+unsafe impl Send for Call {}
+// SAFETY: as above.
+unsafe impl Sync for Call {}
+
+impl Call {
+    /// Checks the operands.
+    ///
+    /// # Errors
+    /// An array that the region does not lock, outputs that overlap, or an input that partially overlaps an output.
+    pub fn new<'a>(
+        region: &Region,
+        ins: impl IntoIterator<Item = &'a NDArray>,
+        outs: impl IntoIterator<Item = (&'a NDArray, Req)>,
+    ) -> Result<Call> {
+        let ins: SmallVec<[&NDArray; 6]> = ins.into_iter().collect();
+        let outs: SmallVec<[(&NDArray, Req); 4]> = outs.into_iter().collect();
+        if outs.iter().any(|(array, req)| *req != Req::Null && !region.covers(array, true)) {
+            return Err(Error::Internal("an output is not locked for writing".into()));
+        }
+        if ins.iter().any(|array| !region.covers(array, false)) {
+            return Err(Error::Internal("an input is not locked".into()));
+        }
+        let shared = find_shared_outputs(&ins, &outs)?;
+        let slot =
+            |array: &NDArray, req, shared_with| Slot { ptr: array.start(), array: array.clone(), req, shared_with };
+        Ok(Call {
+            region: region.id,
+            ins: ins.iter().zip(shared).map(|(array, shared_with)| slot(array, Req::Null, shared_with)).collect(),
+            outs: outs.iter().map(|(array, req)| slot(array, *req, None)).collect(),
+        })
+    }
+
+    /// Runs a kernel on the operands.
+    ///
+    /// # Errors
+    /// Those of the kernel; a guard of another region.
+    pub fn with<R>(
+        &self,
+        guard: &mut RegionGuard<'_>,
+        kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
+    ) -> Result<R> {
+        if guard.region.id != self.region {
+            return Err(Error::Internal("a call runs under the locks of another region".into()));
+        }
+        let ins = self.ins.iter().map(|s| In { view: s.view(), array: Some(&s.array), shared_with: s.shared_with });
+        let outs = self.outs.iter().map(|s| Out { view: s.view(), req: s.req, lifetime: PhantomData });
+        with_operands(ins, outs, |ins, outs| kernel(ins, outs))
+    }
+
+    /// Index of the output that shares the memory of input `i`.
+    pub fn shares_memory(&self, i: usize) -> Option<usize> {
+        self.ins[i].shared_with
+    }
+}
+
+/// For every input: index of the output that is exactly the same memory.
+///
+/// # Errors
+/// Outputs that overlap, or an input that partially overlaps an output.
+fn find_shared_outputs(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
+    let is_written = |i: usize| outs[i].1 != Req::Null;
+    outs.iter().filter(|(_, req)| *req != Req::Null).try_for_each(|(array, _)| array.check_writable())?;
+    for i in 1..outs.len() {
+        if is_written(i) && (0..i).any(|k| is_written(k) && overlap(outs[i].0, outs[k].0)) {
+            return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
+        }
+    }
+    let mut shared = SmallVec::new();
+    for array in ins {
+        let output = (0..outs.len()).find(|k| is_written(*k) && overlap(outs[*k].0, array));
+        if output.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
+            return Err(Error::Internal("an input partially overlaps an output".into()));
+        }
+        shared.push(output);
+    }
+    Ok(shared)
+}
+
+/// Runs a kernel once. A kernel that runs repeatedly uses a [`Region`] and a [`Call`].
+///
+/// # Errors
+/// Those of [`Call::new`] and of the kernel.
+pub fn call_once<R>(
+    ins: &[&NDArray],
+    outs: &[(&NDArray, Req)],
+    kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
+) -> Result<R> {
+    let (mut kernel, mut result) = (Some(kernel), None);
+    run_once(ins, outs, &mut |ins, outs| result = kernel.take().map(|kernel| kernel(ins, outs)))?;
+    result.unwrap_or_else(|| Err(Error::Internal("a kernel did not run".into())))
+}
+
+/// [`call_once`] without type parameters, so that it is compiled only once.
+fn run_once(
+    ins: &[&NDArray],
+    outs: &[(&NDArray, Req)],
+    kernel: &mut dyn FnMut(&[In<'_>], &mut [Out<'_>]),
+) -> Result<()> {
+    let shared = find_shared_outputs(ins, outs)?;
+    let _locks = Locks::acquire(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
+    let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
+    inputs.extend(ins.iter().zip(shared).map(|(array, shared_with)| {
+        let view = view_of(array.start(), array);
+        In { view, array: Some(array), shared_with }
+    }));
+    let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
+    outputs.extend(outs.iter().map(|(array, req)| {
+        let view = view_of(array.start(), array);
+        Out { view, req: *req, lifetime: PhantomData }
+    }));
+    kernel(&inputs, &mut outputs);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::in_out;
+    use super::*;
+
+    #[test]
+    fn overlapping_operands_are_detected() {
+        let a = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
+        let (lo, hi, mid) = (a.slice(0, 2).unwrap(), a.slice(2, 4).unwrap(), a.slice(1, 3).unwrap());
+        let mut region = Region::new([&lo], [&hi, &mid]);
+        assert!(Call::new(&region, [&lo], [(&hi, Req::Write)]).is_ok());
+        assert!(Call::new(&region, [&lo], [(&mid, Req::Write)]).is_err());
+        assert!(Call::new(&region, [], [(&hi, Req::Write), (&mid, Req::Write)]).is_err());
+        let in_place = Call::new(&region, [&lo], [(&lo, Req::Write)]).unwrap();
+        let mut guard = region.lock();
+        in_place
+            .with(&mut guard, |ins, outs| {
+                assert!(ins[0].slice::<f32>().is_err());
+                let (input, output) = in_out::<f32, f32>(&ins[0], &mut outs[0])?;
+                assert!(input.is_none());
+                output[0] = 7.0;
+                Ok(())
+            })
+            .unwrap();
+        drop(guard);
+        assert_eq!(a.to_vec::<f32>().unwrap(), [7.0, 2.0, 3.0, 4.0]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Access to the elements of arrays, under the locks of their chunks.
+
+use super::ndarray::NDArray;
+use super::operands::check_type;
+use super::region::Locks;
+use crate::context::Context;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::{dispatch, ensure, memory};
+
+impl NDArray {
+    /// An array on `cpu(0)` with a copy of the elements.
+    ///
+    /// # Errors
+    /// The numbers of elements of the shape and the slice differ.
+    pub fn from_slice<T: Element>(items: &[T], dims: &[i64]) -> Result<NDArray> {
+        let a = NDArray::empty(&Shape::new(dims), T::DTYPE, Context::default())?;
+        a.copy_from_slice(items)?;
+        Ok(a)
+    }
+
+    /// A copy of the elements.
+    ///
+    /// # Errors
+    /// `T` is not the array's element type.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_type::<T>()?;
+        read_slice(self, memory::copied)
+    }
+
+    /// A copy of the elements, converted to `T` by way of double precision; exact if `T` is the element type.
+    pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype() == T::DTYPE {
+            return self.to_vec();
+        }
+        dispatch!(self.dtype(), S in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
+            read_slice(self, |items: &[S]| memory::collected(items.iter().map(|x| T::from_f64(x.to_f64()))))
+        }, other => Err(Error::Internal(format!("no elements of type {other}"))))
+    }
+
+    /// Overwrites all elements.
+    ///
+    /// # Errors
+    /// `T` is not the array's element type, or the lengths differ.
+    pub fn copy_from_slice<T: Element>(&self, items: &[T]) -> Result<()> {
+        self.check_type::<T>()?;
+        self.check_writable()?;
+        ensure!(
+            items.len() == self.len(),
+            "{} elements were given for an array of shape {} with {} elements",
+            items.len(),
+            self.shape(),
+            self.len()
+        );
+        write_bytes(self, |b| b.copy_from_slice(as_bytes(items)));
+        Ok(())
+    }
+
+    /// A copy on a device.
+    pub fn to_context(&self, context: Context) -> Result<NDArray> {
+        let out = NDArray::empty(self.shape(), self.dtype(), context)?;
+        out.copy_from(self)?;
+        Ok(out)
+    }
+
+    /// Overwrites the elements with those of an array of the same type and number of elements.
+    pub fn copy_from(&self, source: &NDArray) -> Result<()> {
+        ensure!(
+            self.dtype() == source.dtype() && self.len() == source.len(),
+            "cannot copy {} {} into {} {}: type and number of elements must be equal",
+            source.shape(),
+            source.dtype(),
+            self.shape(),
+            self.dtype()
+        );
+        copy(source, self)
+    }
+
+    fn check_type<T: Element>(&self) -> Result<()> {
+        ensure!(
+            T::DTYPE == self.dtype(),
+            "the array holds {}, not {}: convert it with Cast first",
+            self.dtype(),
+            T::DTYPE
+        );
+        Ok(())
+    }
+}
+
+/// Runs `f` on the array's bytes, locked for reading.
+pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
+    let _locks = Locks::acquire([array], []);
+    // SAFETY: locked for reading while `f` runs; in bounds and initialized.
+    f(unsafe { std::slice::from_raw_parts(array.start().as_ptr(), array.byte_range().len()) })
+}
+
+/// Runs `f` on the array's bytes, locked for writing. Elements of type bool must stay 0 or 1.
+pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    let _locks = Locks::acquire([], [array]);
+    // SAFETY: locked for writing while `f` runs; in bounds and initialized.
+    f(unsafe { std::slice::from_raw_parts_mut(array.start().as_ptr(), array.byte_range().len()) })
+}
+
+/// Locks an array of elements of type `dtype` for reading or, if `is_written`, for writing.
+fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Locks<'_>> {
+    check_type(array.dtype(), dtype)?;
+    if is_written {
+        array.check_writable()?;
+        Ok(Locks::acquire([], [array]))
+    } else {
+        Ok(Locks::acquire([array], []))
+    }
+}
+
+/// Runs `f` on the array's elements, locked for reading.
+///
+/// # Errors
+/// `T` is not the array's element type.
+pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
+    let _locks = lock_elements(array, T::DTYPE, false)?;
+    // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialized, of this type.
+    Ok(f(unsafe { std::slice::from_raw_parts(array.start().as_ptr().cast(), array.len()) }))
+}
+
+/// Runs `f` on the array's elements, locked for writing.
+///
+/// # Errors
+/// `T` is not the array's element type; the array is read-only.
+pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    let _locks = lock_elements(array, T::DTYPE, true)?;
+    // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialized, of this type.
+    Ok(f(unsafe { std::slice::from_raw_parts_mut(array.start().as_ptr().cast(), array.len()) }))
+}
+
+/// Copies the bytes of an array to another of the same size; they may overlap.
+///
+/// # Errors
+/// Different sizes; a read-only target.
+pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    target.check_writable()?;
+    let bytes = source.byte_range().len();
+    if bytes != target.byte_range().len() {
+        return Err(Error::Internal("a copy between arrays of different sizes".into()));
+    }
+    let _locks = Locks::acquire([source], [target]);
+    // SAFETY: both are locked and in bounds; `ptr::copy` allows overlap.
+    unsafe { std::ptr::copy(source.start().as_ptr(), target.start().as_ptr(), bytes) };
+    Ok(())
+}
+
+/// The bytes of a slice of elements.
+pub fn as_bytes<T: Element>(items: &[T]) -> &[u8] {
+    // SAFETY: every `Element` is a scalar without padding bytes.
+    unsafe { std::slice::from_raw_parts(items.as_ptr().cast(), std::mem::size_of_val(items)) }
+}
+
+/// The bytes as elements.
+///
+/// # Errors
+/// The bytes are not aligned, or not a multiple of the element size; elements of type bool.
+pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<&[T]> {
+    let size = std::mem::size_of::<T>();
+    if !bytes.len().is_multiple_of(size) || !bytes.as_ptr().cast::<T>().is_aligned() || T::DTYPE == DType::Bool {
+        return Err(Error::Internal(format!("{} bytes are not an aligned array of {}", bytes.len(), T::DTYPE)));
+    }
+    // SAFETY: aligned, a whole number of elements, initialized, and every bit pattern is valid (bool was refused).
+    Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_to_vec_as_converts() {
+        let a = NDArray::from_slice(&[1.5f32, -2.0], &[2]).unwrap();
+        assert!(a.to_vec::<f64>().is_err());
+        assert_eq!(a.to_vec_as::<i32>().unwrap(), [1, -2]);
+        let b = a.to_context(Context::cpu(1)).unwrap();
+        assert_eq!(b.context(), Context::cpu(1));
+        assert_eq!(b.to_vec::<f32>().unwrap(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn copying_onto_an_overlapping_view_is_a_move() {
+        let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[4]).unwrap();
+        a.slice(1, 4).unwrap().copy_from(&a.slice(0, 3).unwrap()).unwrap();
+        assert_eq!(a.to_vec::<f32>().unwrap(), [1., 1., 2., 3.]);
+    }
+}

@@ -1,0 +1,96 @@
+//! The locks of an operation: of all chunks that it reads or writes, in address order.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+
+use super::chunk::{Chunk, lock, unlock};
+use super::ndarray::NDArray;
+
+static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
+
+/// Sorts chunks by address, so that operations cannot deadlock, and removes duplicates: a chunk is locked for writing if any use
+/// writes.
+fn sort_for_locking<C: Deref<Target = Chunk>, const N: usize>(chunks: &mut SmallVec<[(C, bool); N]>) {
+    let address = |c: &C| std::ptr::from_ref::<Chunk>(c) as usize;
+    chunks.sort_unstable_by_key(|(c, write)| (address(c), !*write));
+    chunks.dedup_by(|b, a| address(&a.0) == address(&b.0));
+}
+
+/// The locks of an operation that runs once; see [`Region`] for plans.
+pub(super) struct Locks<'a>(SmallVec<[(&'a Chunk, bool); 8]>);
+
+impl<'a> Locks<'a> {
+    /// Locks the chunks of the arrays that are read and of those that are written.
+    pub(super) fn acquire(
+        reads: impl IntoIterator<Item = &'a NDArray>,
+        writes: impl IntoIterator<Item = &'a NDArray>,
+    ) -> Locks<'a> {
+        let mut chunks = SmallVec::new();
+        chunks.extend(reads.into_iter().map(|a| (&**a.chunk(), false)));
+        chunks.extend(writes.into_iter().map(|a| (&**a.chunk(), true)));
+        sort_for_locking(&mut chunks);
+        chunks.iter().for_each(|(c, write)| lock(c, *write));
+        Locks(chunks)
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        for (chunk, write) in self.0.iter().rev() {
+            // SAFETY: `acquire` acquired exactly these locks.
+            unsafe { unlock(chunk, *write) }
+        }
+    }
+}
+
+/// The chunks that a plan accesses, in address order, each with whether it is written.
+pub struct Region {
+    pub(super) id: u64,
+    chunks: SmallVec<[(Arc<Chunk>, bool); 6]>,
+}
+
+impl Region {
+    /// The chunks of the arrays that are read and of those that are written.
+    pub fn new<'a>(
+        reads: impl IntoIterator<Item = &'a NDArray>,
+        writes: impl IntoIterator<Item = &'a NDArray>,
+    ) -> Region {
+        let mut chunks: SmallVec<[(Arc<Chunk>, bool); 6]> =
+            reads.into_iter().map(|a| (a.chunk().clone(), false)).collect();
+        chunks.extend(writes.into_iter().map(|a| (a.chunk().clone(), true)));
+        sort_for_locking(&mut chunks);
+        Region { id: NEXT_REGION.fetch_add(1, Ordering::Relaxed), chunks }
+    }
+
+    /// Acquires all locks.
+    pub fn lock(&mut self) -> RegionGuard<'_> {
+        self.chunks.iter().for_each(|(chunk, write)| lock(chunk, *write));
+        RegionGuard { region: self }
+    }
+
+    /// True if the region locks the array's chunk, for writing if `write`.
+    pub(super) fn covers(&self, array: &NDArray, write: bool) -> bool {
+        let address = Arc::as_ptr(array.chunk()) as usize;
+        match self.chunks.binary_search_by_key(&address, |(c, _)| Arc::as_ptr(c) as usize) {
+            Ok(i) => self.chunks[i].1 || !write,
+            Err(_) => false,
+        }
+    }
+}
+
+/// Proof that the locks of a [`Region`] are held; dropping it releases them and increments the versions of written chunks.
+pub struct RegionGuard<'r> {
+    pub(super) region: &'r mut Region,
+}
+
+impl Drop for RegionGuard<'_> {
+    fn drop(&mut self) {
+        for (chunk, write) in self.region.chunks.iter().rev() {
+            // SAFETY: `Region::lock` acquired exactly these locks.
+            unsafe { unlock(chunk, *write) }
+        }
+    }
+}
