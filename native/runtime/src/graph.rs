@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, Forward, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
@@ -195,6 +196,14 @@ impl Graph {
             }
         }
         Ok(())
+    }
+
+    /// Whether output 0 of a forward node can be written to a gradient array, because it certainly has the array's shape and type: those of
+    /// `first`, input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
+    pub(crate) fn can_write_gradient(&self, op: &OpCall, first: &NDArray, array: &NDArray) -> bool {
+        let keeps_shape = op.def.inplace.contains(&(0, 0)) && matches!(op.def.forward, Forward::Kernel(_));
+        let is_equal = first.shape() == array.shape() && first.dtype() == array.dtype();
+        keeps_shape && is_equal && self.checked_gradients.is_empty()
     }
 
     /// The node that an entry belongs to.

@@ -12,7 +12,7 @@ use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
 
 use super::failures;
-use super::tape::unrecorded;
+use super::mode::unrecorded;
 use crate::arrays;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;

@@ -16,7 +16,7 @@ use ferromx_ops::sparse::{add_rows, merged};
 use smallvec::SmallVec;
 
 use super::invoke::{Arrays, check_inputs, invoke, invoke_with};
-use super::tape::unrecorded;
+use super::mode::unrecorded;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;
 

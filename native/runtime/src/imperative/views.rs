@@ -6,7 +6,8 @@ use ferromx_core::error::Result;
 use ferromx_core::shape::Shape;
 
 use super::calls::call;
-use super::tape::{Tensor, is_recording};
+use super::mode::is_recording;
+use super::tape::Tensor;
 use crate::arrays;
 
 fn call_recorded(op: &'static str, attrs: &[(&str, &str)], source: &Arc<Tensor>) -> Result<Arc<Tensor>> {

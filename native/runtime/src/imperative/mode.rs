@@ -1,0 +1,46 @@
+//! Whether the thread records operators and runs them in training mode.
+
+use std::cell::Cell;
+
+thread_local! {
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
+    static TRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread records operators.
+pub fn is_recording() -> bool {
+    RECORDING.get()
+}
+
+/// Switches recording on this thread on or off and returns the previous state.
+pub fn set_recording(on: bool) -> bool {
+    RECORDING.replace(on)
+}
+
+/// Whether operators on this thread run in training mode.
+pub fn is_training() -> bool {
+    TRAINING.get()
+}
+
+/// Switches training mode on this thread on or off and returns the previous state.
+pub fn set_training(on: bool) -> bool {
+    TRAINING.replace(on)
+}
+
+/// Runs a foreign function or another graph within an operator: without recording, and in the training mode of the operator.
+pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
+    in_mode(false, is_train, f)
+}
+
+/// Runs `f` with recording and training mode as given.
+pub(super) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool, bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RECORDING.set(self.0);
+            TRAINING.set(self.1);
+        }
+    }
+    let _restore = Restore(set_recording(record), set_training(is_train));
+    f()
+}
