@@ -3,7 +3,7 @@
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
@@ -14,92 +14,19 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
-use super::compile::{Blueprint, Target, mutated_entries};
+use super::bound::{Bound, BoundStored, check_counts, check_devices, check_gradients};
+use super::compile::{Blueprint, Target};
+use super::network::Network;
 use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
 use super::{Execution, Executor};
-use crate::graph::{Action, Graph, entry};
-use crate::passes::common_subexpressions;
-use crate::passes::devices::{self, Devices};
-use crate::passes::gradient::{self, Trace};
+use crate::graph::{Action, Graph};
+use crate::passes::devices::Devices;
 use crate::passes::infer::{self, Entries};
 use crate::passes::storage::infer_storage;
 use crate::symbol::{OpCall, Symbol};
 use crate::symbol_infer;
-
-/// The arrays that a symbol is bound to, in the order of its arguments and auxiliary states.
-pub struct Bound<A = NDArray> {
-    /// Arguments.
-    pub args: Vec<A>,
-    /// Gradient arrays.
-    pub grads: Vec<Option<A>>,
-    /// The request of each gradient.
-    pub reqs: Vec<Req>,
-    /// Auxiliary states.
-    pub aux: Vec<A>,
-}
-
-/// Arrays of any storage type that a symbol is bound to.
-pub type BoundStored = Bound<Array>;
-
-impl BoundStored {
-    /// Whether any array is sparse.
-    pub fn has_sparse(&self) -> bool {
-        let is_sparse = |a: &Array| a.storage_type() != StorageType::Default;
-        self.args.iter().chain(&self.aux).chain(self.grads.iter().flatten()).any(is_sparse)
-    }
-
-    /// The arrays if all are dense.
-    fn into_dense(self) -> Result<Bound> {
-        let dense = |a: Array| a.dense().cloned();
-        Ok(Bound {
-            args: self.args.into_iter().map(dense).collect::<Result<_>>()?,
-            grads: self.grads.into_iter().map(|g| g.map(dense).transpose()).collect::<Result<_>>()?,
-            reqs: self.reqs,
-            aux: self.aux.into_iter().map(dense).collect::<Result<_>>()?,
-        })
-    }
-}
-
-impl Bound {
-    fn to_stored(&self) -> BoundStored {
-        let stored = |arrays: &[NDArray]| arrays.iter().cloned().map(Array::Dense).collect();
-        Bound {
-            args: stored(&self.args),
-            grads: self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
-            reqs: self.reqs.clone(),
-            aux: stored(&self.aux),
-        }
-    }
-}
-
-/// The properties of an array that binding checks.
-trait Bindable {
-    fn context(&self) -> Context;
-    /// Shape and type, for messages.
-    fn describe(&self) -> String;
-}
-
-impl Bindable for NDArray {
-    fn context(&self) -> Context {
-        NDArray::context(self)
-    }
-
-    fn describe(&self) -> String {
-        format!("{} {}", self.shape(), self.dtype())
-    }
-}
-
-impl Bindable for Array {
-    fn context(&self) -> Context {
-        Array::context(self)
-    }
-
-    fn describe(&self) -> String {
-        format!("{} {}", self.shape(), self.dtype())
-    }
-}
 
 impl Executor {
     /// Binds a symbol.
@@ -180,145 +107,6 @@ impl Executor {
             monitor: Mutex::new(None),
         })
     }
-}
-
-/// A graph with gradients, and its named entries.
-struct Network {
-    graph: Graph,
-    /// The nodes after these compute gradients.
-    num_forward_nodes: usize,
-    outputs: Vec<Entry>,
-    variables: VariableEntries,
-    /// The variable of each head gradient; `None` if no gradient reads it.
-    head_grads: Vec<Option<Entry>>,
-    targets: Vec<Target>,
-    trace: Trace,
-    /// The symbol without common subexpressions.
-    optimized: Symbol,
-}
-
-/// Environment variable that disables common subexpression elimination if it is 0.
-const ELIMINATE: &str = "MXNET_ELIMINATE_COMMON_EXPR";
-
-impl Network {
-    /// The graph of a symbol with the requested gradients.
-    fn new(symbol: &Symbol, bound: &Bound) -> Result<Network> {
-        let (mut graph, outputs) = Graph::from_symbol(symbol);
-        let variables = variable_entries(symbol, &graph);
-        let arrays = variables.with_arrays(bound).map(|(e, array)| (e, array.clone())).collect();
-        // Eliminate before differentiating, so that the gradient has no common subexpressions either.
-        let (live_out, needed) = (outputs.iter().copied().collect(), graph.needed_for(outputs.iter().copied()));
-        let mutated = mutated_entries(&graph, &arrays);
-        if std::env::var(ELIMINATE).as_deref() != Ok("0") {
-            common_subexpressions::eliminate(&mut graph, &needed, &live_out, &mutated);
-        }
-        let optimized =
-            symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
-        let (num_forward_nodes, head_grads) = (graph.nodes.len(), vec![None; outputs.len()]);
-        let (targets, trace) = (Vec::new(), Trace::default());
-        let mut network =
-            Network { graph, num_forward_nodes, outputs, variables, head_grads, targets, trace, optimized };
-        network.differentiate(symbol, bound)?;
-        Ok(network)
-    }
-
-    /// Extends the graph by the requested gradients.
-    fn differentiate(&mut self, symbol: &Symbol, bound: &Bound) -> Result<()> {
-        let requested = requested_gradients(symbol, bound)?;
-        if requested.is_empty() {
-            return Ok(());
-        }
-        let variables: Vec<Entry> = requested.iter().map(|(i, _)| self.variables.args[*i]).collect();
-        let Gradients { head_grads, entries, trace } = differentiate(&mut self.graph, &self.outputs, &variables)?;
-        (self.head_grads, self.trace) = (head_grads, trace);
-        for (((i, array), variable), entry) in requested.into_iter().zip(variables).zip(entries) {
-            let arg = &bound.args[i];
-            let is_like_argument = array.shape() == arg.shape() && array.dtype() == arg.dtype();
-            let req = bound.reqs[i];
-            self.targets.push(Target { entry, array, req, old_value: None, variable, is_like_argument });
-        }
-        Ok(())
-    }
-
-    /// The arguments that operators fill with constants, each with its value. As in MXNet there are none without gradient requests.
-    fn filled_arguments(&self, bound: &Bound) -> Vec<(NDArray, f64)> {
-        if self.targets.is_empty() {
-            return Vec::new();
-        }
-        let filled: HashMap<Entry, f64> = (self.graph.nodes.iter())
-            .filter_map(|node| match &node.action {
-                Action::Forward(op) => op.def.filled(&op.params).map(|(i, value)| (node.inputs[i], value)),
-                _ => None,
-            })
-            .collect();
-        let arrays = self.variables.with_arrays(bound);
-        arrays.filter_map(|(e, array)| Some((array.clone(), *filled.get(&e)?))).collect()
-    }
-
-    /// Assigns a device to every node and inserts copies between devices.
-    fn assign_devices(&mut self, devices: &Devices, bound: &Bound) -> Result<()> {
-        if devices.groups.is_empty() {
-            self.graph.nodes.iter_mut().for_each(|node| node.context = devices.default);
-            return Ok(());
-        }
-        let contexts = self.variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
-        let assigned = devices::assign(&self.graph, devices, &contexts, self.num_forward_nodes)?;
-        let remap = |e: &mut Entry| *e = assigned.entry(*e);
-        let VariableEntries { args, aux } = &mut self.variables;
-        let head_grads = self.head_grads.iter_mut().flatten();
-        args.iter_mut().chain(aux).chain(&mut self.outputs).chain(head_grads).for_each(remap);
-        for target in &mut self.targets {
-            remap(&mut target.variable);
-            target.entry.iter_mut().for_each(remap);
-        }
-        self.trace = self.trace.remapped(|e| assigned.entry(e));
-        self.num_forward_nodes = assigned.num_forward_nodes;
-        self.graph = assigned.graph;
-        Ok(())
-    }
-}
-
-/// The arguments whose gradient is requested, by index, with the arrays of their gradients.
-///
-/// # Errors
-/// A request without an array.
-pub(super) fn requested_gradients<A: Clone>(symbol: &Symbol, bound: &Bound<A>) -> Result<Vec<(usize, A)>> {
-    let requested = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null);
-    requested
-        .map(|i| {
-            let array = bound.grads[i].clone().ok_or_else(|| {
-                let name = symbol.list_arguments().swap_remove(i);
-                Error::Value(format!("argument {name} has a gradient request but no gradient array"))
-            })?;
-            Ok((i, array))
-        })
-        .collect()
-}
-
-/// The gradients that extend a graph.
-pub(super) struct Gradients {
-    /// The variable of each head gradient; `None` if no gradient reads it.
-    pub head_grads: Vec<Option<Entry>>,
-    /// The gradient of each variable; `None` if the variable does not influence the outputs.
-    pub entries: Vec<Option<Entry>>,
-    /// The contributions to each gradient.
-    pub trace: Trace,
-}
-
-/// Extends a graph by the gradients of its outputs with respect to variables.
-pub(super) fn differentiate(graph: &mut Graph, outputs: &[Entry], variables: &[Entry]) -> Result<Gradients> {
-    let is_loss: Vec<bool> =
-        outputs.iter().map(|output| graph.node(*output).op().is_some_and(gradient::is_loss)).collect();
-    let all: Vec<Entry> =
-        (0..outputs.len()).map(|i| graph.variable(&format!("_head_grad_{i}"), Attrs::new())).collect();
-    let request = gradient::Request { heads: outputs, head_grads: &all, variables, create_graph: false };
-    let mut trace = Trace::default();
-    let entries = gradient::traced(graph, &request, &mut trace)?;
-    // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
-    let used = graph.needed_for(entries.iter().flatten().copied());
-    let head_grads =
-        all.iter().zip(is_loss).map(|(e, is_loss)| Some(*e).filter(|e| !is_loss && used[e.node as usize])).collect();
-    Ok(Gradients { head_grads, entries, trace })
 }
 
 /// Binds a symbol. Each output reuses the memory of the array in `old_outputs` if it is large enough.
@@ -416,94 +204,6 @@ fn accumulate_in_graph(graph: &mut Graph, target: &mut Target, is_shared: bool) 
     target.req = Req::Write;
     target.old_value = Some(old_value);
     Ok(target.old_value)
-}
-
-fn check_counts<A>(symbol: &Symbol, bound: &Bound<A>) -> Result<()> {
-    let (names, aux) = (symbol.list_arguments(), symbol.list_auxiliary_states());
-    let n = names.len();
-    ensure!(
-        bound.args.len() == n,
-        "{} argument arrays were given; the symbol has {n}: {}",
-        bound.args.len(),
-        names.join(", ")
-    );
-    ensure!(
-        bound.aux.len() == aux.len(),
-        "{} auxiliary state arrays were given; the symbol has {}: {}",
-        bound.aux.len(),
-        aux.len(),
-        aux.join(", ")
-    );
-    ensure!(
-        bound.grads.len() == n && bound.reqs.len() == n,
-        "{} gradient arrays and {} gradient requests were given for {n} arguments",
-        bound.grads.len(),
-        bound.reqs.len()
-    );
-    Ok(())
-}
-
-/// Checks each gradient array against its argument by `fits(argument, gradient)`.
-fn check_gradients<A: Bindable>(symbol: &Symbol, bound: &Bound<A>, fits: fn(&A, &A) -> bool) -> Result<()> {
-    for ((name, arg), grad) in symbol.list_arguments().iter().zip(&bound.args).zip(&bound.grads) {
-        if let Some(g) = grad {
-            ensure!(
-                fits(arg, g),
-                "the gradient of argument {name} is {}, but the argument is {}: bind an array of the argument's shape",
-                g.describe(),
-                arg.describe()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Checks that all arrays are on one device if there are no groups.
-fn check_devices<A: Bindable>(devices: &Devices, bound: &Bound<A>) -> Result<()> {
-    if !devices.groups.is_empty() {
-        return Ok(());
-    }
-    let default = devices.default;
-    let grads =
-        bound.grads.iter().zip(&bound.reqs).filter(|(_, req)| **req != Req::Null).filter_map(|(g, _)| g.as_ref());
-    let arrays =
-        bound.args.iter().map(|a| ("Input", "arguments", a)).chain(grads.map(|g| ("Gradient", "gradients", g)));
-    for (kind, plural, array) in arrays {
-        ensure!(
-            array.context() == default,
-            "{kind} array is in {} while binding with ctx={default}. All {plural} must be in global context ({default}) unless \
-             group2ctx is specified for cross-device graph.",
-            array.context()
-        );
-    }
-    Ok(())
-}
-
-/// The entries of the variables of a symbol.
-pub(super) struct VariableEntries {
-    /// Arguments.
-    pub args: Vec<Entry>,
-    /// Auxiliary states.
-    pub aux: Vec<Entry>,
-}
-
-impl VariableEntries {
-    /// The entries, each with its array.
-    pub(super) fn with_arrays<'a, A>(&'a self, bound: &'a Bound<A>) -> impl Iterator<Item = (Entry, &'a A)> {
-        let (args, aux) = (self.args.iter().zip(&bound.args), self.aux.iter().zip(&bound.aux));
-        args.chain(aux).map(|(e, array)| (*e, array))
-    }
-}
-
-/// Finds the entries of arguments and auxiliary states. The graph has its variables in the order of the symbol.
-pub(super) fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
-    let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
-    let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
-    let (mut args, mut aux) = (Vec::new(), Vec::new());
-    for (i, is_aux) in nodes.zip(is_aux) {
-        if is_aux { aux.push(entry(i, 0)) } else { args.push(entry(i, 0)) }
-    }
-    VariableEntries { args, aux }
 }
 
 /// Infers all shapes and types, and checks the arrays in `external` against them.

@@ -8,7 +8,6 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::Forward;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::{Req, overlap};
@@ -16,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::bind::{Gradients, VariableEntries, differentiate, requested_gradients, variable_entries};
+use super::network::{Gradients, VariableEntries, differentiate, requested_gradients, variable_entries};
 use super::overlaps::Overlaps;
 use super::reports::{ReportDraft, Reports, monitored_schedule};
 use super::{BoundStored, Monitor, head_grad};
@@ -329,14 +328,11 @@ impl Stepwise {
         differentiable.enumerate().map(spec).collect()
     }
 
-    /// The array that output 0 of a forward node is written to, if it is a gradient and certainly has the shape and type of the array:
-    /// those of input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
+    /// The gradient array that output 0 of a forward node is written to, if there is one.
     fn destination(&self, i: usize, op: &OpCall, inputs: &[Array]) -> Option<Array> {
         let target = self.destinations.get(&entry(i, 0))?;
         let first = inputs.first()?.dense().ok()?;
-        let keeps_shape = op.def.inplace.contains(&(0, 0)) && matches!(op.def.forward, Forward::Kernel(_));
-        let fits = keeps_shape && first.shape() == target.shape() && first.dtype() == target.dtype();
-        (fits && self.graph.checked_gradients.is_empty()).then(|| target.clone().into())
+        self.graph.can_write_gradient(op, first, target).then(|| target.clone().into())
     }
 
     /// Arrays for the outputs of a node without inputs, whose shapes may depend on its readers.
