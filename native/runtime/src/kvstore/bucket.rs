@@ -7,7 +7,8 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::memory;
 
-use super::job::{Collective, Job, Payload};
+use super::collective::{Collective, Payload};
+use super::job::Job;
 use super::tree;
 use super::wire::MAX_BODY;
 

@@ -3,10 +3,11 @@
 //!
 //! - `distributed` exchanges arrays with other ranks, and `bucket` sends gradients of several keys together;
 //! - `tree` has the order of additions, which does not depend on the number of ranks;
-//! - `job` runs collective operations over connections that `connect` makes, with the messages of `wire`;
+//! - `job` has the membership in a job, and `collective` its operations over connections that `connect` makes, with the messages of `wire`;
 //! - `environment` joins the job that MXNet's environment variables describe, `member` one that a program sets up.
 
 mod bucket;
+mod collective;
 mod connect;
 mod distributed;
 mod environment;
