@@ -11,7 +11,8 @@ use ferromx_ops::registry;
 use serde_json::Value;
 
 use super::compose::attach;
-use super::subgraph_ops::{expand, is_subgraph_op, subgraph_call};
+use super::node::is_subgraph_op;
+use super::subgraph_ops::{expand, subgraph_call};
 use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::{MXNET_VERSION, semantics};
 

@@ -7,12 +7,12 @@ use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
+use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Symbol;
-use super::subgraph_ops::{is_subgraph_op, subgraph_outputs};
 use crate::random;
 
 /// An operator with its parameters.
@@ -81,6 +81,16 @@ impl OpCall {
         }
         names
     }
+}
+
+/// Whether the operator is a cached operator, whose outputs are those of its graph.
+pub(super) fn is_cached_op(def: &OpDef) -> bool {
+    matches!(def.name, "_CachedOp" | "_CachedOpThreadSafe")
+}
+
+/// Whether nodes of the operator hold a subgraph.
+pub(super) fn is_subgraph_op(def: &OpDef) -> bool {
+    def.expands || is_cached_op(def)
 }
 
 /// The attributes of a node, copied on write.
@@ -159,6 +169,20 @@ impl Node {
         self.op.as_ref().filter(|op| is_subgraph_op(op.def)).and_then(|_| self.graphs.first())
     }
 
+    /// Output names of a node that holds a subgraph: those of a cached operator's graph, or `output`, and the ends of its range if it is
+    /// quantized.
+    fn subgraph_outputs(&self) -> Option<Vec<String>> {
+        let (subgraph, op) = (self.subgraph()?, self.op.as_ref()?);
+        if is_cached_op(op.def) {
+            return Some(subgraph.list_outputs());
+        }
+        let convolution = op.params.downcast::<FusedConvolutionParam>().map(|p| p.quantized && !p.enable_float_output);
+        let dense = op.params.downcast::<FusedFullyConnectedParam>().map(|p| p.quantized && !p.enable_float_output);
+        let is_quantized = convolution.or(dense).unwrap_or(false);
+        let names = ["output", "output_min", "output_max"];
+        Some(names[..if is_quantized { 3 } else { 1 }].iter().map(|name| name.to_string()).collect())
+    }
+
     /// Indices of the inputs that the node mutates.
     pub fn mutated(&self) -> Cow<'_, [usize]> {
         match (self.subgraph(), &self.op) {
@@ -173,7 +197,7 @@ impl Node {
 
     /// Number of outputs, hidden ones included.
     pub fn num_outputs(&self) -> usize {
-        if let Some(names) = subgraph_outputs(self) {
+        if let Some(names) = self.subgraph_outputs() {
             return names.len();
         }
         self.op.as_ref().map_or(1, |op| op.def.num_outputs(&op.params))
@@ -181,7 +205,7 @@ impl Node {
 
     /// Number of outputs without hidden ones.
     pub fn num_visible(&self) -> usize {
-        if let Some(names) = subgraph_outputs(self) {
+        if let Some(names) = self.subgraph_outputs() {
             return names.len();
         }
         self.op.as_ref().map_or(1, |op| op.def.num_visible(&op.params))
@@ -189,7 +213,7 @@ impl Node {
 
     /// Name of output `index` as listings show it: the variable's own, or `node_output`.
     pub fn output_name(&self, index: usize) -> String {
-        if let Some(output) = subgraph_outputs(self).as_ref().and_then(|names| names.get(index)) {
+        if let Some(output) = self.subgraph_outputs().as_ref().and_then(|names| names.get(index)) {
             return format!("{}_{output}", self.name);
         }
         match &self.op {

@@ -11,7 +11,8 @@ use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashMap;
 
-use super::{DTYPE_ATTR, Node, NodeAttrs, NodeEntry, OpCall, Symbol};
+use super::node::{Node, NodeAttrs, NodeEntry, OpCall, is_cached_op};
+use super::{DTYPE_ATTR, Symbol};
 
 /// The 8-bit quantization of a subgraph.
 struct QuantizedSubgraph {
@@ -23,16 +24,6 @@ struct QuantizedSubgraph {
     range: (Option<f32>, Option<f32>),
 }
 
-/// Whether the operator is a cached operator, whose outputs are those of its graph.
-fn is_cached_op(def: &OpDef) -> bool {
-    matches!(def.name, "_CachedOp" | "_CachedOpThreadSafe")
-}
-
-/// Whether nodes of the operator hold a subgraph.
-pub(super) fn is_subgraph_op(def: &OpDef) -> bool {
-    def.expands || is_cached_op(def)
-}
-
 /// The call of a subgraph operator.
 ///
 /// # Errors
@@ -42,20 +33,6 @@ pub(crate) fn subgraph_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
     // A cached operator has no parameters; its own parser rejects it without a graph.
     let params = if is_cached_op(def) { Params::new(NoParams {}) } else { def.parse(attrs)? };
     Ok(OpCall { name, def, params })
-}
-
-/// Output names of a node that holds a subgraph: those of a cached operator's graph, or `output`, and the ends of its range if it is
-/// quantized.
-pub(super) fn subgraph_outputs(node: &Node) -> Option<Vec<String>> {
-    let (subgraph, op) = (node.subgraph()?, node.op.as_ref()?);
-    if is_cached_op(op.def) {
-        return Some(subgraph.list_outputs());
-    }
-    let convolution = op.params.downcast::<FusedConvolutionParam>().map(|p| p.quantized && !p.enable_float_output);
-    let dense = op.params.downcast::<FusedFullyConnectedParam>().map(|p| p.quantized && !p.enable_float_output);
-    let is_quantized = convolution.or(dense).unwrap_or(false);
-    let names = ["output", "output_min", "output_max"];
-    Some(names[..if is_quantized { 3 } else { 1 }].iter().map(|name| name.to_string()).collect())
 }
 
 /// The quantization of a subgraph with `inputs` inputs, from the attributes of its node.
