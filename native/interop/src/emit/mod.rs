@@ -1,10 +1,10 @@
 //! Evaluates the expressions of processes and emits operators: MXNet's in an import, the framework's in an export.
 //!
-//! - `scope`: evaluates the expressions of a process for a node.
+//! - `scope`: a process that is applied to a node; `eval`: evaluates its expressions.
 //! - [`rules`]: the built-in rules, which expressions call; `arguments`: the types of their arguments and results; `tables`: the tables of
 //!   the frameworks, with these rules.
 //! - `builder`: an MXNet graph under construction, with shape inference and constant folding; `operation`: calls of MXNet operators that
-//!   are checked at compile time; `scalars`: operators with a scalar parameter; `bodies`: the bodies of control flow operators.
+//!   are checked at compile time; `bodies`: the bodies of control flow operators.
 //! - `dimensions`: symbolic dimensions; `symbolic`: their propagation through operators.
 //! - `widened`: integer types that arrays do not support.
 //! - `nodes`: the nodes that an export emits; `onnx_ops`: the ONNX operators that rules emit.
@@ -16,12 +16,12 @@ mod arguments;
 mod bodies;
 mod builder;
 mod dimensions;
+mod eval;
 mod hooks;
 mod nodes;
 mod onnx_ops;
 mod operation;
 pub mod rules;
-mod scalars;
 mod scope;
 mod symbolic;
 mod tables;

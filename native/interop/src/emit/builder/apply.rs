@@ -11,9 +11,9 @@ use ferromx_ops::registry;
 use ferromx_runtime::symbol::{OpCall, Symbol, attach};
 
 use super::fold::{Folded, INTEGER_PRODUCTS, is_pure};
-use super::{Builder, MAX_ELEMENTS};
+use super::{Builder, MAX_ELEMENTS, scalars};
 use crate::emit::dimensions::is_symbolic;
-use crate::emit::{Handle, Operation, op, scalars};
+use crate::emit::{Handle, Operation, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 

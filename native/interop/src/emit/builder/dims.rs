@@ -90,7 +90,7 @@ impl Builder {
         self.tensors[handle].dims.as_ref()?.iter().position(|d| *d == dim)
     }
 
-    /// The symbolic dimension for a dimension name of the model; `known` has those of the names seen before.
+    /// The symbolic dimension for a dimension name of the model; `known` has the dimensions of earlier names.
     pub fn dim_by_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
         if let Some((_, dim)) = known.iter().find(|(n, _)| n == name) {
             return *dim;

@@ -1,12 +1,13 @@
 //! Builds an MXNet graph: adds operators by name, infers shapes and types, folds constants.
 //!
 //! - This file has the tensors of the graph: inputs, constants, subgraphs. `dims` has their symbolic dimensions.
-//! - `apply` adds calls of operators. `fold` computes those with constant inputs, and `nodes` adds the others to the graph.
+//! - `apply` adds calls of operators, those with a one-element constant by the variants of `scalars`. `fold` computes those with constant inputs, and `nodes` adds the others to the graph.
 
 mod apply;
 mod dims;
 mod fold;
 mod nodes;
+mod scalars;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Rules for operators with subgraphs. If the condition is known, a branch is inlined and a loop unrolled; otherwise they become control
 //! flow operators, see [`loops`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromx_core::context::Context as Device;
@@ -9,6 +8,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
+use super::subgraphs::{map_graph, map_iteration};
 use super::{loops, rules};
 use crate::emit::{Handle, Scope, op};
 use crate::error::{Error, Result};
@@ -75,33 +75,6 @@ fn condition_value(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
         [x] => Ok(*x != 0.0),
         many => Err(Error::value(format!("a condition has {} elements", many.len()))),
     }
-}
-
-/// Maps a subgraph with these tensors as its inputs.
-fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec<Handle>> {
-    let names = graph.inputs.iter().map(|i| i.name.clone());
-    let inputs = names.zip(inputs.iter().map(|h| Value::from(*h))).collect::<HashMap<_, _>>();
-    let outputs = s.context.graph(graph, inputs)?;
-    let handle = |value: Value| match value {
-        Value::Handle(h) => Ok(Handle(h)),
-        _ => Err(Error::format("an output of a subgraph is not a tensor")),
-    };
-    outputs.into_iter().map(handle).collect()
-}
-
-/// Maps a loop body with these tensors as its inputs.
-pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
-    if body.inputs.len() != values.len() {
-        return Err(Error::format(format!(
-            "the body has {} inputs, but {} were given",
-            body.inputs.len(),
-            values.len()
-        )));
-    }
-    let before = s.context.problem_count();
-    let outputs = map_graph(s, body, values);
-    // The loop ends at the first iteration that has problems. They have been reported, so the error has none.
-    if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { outputs }
 }
 
 /// Stacks one output of all iterations along a new axis. `output` is its index among the outputs of the body.

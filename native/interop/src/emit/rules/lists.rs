@@ -180,7 +180,7 @@ rules! {
         Ok(sums)
     }
 
-    /// The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.
+    /// The start indices of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.
     fn split_points(_, size: SymInt, sizes: Option<Vec<i64>>, parts: i64) -> Vec<i64> {
         // If the length of the axis is unknown, the last section extends to its end, so that the sizes suffice.
         let size = match (&sizes, is_symbolic(size.0)) {

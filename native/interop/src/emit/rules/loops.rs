@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
-use super::control::map_iteration;
+use super::subgraphs::map_iteration;
 use crate::emit::{Body, Handle, Operands, Scope, op};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};

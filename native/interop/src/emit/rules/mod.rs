@@ -8,8 +8,8 @@
 //!   `symbolic`: ranges of symbolic integers.
 //! - `windows`: the windows of convolution and pooling; `coordinates`: indices, crops, frames; `resize`: Resize.
 //! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `aligned`: NNEF.
-//! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time; `batched`:
-//!   Scan of operator set 8.
+//! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time;
+//!   `subgraphs`: their bodies; `batched`: Scan of operator set 8.
 //! - `export_nodes`: ONNX operators with several outputs; `dimension_exprs`: expressions of dimensions in exports.
 
 mod aligned;
@@ -25,6 +25,7 @@ mod masks;
 mod recurrent;
 mod resize;
 mod signal;
+mod subgraphs;
 mod symbolic;
 mod tensors;
 mod windows;

@@ -6,7 +6,7 @@ use ferromx_ops::definitions::{
     RPOWER_SCALAR, SUBTRACT, TRUE_DIVIDE,
 };
 
-use super::builder::Builder;
+use super::Builder;
 use crate::ir::Value;
 
 /// Binary operators with their variants for a scalar second and a scalar first operand.
