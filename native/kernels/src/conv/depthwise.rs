@@ -2,9 +2,9 @@
 //!
 //! With AVX2 or AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
 
-use super::backward_data::{PerPhase, Phase, phases};
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
+use super::phases::{PerPhase, Phase, phases};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
 use crate::par::{List, MatMut, parallel_blocks, with_scratch};

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Minimum ratio of the multiplications of the implicit GEMM to those of this algorithm.
 const MIN_SAVING: usize = 4;
-/// Number of outputs from which GEMM is faster than adding multiples of kernel rows.
+/// Minimum number of outputs for which GEMM is faster than adding multiples of kernel rows.
 const GEMM_OUTPUTS: usize = 8;
 /// Elements of the products held in memory output a time.
 const BLOCK: usize = 1 << 16;

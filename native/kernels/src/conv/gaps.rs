@@ -16,7 +16,7 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    /// `None` if there are no gaps, or too few to make the copy worth while.
+    /// `None` if there are no gaps, or too few for the copy to pay off.
     pub(super) fn new(shape: &ConvShape) -> Option<Compact> {
         let has_gaps = |d: usize| shape.kernel[d] > 0 && shape.stride[d] > shape.dilate[d] * (shape.kernel[d] - 1) + 1;
         if !(0..3).any(has_gaps) {

@@ -11,14 +11,13 @@
 use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
+use crate::gemm::depth_blocks;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
-/// Maximum bytes of a row of weights in a depth block.
-const DEPTH_BLOCK_BYTES: usize = 2048;
 /// Minimum multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 18;
 /// Bytes of the panels of windows that are multiplied with one panel of weights: a fraction of the L2 cache.
@@ -29,18 +28,6 @@ const PACKING_ROWS: f64 = 4.0;
 const ROW_BLOCK_BYTES: usize = 256 << 10;
 /// Maximum scratch bytes of a block of several images.
 const IMAGE_BLOCK_BYTES: usize = 1 << 20;
-
-/// Splits the depth into blocks.
-pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    even_blocks::<T>(depth, DEPTH_BLOCK_BYTES)
-}
-
-/// Splits the depth into blocks of nearly equal length, at most `bytes` long.
-pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = depth.div_ceil(bytes / size_of::<T>()).max(1);
-    let len = depth.div_ceil(count).max(1);
-    (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
-}
 
 /// Packs weights into panels of `mr` output channels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {

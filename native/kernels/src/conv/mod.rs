@@ -11,7 +11,9 @@
 //!
 //! - `forward`: the choice of the algorithm, and packed weights.
 //! - `backward_data`, `backward_weights`, `bias`: the gradients.
+//! - `epilogue`: what is applied to the output.
 //! - `geometry`: which input elements the windows read.
+//! - `phases`: the parts of the input that the same taps read.
 //! - `layout`: copies planes so that taps read contiguous elements.
 //! - `implicit`: implicit GEMM with pixels in the vector lanes.
 //! - `output_channel_gemm`: implicit GEMM with output channels in the vector lanes, for small images.
@@ -36,6 +38,7 @@ mod bias;
 mod crop;
 mod deformable;
 mod depthwise;
+mod epilogue;
 mod few_outputs;
 mod forward;
 mod gaps;
@@ -44,6 +47,7 @@ mod im2col;
 mod implicit;
 mod layout;
 mod output_channel_gemm;
+mod phases;
 mod single_output;
 #[cfg(test)]
 mod tests;
@@ -53,7 +57,8 @@ pub use backward_data::conv_backward_data;
 pub use backward_weights::conv_backward_weights;
 pub use bias::{conv_add_bias, conv_backward_bias};
 pub use deformable::{DeformGrads, DeformInputs, DeformShape, deform_backward, deform_forward};
-pub use forward::{ConvEpilogue, PackedConvWeights, conv_forward, conv_forward_packed};
+pub use epilogue::ConvEpilogue;
+pub use forward::{PackedConvWeights, conv_forward, conv_forward_packed};
 pub use im2col::{col2im, im2col};
 
 use geometry::Geometry;

@@ -5,9 +5,10 @@
 //! prefetched. The sums are (pixels, output channels) and are transposed into planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::{Implicit, SharedOnBlock, Stage, even_blocks, pack_blocks};
+use super::implicit::{Implicit, SharedOnBlock, Stage, pack_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
+use crate::gemm::even_blocks;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::{Runs, WindowElement};

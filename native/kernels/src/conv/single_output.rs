@@ -2,7 +2,7 @@
 //! with the transposed weights (channels, depth).
 
 use super::ConvShape;
-use super::forward::ConvEpilogue;
+use super::epilogue::ConvEpilogue;
 use crate::float::Accum;
 use crate::gemm::{Bias, Epilogue, gemm, gemm_fused};
 use crate::par::{MatMut, MatRef};

@@ -1,13 +1,13 @@
 //! Batches of products of the same shape.
 
-use super::driver::{Lhs, Product, Rhs};
+use super::product::{Lhs, Product, Rhs};
 use super::{Epilogue, GemmElement};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::MicroKernel;
 
 /// Minimum multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 19;
-/// Multiply-adds from which each product of a small batch is split among the threads.
+/// Minimum multiply-adds for splitting each product of a small batch among the threads.
 const LARGE_WORK: usize = 1 << 22;
 
 /// C_i = `alpha` A_i B_i + `beta` C_i for consecutive (M, N) matrices C_i in `c`; `shape` is (M, N).

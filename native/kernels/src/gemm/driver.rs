@@ -5,16 +5,13 @@
 //! L2 cache while the panels of B stream past it. Operands that are used only once or twice are read in place, because packing
 //! would cost more than it saves. Products of a few rows with weights stored as (N, K) are dot products (`few_rows`).
 
-use super::epilogue::Epilogue;
-use super::packed::{PackedA, PackedB};
+use super::packed::{DEPTH_BLOCK_BYTES, depth_blocks};
+use super::product::{Lhs, Product, Rhs, scale_matrix};
 use super::{few_rows, outer};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::l2_bytes;
-use crate::simd::microkernel::{GemmElement, MicroKernel, Panels};
+use crate::simd::microkernel::{GemmElement, Panels};
 use std::ops::Range;
-
-/// Maximum bytes of a row of A in a depth block (KC).
-const DEPTH_BLOCK_BYTES: usize = 2048;
 
 /// Maximum rows of C in a chunk (MC), whose block of A fills half of the L2 cache: 252 rows, or 18 tiles of the AVX-512
 /// microkernel, for 1 MiB. A multiple of 42, so that the tiles of 6 and of 14 rows divide it. Results do not depend on it.
@@ -37,41 +34,6 @@ const IN_PLACE_PANELS: usize = 8;
 const IN_PLACE_PANELS_STRIDED: usize = 2;
 /// Addresses at multiples of this stride map to the same L1 cache set.
 const CACHE_WAY_BYTES: usize = 4096;
-
-/// Splits the depth into the fewest possible blocks of nearly equal length. They depend on the depth alone, so that results do not
-/// depend on the number of threads.
-pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = depth.div_ceil(DEPTH_BLOCK_BYTES / size_of::<T>()).max(1);
-    let len = depth.div_ceil(count).max(1);
-    (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
-}
-
-/// The left operand: a view, or panels packed beforehand.
-#[derive(Clone, Copy)]
-pub(super) enum Lhs<'a, T: 'static> {
-    View(MatRef<'a, T>),
-    Packed(&'a PackedA<T>),
-}
-
-/// The right operand: a view, or panels packed beforehand.
-#[derive(Clone, Copy)]
-pub(super) enum Rhs<'a, T: 'static> {
-    View(MatRef<'a, T>),
-    Packed(&'a PackedB<T>),
-}
-
-/// A matrix product to compute.
-#[derive(Clone, Copy)]
-pub(super) struct Product<'a, T: 'static> {
-    pub kernel: &'static MicroKernel<T>,
-    pub alpha: T,
-    pub a: Lhs<'a, T>,
-    pub b: Rhs<'a, T>,
-    pub beta: T,
-    pub epilogue: &'a Epilogue<'a, T>,
-    /// Maximum number of threads.
-    pub threads: usize,
-}
 
 /// A block of B: a range of k indices by columns of C, in panels of `nr` columns.
 struct Block<'b, T> {
@@ -304,20 +266,5 @@ fn in_place_panels<T: Copy>(a: MatRef<'_, T>) -> usize {
         IN_PLACE_PANELS_STRIDED
     } else {
         IN_PLACE_PANELS
-    }
-}
-
-/// C = `scale` C. A scale of zero overwrites C, even NaN, with zeros.
-pub(super) fn scale_matrix<T: GemmElement>(c: &mut MatMut<'_, T>, scale: T) {
-    if scale == T::one() {
-        return;
-    }
-    for row in 0..c.rows() {
-        let values = c.row_mut(row);
-        if scale == T::zero() {
-            values.fill(T::zero());
-        } else {
-            values.iter_mut().for_each(|value| *value = *value * scale);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Products of a few rows with a column-major B (the weights of a fully connected layer), computed as dot products: both operands
 //! are contiguous along the depth, so nothing is packed.
 
-use super::driver::{Product, scale_matrix};
+use super::product::{Product, scale_matrix};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 
@@ -9,7 +9,7 @@ use crate::simd::microkernel::{GemmElement, MicroKernel};
 const MAX_ROWS: usize = 12;
 /// Maximum number of rows for a B of at least `LARGE_B` elements, whose packing costs more.
 const MAX_ROWS_LARGE_B: usize = 24;
-/// Elements from which B is large.
+/// Minimum number of elements of a large B.
 const LARGE_B: usize = 1 << 16;
 /// Rows and columns whose dot products one call of the microkernel computes.
 const GROUP: usize = 4;

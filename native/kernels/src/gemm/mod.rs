@@ -5,7 +5,8 @@
 //! do not depend on the number of threads.
 //!
 //! - `driver`: the blocking loops that pack the operands and call the microkernel.
-//! - `packed`: operands packed once and used many times.
+//! - `product`: a product to compute, for `driver`, `few_rows` and `outer`.
+//! - `packed`: operands packed once and used many times, by depth blocks.
 //! - `epilogue`: bias, scale, residual and activation, applied while a tile of C is in the cache.
 //! - `few_rows`: dot products for a few rows of A, without packing.
 //! - `outer`: products of depth 1.
@@ -18,6 +19,7 @@ mod epilogue;
 mod few_rows;
 mod outer;
 mod packed;
+mod product;
 mod reduced;
 #[cfg(test)]
 mod tests;
@@ -27,11 +29,12 @@ pub use crate::simd::microkernel::GemmElement;
 pub use batched::gemm_batched;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use packed::{PackedA, PackedB};
+pub(crate) use packed::{depth_blocks, even_blocks};
 pub use reduced::{Reduced, gemm_reduced};
 
 use crate::par;
 
-use driver::{Lhs, Product, Rhs};
+use product::{Lhs, Product, Rhs};
 
 /// C = `alpha` A B + `beta` C, for A (M, K), B (K, N) and C (M, N). If `beta` is zero, the old contents of C, even NaN, are
 /// ignored.

@@ -1,6 +1,6 @@
 //! Outer products, the products of depth 1: the gradient of a weight for a single example. Only C takes time.
 
-use super::driver::Product;
+use super::product::Product;
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 use crate::simd::multiversion::per_isa;

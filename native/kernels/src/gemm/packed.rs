@@ -1,8 +1,23 @@
 //! Operands packed once and used many times.
 
-use super::driver::depth_blocks;
 use crate::par::{AlignedVec, MatRef};
 use crate::simd::microkernel::{GemmElement, MicroKernel};
+use std::ops::Range;
+
+/// Maximum bytes of a row of A in a depth block (KC).
+pub(super) const DEPTH_BLOCK_BYTES: usize = 2048;
+
+/// Splits the depth of a product into blocks. They depend on the depth alone, so that results do not depend on the number of threads.
+pub(crate) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    even_blocks::<T>(depth, DEPTH_BLOCK_BYTES)
+}
+
+/// Splits the depth into the fewest possible blocks of nearly equal length, in which a row has at most `bytes`.
+pub(crate) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = depth.div_ceil(bytes / size_of::<T>()).max(1);
+    let len = depth.div_ceil(count).max(1);
+    (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
+}
 
 /// A right operand (K, N), packed in the order in which the microkernel reads it: per depth block, panels of `nr` columns.
 pub struct PackedB<T: 'static> {

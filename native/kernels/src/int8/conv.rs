@@ -6,17 +6,18 @@
 
 use super::depthwise::Kernels;
 use super::epilogue::{Channels, overwrite};
+use super::plan::{FillRun, Plan, fill_phases};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, AlignedVec, MatMut, with_scratch};
-use crate::simd::int8::{COLS, Layout, Offsets, ROWS, Tile};
+use crate::simd::int8::{COLS, Layout, ROWS, Tile};
 use crate::simd::multiversion::{self, Kernel};
 
 /// Output channels in a chunk.
 const CHUNK_FILTERS: usize = 128;
 /// Approximate pixels in a chunk.
 const CHUNK_PIXELS: usize = 256;
-/// Number of images x groups from which each is a chunk of its own.
+/// Minimum number of images x groups for making each a chunk.
 const MANY_IMAGES: usize = 4;
 
 /// The weights of a convolution in one or two dimensions, packed.
@@ -127,72 +128,7 @@ pub fn conv_int8<T: OutputElement>(
     }
 }
 
-/// The layout of the padded copy of an image: (groups of channels, phases, plane).
-pub(super) struct Plan {
-    shape: ConvShape,
-    layout: Layout,
-    /// Input channels of a group.
-    inputs: usize,
-    /// The residues (y, x) of the stride that a tap reads, one per phase.
-    phases: Vec<[usize; 2]>,
-    /// Height and width of a phase.
-    pub grid: [usize; 2],
-    /// Stride between phases, in words.
-    plane: usize,
-    /// Height and width of the output.
-    pub output: [usize; 2],
-    /// For each group of channels and tap, the offset of the word that the first output reads.
-    pub offsets: Offsets,
-}
-
 impl Plan {
-    pub(super) fn new(shape: &ConvShape, layout: Layout) -> Plan {
-        let [_, rows, cols] = shape.output();
-        let taps: Vec<[usize; 2]> = (0..shape.kernel[1] * shape.kernel[2])
-            .map(|tap| [tap / shape.kernel[2] * shape.dilate[1], tap % shape.kernel[2] * shape.dilate[2]])
-            .collect();
-        let stride = [shape.stride[1], shape.stride[2]];
-        let mut phases: Vec<[usize; 2]> = Vec::new();
-        let mut max_tap = [0, 0];
-        for tap in &taps {
-            let phase = [tap[0] % stride[0], tap[1] % stride[1]];
-            if !phases.contains(&phase) {
-                phases.push(phase);
-            }
-            max_tap = [max_tap[0].max(tap[0] / stride[0]), max_tap[1].max(tap[1] / stride[1])];
-        }
-        let grid = [rows + max_tap[0], cols + max_tap[1]];
-        // A plane stride that is a multiple of 2048 bytes would map all planes to few cache sets.
-        let plane = (grid[0] * grid[1]).next_multiple_of(16);
-        let plane = if plane.is_multiple_of(512) { plane + 16 } else { plane };
-        let inputs = shape.in_channels / shape.groups;
-        let offsets = (0..inputs.div_ceil(layout.group()))
-            .flat_map(|channel| taps.iter().map(move |tap| (channel, tap)).collect::<Vec<_>>());
-        let offset = |(channel, tap): (usize, &[usize; 2])| {
-            let phase = [tap[0] % stride[0], tap[1] % stride[1]];
-            let phase = phases.iter().position(|p| *p == phase).unwrap_or(0);
-            (channel * phases.len() + phase) * plane + tap[0] / stride[0] * grid[1] + tap[1] / stride[1]
-        };
-        let offsets = Offsets::new(offsets.map(offset));
-        Plan { shape: *shape, layout, inputs, phases, grid, plane, output: [rows, cols], offsets }
-    }
-
-    /// Pixels of the output.
-    pub(super) fn pixels(&self) -> usize {
-        self.output[0] * self.output[1]
-    }
-
-    /// Stride between groups of channels, in words.
-    pub(super) fn group_words(&self) -> usize {
-        self.phases.len() * self.plane
-    }
-
-    /// Words of all groups of channels, including those that a tile reads past the last column.
-    pub(super) fn words(&self) -> usize {
-        let filled = self.inputs.div_ceil(self.layout.group()) * self.group_words();
-        (filled + COLS).max(self.offsets.max() + self.grid[0] * self.grid[1] + COLS)
-    }
-
     /// Convolves one group of one image.
     fn convolve<T: OutputElement>(
         &self,
@@ -311,12 +247,6 @@ impl Kernel for FillWords<'_> {
     }
 }
 
-/// How elements of the image are converted for the padded copy.
-pub(super) trait FillRun<W> {
-    /// Fills a run from the elements at `first`, `first + stride` and so on in the plane of each channel.
-    fn fill(&self, first: usize, stride: usize, to: &mut [W]);
-}
-
 struct Words<'a> {
     planes: [&'a [u8]; 4],
     encoder: Encoder,
@@ -347,30 +277,6 @@ impl FillRun<i32> for Words<'_> {
         }
         for (i, to) in to.iter_mut().enumerate().skip(done) {
             *to = word(self.planes.map(|plane| plane[first + i * stride]));
-        }
-    }
-}
-
-/// Fills the phases of a group of channels, with `zero` in the padding.
-#[inline(always)]
-pub(super) fn fill_phases<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &impl FillRun<W>) {
-    let shape = &plan.shape;
-    let [_, height, width] = shape.input;
-    let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
-    for (phase, to) in plan.phases.iter().zip(to.chunks_exact_mut(plan.plane)) {
-        let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(plan.grid[1]);
-        let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, plan.grid[1]);
-        let (to, rest) = to.split_at_mut(plan.grid[0] * plan.grid[1]);
-        rest.fill(zero);
-        for (y, to) in to.chunks_exact_mut(plan.grid[1]).enumerate() {
-            let row = (y * stride[0] + phase[0]).checked_sub(pad[0]).filter(|row| *row < height);
-            let (Some(row), true) = (row, first < end) else {
-                to.fill(zero);
-                continue;
-            };
-            to[..first].fill(zero);
-            to[end..].fill(zero);
-            source.fill(row * width + first * stride[1] + phase[1] - pad[1], stride[1], &mut to[first..end]);
         }
     }
 }

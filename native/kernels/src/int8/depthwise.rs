@@ -1,10 +1,10 @@
 //! Convolutions with one input and one output channel per group.
 //!
 //! With AVX-512 or NEON's dot product the bytes of a plane are multiplied in place. Otherwise the plane is copied once, padded and
-//! split into phases as in [`super::conv`], and its elements are widened, so that each tap is one multiply-add per output.
+//! split into phases as in [`super::plan`], and its elements are widened, so that each tap is one multiply-add per output.
 
-use super::conv::{FillRun, Plan, fill_phases};
 use super::epilogue::{Channels, overwrite};
+use super::plan::{FillRun, Plan, fill_phases};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, Pod, with_scratch};

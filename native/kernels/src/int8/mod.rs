@@ -5,7 +5,8 @@
 //! cache.
 //!
 //! - `matrix`: products with a constant matrix.
-//! - `conv`: convolutions as implicit GEMM, and the layout of padded images.
+//! - `conv`: convolutions as implicit GEMM.
+//! - `plan`: the padded copy of an image.
 //! - `depthwise`: convolutions with one kernel per channel.
 //! - `epilogue`: bias, scale and rounding.
 
@@ -13,6 +14,7 @@ mod conv;
 mod depthwise;
 mod epilogue;
 mod matrix;
+mod plan;
 #[cfg(test)]
 mod tests;
 

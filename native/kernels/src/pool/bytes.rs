@@ -1,6 +1,6 @@
 //! Max pooling of 8-bit integers.
 
-use super::forward::each_strided;
+use super::strided::each_strided;
 use super::{Axis, PoolShape};
 use crate::par::{parallel_rows, with_scratch};
 use crate::simd::multiversion::{self, Kernel};

@@ -6,6 +6,7 @@
 //! - `forward`, `backward`: pooling of floating-point elements.
 //! - `bytes`: max pooling of 8-bit integers.
 //! - `phases`: rows of images in the order of the windows.
+//! - `strided`: a loop over strided elements.
 //! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
 
 mod backward;
@@ -13,13 +14,14 @@ mod bytes;
 mod forward;
 pub mod maximum;
 mod phases;
+mod strided;
 #[cfg(test)]
 mod tests;
 
 pub use backward::pool_backward;
 pub use bytes::max_pool_bytes;
-pub(crate) use forward::each_strided;
 pub use forward::pool_forward;
+pub(crate) use strided::each_strided;
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use num_traits::Float;

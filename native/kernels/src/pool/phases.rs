@@ -51,7 +51,7 @@ impl Phases {
         for (first, coordinate) in self.firsts() {
             let row = &row[coordinate..self.axis.input];
             let to = phases[first..][..row.len().div_ceil(self.axis.stride)].iter_mut();
-            super::forward::each_strided(row, self.axis.stride, to, |_, x, to| *to = T::Acc::of(x));
+            super::strided::each_strided(row, self.axis.stride, to, |_, x, to| *to = T::Acc::of(x));
         }
     }
 

@@ -220,7 +220,7 @@ fn strided_loops_reach_the_end() {
     for (stride, count) in [(1, 20), (2, 10), (2, 4), (3, 7), (5, 4)] {
         for len in (count - 1) * stride + 1..=20 {
             let mut got = vec![];
-            forward::each_strided(&xs[..len], stride, 0..count, |i, x, item| got.push((i, x, item)));
+            each_strided(&xs[..len], stride, 0..count, |i, x, item| got.push((i, x, item)));
             let want: Vec<_> = (0..count).map(|i| (i, i * stride, i)).collect();
             assert_eq!(got, want, "stride {stride}, {len} elements");
         }

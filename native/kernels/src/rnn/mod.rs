@@ -30,7 +30,7 @@ pub trait RnnElement: gemm::GemmElement + math::MathFloat + float::FloatElement 
 impl RnnElement for f32 {}
 impl RnnElement for f64 {}
 
-/// Number of time steps from which packing the weights pays off.
+/// Minimum number of time steps for which packing the weights pays off.
 const MIN_PACKED_STEPS: usize = 4;
 
 /// The weights on the right of the product of every time step.

@@ -2,7 +2,7 @@
 //! are matrix products, one for each of the 36 transformed elements.
 
 use super::super::ConvShape;
-use super::super::forward::ConvEpilogue;
+use super::super::epilogue::ConvEpilogue;
 use super::super::geometry::Geometry;
 use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, transform_inputs_1d};
@@ -16,7 +16,7 @@ use std::ops::Range;
 const FEW_VECTORS: usize = 2;
 /// Tile vectors in a block for large weights.
 const MANY_VECTORS: usize = 8;
-/// Bytes from which weights are large: they do not fit into the L2 cache.
+/// Minimum bytes of large weights, which do not fit into the L2 cache.
 const LARGE_WEIGHTS: usize = 2 << 20;
 
 /// Elements of the transformed weights.
