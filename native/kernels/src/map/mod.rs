@@ -119,6 +119,8 @@ pub fn apply<C: Lane, D: Lane>(formula: &Loop<C, D>, operands: &[Operand<'_, C>]
 struct Each<F, const N: usize>(PhantomData<F>);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 1> {
+    const EVERY_ISA: bool = C::EVERY_ISA;
+
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
         map_loop(Runs::new(x, y), F::default());
@@ -126,6 +128,8 @@ impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F, 2> {
+    const EVERY_ISA: bool = C::EVERY_ISA;
+
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
         zip_loop(Runs::new(x, y), F::default());
@@ -133,6 +137,8 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D> + Default> LoopBody<C, D> for Each<F, 3> {
+    const EVERY_ISA: bool = C::EVERY_ISA;
+
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
         zip3_loop(Runs::new(x, y), F::default());

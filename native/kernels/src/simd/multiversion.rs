@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use super::Isa;
-use crate::lane::Lane;
 use std::sync::OnceLock;
 
 /// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
@@ -98,6 +97,9 @@ per_isa! {
 /// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. An operand has the length of the result, or
 /// `map::drive::REPEATED` elements, which are repeated.
 pub trait LoopBody<C, D> {
+    /// False to compile the loop for AVX2 at most.
+    const EVERY_ISA: bool = true;
+
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
     fn run(x: &[&[C]], y: &mut [D]);
 }
@@ -125,20 +127,20 @@ impl<C, D> Clone for Loop<C, D> {
 
 impl<C, D> Copy for Loop<C, D> {}
 
-impl<C: Lane, D: Lane> Loop<C, D> {
+impl<C, D> Loop<C, D> {
     /// The versions of the loop `B`.
     pub const fn new<B: LoopBody<C, D>>() -> Loop<C, D> {
-        fn portable<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+        fn portable<C, D, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
             B::run(x, y);
         }
         #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
         #[target_feature(enable = "avx2,fma")]
-        fn avx2<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+        fn avx2<C, D, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
             B::run(x, y);
         }
         #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
         #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512dq,avx512bw")]
-        fn avx512<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+        fn avx512<C, D, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
             B::run(x, y);
         }
         Loop {
@@ -146,7 +148,7 @@ impl<C: Lane, D: Lane> Loop<C, D> {
             #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
             avx2: avx2::<C, D, B>,
             #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-            avx512: if C::EVERY_ISA { avx512::<C, D, B> } else { avx2::<C, D, B> },
+            avx512: if B::EVERY_ISA { avx512::<C, D, B> } else { avx2::<C, D, B> },
         }
     }
 

@@ -390,7 +390,7 @@ pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: us
                 for phase in 0..STRIDE {
                     let taps = column.taps(STRIDE * y + phase);
                     for (i, grad) in grads.iter().enumerate() {
-                        // Zeros would do outside the output but for infinite sources.
+                        // A gradient of zero outside the output would still give NaN for an infinite source.
                         if phase + i * STRIDE < K && (i..height + i).contains(&y) {
                             for (total, tap) in totals[phase + i * STRIDE].iter_mut().zip(taps) {
                                 *total = tap.mul_add(*grad, *total);
