@@ -7,11 +7,10 @@ use ferromx_core::params;
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Elements, ElementsMut, Loop};
-use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any};
+use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any, reduce_to_shape_any};
 
-use super::binary::sum_to;
 use crate::axes::{Axes, reduced, resolve};
-use crate::elemwise::family::{Graph, Loops, WithLoop, elements, elements_mut};
+use crate::elemwise::family::{Graph, Loops, WithLoop, elements, elements_mut, lane_dtype};
 use crate::elemwise::formulas::Add;
 
 /// The operators of this file.
@@ -66,6 +65,24 @@ pub(crate) static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
         let repeated = g.op2("broadcast_add", zeros, n.ograds[0])?;
         Ok(std::iter::once(Some(repeated)).chain(n.inputs[1..].iter().map(|_| None)).collect())
     }));
+
+/// Sums an array of shape `from` over the axes that have length 1 in shape `to` or that `to` lacks.
+pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
+    struct SumTo<'e, 'a, 'x>(Elements<'a>, (&'e [usize], &'e [usize]), ElementsMut<'x>);
+
+    impl WithLoop for SumTo<'_, '_, '_> {
+        fn run<C: NumericLane>(self, _: &Loop<C>) -> Result<()> {
+            reduce_to_shape_any::<C>(self.0, self.1.0, self.1.1, self.2);
+            Ok(())
+        }
+    }
+    if from == to {
+        out.bytes_mut()?.copy_from_slice(x.bytes()?);
+        return Ok(());
+    }
+    let dtype = lane_dtype(out.dtype());
+    const { &Loops::binary::<Add>() }.select(ctx, dtype, SumTo(elements(x)?, (from, to), elements_mut(out)?))
+}
 
 fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut Out<'_>) -> Result<()> {
     struct Sums<'e, 'a, 'x>(Elements<'a>, &'e [usize], &'e [usize], ElementsMut<'x>);

@@ -13,10 +13,10 @@ use ferromx_kernels::map::{Elements, ElementsMut, LaneFn, Loop, Operand, apply};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{NumericLane, reduce_to_shape_any};
 
-use super::backward;
+use super::backward::{self, sum_to};
 use crate::elemwise::family::{
     Arg, Binary, ChainRule2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
-    lane_dtype, operators, ternary_into,
+    operators, ternary_into,
 };
 use crate::elemwise::formulas::*;
 
@@ -166,24 +166,6 @@ fn broadcast_two_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out:
 pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
-}
-
-/// Sums an array of shape `from` over the axes that have length 1 in shape `to` or that `to` lacks.
-pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
-    struct SumTo<'e, 'a, 'x>(Elements<'a>, (&'e [usize], &'e [usize]), ElementsMut<'x>);
-
-    impl WithLoop for SumTo<'_, '_, '_> {
-        fn run<C: NumericLane>(self, _: &Loop<C>) -> Result<()> {
-            reduce_to_shape_any::<C>(self.0, self.1.0, self.1.1, self.2);
-            Ok(())
-        }
-    }
-    if from == to {
-        out.bytes_mut()?.copy_from_slice(x.bytes()?);
-        return Ok(());
-    }
-    let dtype = lane_dtype(out.dtype());
-    const { &Loops::binary::<Add>() }.select(ctx, dtype, SumTo(elements(x)?, (from, to), elements_mut(out)?))
 }
 
 /// The gradient of an operand: the output's gradient, summed over broadcast axes and negated.

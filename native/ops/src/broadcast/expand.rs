@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 
 use super::backward;
-use super::binary::sum_to;
+use super::backward::sum_to;
 use crate::moves::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 

@@ -1,8 +1,4 @@
-//! Building blocks of elementwise operators: formulas, the kernels that apply them to arrays and scalars, and the macros that define
-//! operators. A formula is written once and compiled for each lane type.
-//!
-//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f64` as in MXNet,
-//! unless the formula has an `int` form, which is exact and wraps around.
+//! Building blocks of elementwise operators: the kernels that apply formulas to arrays and scalars, and the macros that define operators.
 
 use std::marker::PhantomData;
 
@@ -13,134 +9,12 @@ use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
 use ferromx_core::params::ParamValue;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{LaneFn, Src, apply_in_place};
+use ferromx_kernels::map::{Src, apply_in_place};
 
 pub(crate) use super::loops::{
-    Arg, Loops, NUMERIC, WithLoop, apply_loops, broadcast_loops, elements, elements_mut, lane_dtype,
+    Arg, Binary, Loops, NUMERIC, Ternary, Unary, WithLoop, apply_loops, broadcast_loops, elements, elements_mut,
+    formula, lane_dtype,
 };
-
-/// A formula of one operand.
-pub(crate) trait Unary {
-    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
-    const INT: bool = false;
-    /// Single precision.
-    fn f32(x: f32) -> f32;
-    /// Double precision.
-    fn f64(x: f64) -> f64;
-    /// Integers up to 32 bits.
-    fn i32(x: i32) -> i32 {
-        x
-    }
-    /// Integers of 64 bits.
-    fn i64(x: i64) -> i64 {
-        x
-    }
-}
-
-/// A formula of two operands.
-pub(crate) trait Binary {
-    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
-    const INT: bool = false;
-    /// Single precision.
-    fn f32(a: f32, b: f32) -> f32;
-    /// Double precision.
-    fn f64(a: f64, b: f64) -> f64;
-    /// Integers up to 32 bits.
-    fn i32(a: i32, _b: i32) -> i32 {
-        a
-    }
-    /// Integers of 64 bits.
-    fn i64(a: i64, _b: i64) -> i64 {
-        a
-    }
-}
-
-/// A formula of three operands.
-pub(crate) trait Ternary {
-    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
-    const INT: bool = false;
-    /// Single precision.
-    fn f32(a: f32, b: f32, c: f32) -> f32;
-    /// Double precision.
-    fn f64(a: f64, b: f64, c: f64) -> f64;
-    /// Integers up to 32 bits.
-    fn i32(a: i32, _b: i32, _c: i32) -> i32 {
-        a
-    }
-    /// Integers of 64 bits.
-    fn i64(a: i64, _b: i64, _c: i64) -> i64 {
-        a
-    }
-}
-
-/// Defines a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`.
-macro_rules! formula {
-    ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
-        $(#[$doc])*
-        pub(crate) struct $name;
-        impl $crate::elemwise::family::$kind for $name {
-            $(
-                const INT: bool = true;
-                #[inline(always)]
-                fn i32($($i: i32),+) -> i32 { $int }
-                #[inline(always)]
-                fn i64($($i: i64),+) -> i64 { $int }
-            )?
-            #[inline(always)]
-            fn f32($($x: f32),+) -> f32 { $f }
-            #[inline(always)]
-            fn f64($($x: f64),+) -> f64 { $f }
-        }
-    };
-}
-pub(crate) use formula;
-
-/// The formula `F` on lanes of type `C`, as an argument of loops. It is a type because loops over function pointers are not
-/// vectorized: calls of large functions through a pointer are not inlined.
-pub(crate) struct LaneFormula<F, C>(PhantomData<fn(C) -> F>);
-
-impl<F, C> LaneFormula<F, C> {
-    /// The only value.
-    pub(crate) const NEW: LaneFormula<F, C> = LaneFormula(PhantomData);
-}
-
-impl<F, C> Clone for LaneFormula<F, C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F, C> Copy for LaneFormula<F, C> {}
-
-impl<F, C> Default for LaneFormula<F, C> {
-    fn default() -> Self {
-        Self::NEW
-    }
-}
-
-macro_rules! lane_formulas {
-    ($($lane:ident),*) => {$(
-        impl<F: Unary> LaneFn<($lane,), $lane> for LaneFormula<F, $lane> {
-            #[inline(always)]
-            fn call(self, (x,): ($lane,)) -> $lane {
-                F::$lane(x)
-            }
-        }
-        impl<F: Binary> LaneFn<($lane, $lane), $lane> for LaneFormula<F, $lane> {
-            #[inline(always)]
-            fn call(self, (a, b): ($lane, $lane)) -> $lane {
-                F::$lane(a, b)
-            }
-        }
-        impl<F: Ternary> LaneFn<($lane, $lane, $lane), $lane> for LaneFormula<F, $lane> {
-            #[inline(always)]
-            fn call(self, (a, b, c): ($lane, $lane, $lane)) -> $lane {
-                F::$lane(a, b, c)
-            }
-        }
-    )*};
-}
-lane_formulas!(f32, f64, i32, i64);
 
 /// The elements of an input. If the input shares memory with the output, the kernel reads them there.
 pub(crate) fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {

@@ -8,7 +8,7 @@ pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
 pub(crate) mod integers;
-mod loops;
+pub(crate) mod loops;
 mod numpy_names;
 pub(crate) mod parametric;
 mod polynomial;

@@ -12,7 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 
 use super::dim_expr::DimExprs;
-use crate::broadcast::binary::sum_to;
+use crate::broadcast::backward::sum_to;
 use crate::broadcast::expand::broadcast_to;
 use crate::init::{RangeRounding, fill, fill_range};
 use crate::rules::{self, complete_from_size, no_gradient};
