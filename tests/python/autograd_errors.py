@@ -212,7 +212,7 @@ with autograd.record():
 rows.backward()
 record("embedding of unwanted indices", gradients[1])
 
-# The pass forward in inference mode, the pass backward in training mode.
+# The forward pass in inference mode, the backward pass in training mode.
 x = nd.array([1.0, 2, 3, 4])
 x.attach_grad()
 with autograd.record(train_mode=False):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes `ignored-add.txt`: the operators for which MXNet 1.9.1 does not add the gradient to the previous content if the request is `add`.
+"""Writes `ignored-add.txt`: the operators for which MXNet 1.9.1 ignores the request `add`, so that it does not add the
+gradient to the previous content.
 It tries the goldens' calls and random variations of them.
 
     PYTHON tests/oracle/differ/add_requests.py
@@ -12,11 +13,11 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from call import with_previous  # noqa: E402
+from call import with_previous, without_add  # noqa: E402
 from compare import RANDOM, lists  # noqa: E402
 from draw import Draws  # noqa: E402
 from libraries import Oracle  # noqa: E402
-from verify import IGNORED, without_add  # noqa: E402
+from verify import IGNORED  # noqa: E402
 
 VARIATIONS = 8000
 SEED = 1

@@ -1,5 +1,6 @@
 """The unit of comparison: a call of one operator, or a small network. Does not depend on MXNet."""
 
+import copy
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -14,9 +15,9 @@ class Call:
     attrs: dict
     inputs: list
     requests: Optional[list] = None
-    """`write`, `add` or `null` for each input, or None for no pass backward."""
+    """`write`, `add` or `null` for each input, or None for no backward pass."""
     added_to: int = 2
-    """What gradient arrays with request `add` hold before."""
+    """The previous content of gradient arrays with request `add`."""
     train: bool = False
     np_shape: bool = False
     """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
@@ -32,7 +33,7 @@ class Call:
     views: bool = False
     """Whether the inputs of an invoked call are parts of larger arrays."""
     passes: int = 1
-    """How often the pass backward runs."""
+    """Number of backward passes."""
     second: bool = False
     """Whether an invoked call is differentiated twice. The gradients are then those of the first ones, which are among the outputs."""
     why: str = field(default="", compare=False)
@@ -57,8 +58,8 @@ class Call:
 
 @dataclass
 class Graph:
-    """A network, run forward and backward. A node is (operator, attributes, names of inputs); it is called n0, n1, ...; every other name
-    is an argument with an array. The last node is the output."""
+    """A network, run forward and backward. A node is (operator, attributes, names of inputs); they are called n0, n1, ...; every other
+    name is an argument with an array. The last nodes are the outputs."""
 
     nodes: list
     arrays: dict
@@ -77,11 +78,11 @@ class Graph:
     groups: tuple = ()
     """The context group of each node, for `bind` over two devices."""
     forwards: int = 1
-    """How often the pass forward runs before."""
+    """Number of forward passes before them."""
     passes: int = 1
-    """How often the backward pass runs."""
+    """Number of backward passes."""
     outputs: int = 1
-    """How many of the last nodes are outputs."""
+    """Number of outputs: the last nodes."""
     why: str = field(default="", compare=False)
 
     @property
@@ -123,8 +124,22 @@ def gradient_requests(call, actual):
     return [r for r in call.requests if r != "null"] if call.bound else call.requests
 
 
+def without_add(call):
+    """The call with request `write` for `add`."""
+    call = copy.copy(call)
+    if isinstance(call, Graph):
+        call.request, call.requests = written(call.request), {n: written(r) for n, r in call.requests.items()}
+    else:
+        call.requests = [written(r) for r in call.requests]
+    return call
+
+
+def written(request):
+    return "write" if request == "add" else request
+
+
 def with_previous(call, gradients, actual):
-    """Gradients as the requests leave them: added once for each pass to what was there."""
+    """What the gradient arrays hold at the end: with request `add` the gradients of all passes, added to the previous content."""
     sums = []
     for gradient, request in zip(gradients, gradient_requests(call, actual)):
         if gradient is None or request == "null":

@@ -1,11 +1,10 @@
 """Compares two answers to one call."""
 
-import copy
 import re
 
 import numpy as np
 
-from call import Graph
+from call import Graph, without_add
 
 TOLERANCES = {"float16": 1e-2, "float32": 2e-4, "float64": 1e-6}
 # Outputs that are random are compared by shape and type.
@@ -18,15 +17,15 @@ MARKER = 77
 
 
 class Difference:
-    """What differs: a kind that says it in general, and a detail that is specific."""
+    """A kind of difference, by which reports are grouped, and its details."""
 
     def __init__(self, kind, detail=""):
         self.kind, self.detail = kind, detail
 
 
 class Judge:
-    """Compares the answers of two libraries. `theirs`, `ours` and `again` run a call; `again` is MXNet with other contents of fresh
-    memory and another state of its random generator: what differs from its first answer is not determined."""
+    """Compares the answers of two libraries. `theirs`, `ours` and `again` run a call; `again` is MXNet with other contents of
+    fresh memory and another random seed: what differs from its first answer is not determined."""
 
     def __init__(self, theirs, ours, again):
         self.theirs, self.ours, self.again = theirs, ours, again
@@ -49,16 +48,10 @@ class Judge:
         return found
 
     def only_ours_adds(self, call, actual):
-        """Whether both agree on the gradients that are written, and ours are these added to what was there."""
-        written = copy.copy(call)
-        if isinstance(call, Graph):
-            if "add" not in actual.get("requests", ()):
-                return False
-            written.request, written.requests = written_once(call.request), {n: written_once(r) for n, r in call.requests.items()}
-        else:
-            if "add" not in (call.requests or ()):
-                return False
-            written.requests = ["write" if r == "add" else r for r in call.requests]
+        """Whether both libraries agree with request `write`, and ours adds these gradients to the previous content."""
+        if "add" not in ((actual.get("requests") if isinstance(call, Graph) else call.requests) or ()):
+            return False
+        written = without_add(call)
         expected, ours = self.theirs(written), self.ours(written)
         if "ended" in expected or "gradients" not in ours:
             return False
@@ -69,10 +62,6 @@ class Judge:
         requests = actual.get("requests", bound)
         sums = [(g * call.passes + call.added_to).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
         return lists("gradient", call, sums, actual["gradients"], None, ours.get("outputs", ())) is None
-
-
-def written_once(request):
-    return "write" if request == "add" else request
 
 
 def difference(call, expected, actual, again):
@@ -124,9 +113,9 @@ def same(a, b):
 
 
 def arrays(expected, actual, determined, is_network, precision):
-    """The difference between two arrays. Elements need not agree that are random or otherwise not determined. In a network errors
-    add up, and small numbers are differences of large ones. `precision` is that of the least precise input: a result has no other,
-    because MXNet rounds between operations. Whole numbers beyond 10^7 may have passed through single precision."""
+    """The difference between two arrays. Elements that are random, or otherwise not determined, need not agree. In a network errors
+    accumulate, and small numbers may be differences of large ones. `precision` is that of the least precise input: results are no more
+    precise, because MXNet rounds between operations. Integers beyond 10^7 may have been computed in single precision."""
     if expected.dtype != actual.dtype:
         return Difference("type", "%s instead of %s" % (actual.dtype, expected.dtype))
     if expected.shape != actual.shape:
@@ -151,12 +140,12 @@ def arrays(expected, actual, determined, is_network, precision):
 
 
 def from_bfloat16(array):
-    """The front end gives numbers of bfloat16 as structures of 16 bits."""
+    """The front end returns bfloat16 as structures of 16 bits."""
     return (np.atleast_1d(array).view("uint16").astype("uint32") << 16).view("float32")
 
 
 def close(expected, actual, tolerance, least):
-    """Within a relative tolerance, where numbers far smaller than the array's typical ones, or than `least`, count as zero."""
+    """Whether numbers agree within a tolerance relative to their size and to the typical size in the array, at least `least`."""
     finite = np.abs(expected[np.isfinite(expected)])
     scale = max(least, np.percentile(finite, 75) if finite.size else 0)
     with np.errstate(all="ignore"):
@@ -165,7 +154,7 @@ def close(expected, actual, tolerance, least):
 
 
 def nature(expected, actual):
-    """In which way two numbers differ."""
+    """How two numbers differ."""
     if np.isnan(expected) or np.isnan(actual):
         return "NaN instead of a number" if np.isnan(actual) else "a number instead of NaN"
     if np.isinf(expected) or np.isinf(actual):

@@ -1,4 +1,4 @@
-"""Draws calls: variations of the goldens' cases, which are calls that mean something, and calls made up from the metadata."""
+"""Draws calls: variations of the goldens' cases, which are meaningful calls, and calls made up from the metadata."""
 
 import copy
 import json
@@ -15,14 +15,14 @@ from parameters import Operator, pick
 
 GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "goldens"
 
-# Operators that need callbacks or networks as attributes, which `networks.py` draws, or files, or that only MXNet itself calls, such as
-# gradients.
+# Operators that need callbacks or networks as attributes (`networks.py` draws those), or files, and those that only MXNet itself calls,
+# such as gradients.
 NOT_DRAWN = re.compile(
     "_backward|Custom|_NDArray|_Native|_CachedOp|_CrossDeviceCopy|_NoGradient|_foreach|_while_loop|_cond$|_cvim(read|decode)|_imdecode|_sg_mkldnn"
 )
 SECOND_ORDER = set((GOLDENS.parent / "second-order.txt").read_text().split())
 REQUESTS = ("write", "add", "null")
-# Lengths about those of vectors, of blocks of kernels and of parts of a thread's work.
+# Lengths near those of vectors, blocks and chunks.
 LENGTHS = (7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1024, 1025)
 LARGEST_INPUT = 1 << 16
 SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e-30)
@@ -70,7 +70,7 @@ class Draws:
 
 
 def differentiate(rng, call, has_second_order):
-    """Asks for gradients of most inputs with fractions, and of some others; sometimes with several requests or passes, or twice."""
+    """Requests gradients of most floating-point inputs and of some others; sometimes with several requests or passes, or of second order."""
     request = pick(rng, ("write", "write", "write", "add"))
     mixed = rng.rand() < 0.15
     wanted = [x.dtype.name in FLOATS or rng.rand() < 0.1 for x in call.inputs]
@@ -193,7 +193,7 @@ def change_rank(rng, call, operator):
 
 
 def change_values(rng, call, operator):
-    """The same values at other positions, and of fractions other ones too."""
+    """The same values at other positions; fractions are sometimes scaled, too."""
     for at, x in enumerate(call.inputs):
         y = rng.permutation(x.reshape(-1)).reshape(x.shape).astype(x.dtype)
         if x.dtype.kind == "f" and not (y == np.floor(y)).all():
@@ -218,7 +218,7 @@ def drop_rows(rng, call, operator):
 
 
 def put_specials(rng, call, operator):
-    """NaN, infinities, zeros and extreme numbers among the fractions."""
+    """NaN, infinities, zeros and extreme numbers in a floating-point input."""
     arrays = [x for x in call.inputs if x.dtype.kind == "f" and x.size and not (x == np.floor(x)).all()]
     if arrays:
         x = pick(rng, arrays).reshape(-1)
@@ -228,7 +228,7 @@ def put_specials(rng, call, operator):
 
 
 def put_extremes(rng, call, operator):
-    """The smallest and largest numbers among whole ones."""
+    """The smallest and largest integers of the type."""
     arrays = [x for x in call.inputs if x.dtype.kind in "iu" and x.size]
     if arrays:
         x = pick(rng, arrays).reshape(-1)
@@ -238,7 +238,7 @@ def put_extremes(rng, call, operator):
 
 
 def respell(rng, call, operator):
-    """Another text for a parameter, which mostly means the same."""
+    """Another spelling of a parameter, mostly with the same meaning."""
     if call.attrs:
         name = pick(rng, sorted(call.attrs))
         call.attrs[name] = spelled(rng, str(call.attrs[name]))

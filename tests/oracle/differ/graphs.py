@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 
-# What gradient arrays with request `write` hold before: zeros, as programs make them. Our library gets a marker.
+# The previous content of gradient arrays with request `write`: zeros, as in most programs. Our library gets a marker.
 WRITTEN_TO = int(os.environ.get("DIFFER_WRITTEN_TO", "0"))
-# Results beyond it are compared by shape and type only.
+# Larger results are compared by shape and type only.
 LARGEST_RESULT = 1 << 20
 
 
@@ -56,7 +56,7 @@ class GraphRunner:
         return self.graph.requests.get(name, self.graph.request)
 
     def before(self, name):
-        """What the gradient array of an argument holds before."""
+        """The previous content of the gradient array of an argument."""
         return WRITTEN_TO if self.request(name) == "write" else self.graph.added_to
 
     def run_executor(self, symbol):
@@ -104,7 +104,7 @@ class GraphRunner:
         return made
 
     def inferred(self):
-        """The shapes of all inputs. MXNet infers none of networks with branches."""
+        """The shapes of all inputs. MXNet cannot infer those of networks with branches."""
         symbol = self.symbol(STAND_INS)
         given = {n: x.shape for n, x in self.graph.arrays.items() if n in symbol.list_inputs()}
         args, _, states = symbol.infer_shape(**given)

@@ -40,7 +40,7 @@ def draw_graph(rng):
         graph.flags = pick(rng, FLAGS)
     if graph.way == "bind" and not graph.has_branches and rng.rand() < 0.3:
         graph.groups = tuple(pick(rng, ("", "first", "second")) for _ in builder.nodes)
-    # The memory of MXNet's executors is reused by the first pass backward.
+    # The first backward pass of MXNet's executors overwrites their memory, so there is only one.
     graph.forwards, graph.passes = pick(rng, (1, 1, 1, 2)), 1 if graph.way in ("bind", "reshape") else pick(rng, (1, 2))
     # MXNet does not differentiate loops and branches that ran for inference, or twice.
     if any(op in CONTROL_FLOW for op, _, _ in graph.nodes) and rng.rand() < 0.9:
@@ -50,7 +50,7 @@ def draw_graph(rng):
 
 
 class Builder:
-    """The nodes so far; `last` names what the next node reads, and `shapes` knows what the builder knows of shapes."""
+    """The nodes so far. `last` is the name of the input of the next node, and `shapes` has the known shapes by name."""
 
     def __init__(self, rng, arrays):
         self.rng, self.arrays, self.nodes = rng, arrays, []
@@ -66,7 +66,7 @@ class Builder:
         self.shapes[self.last] = tuple(shape)
 
     def side(self, shape):
-        """Another argument, which may take part twice."""
+        """Adds an argument, which several nodes may read."""
         name = "y%d" % len(self.arrays)
         self.arrays[name] = data(shape, self.arrays["x"].dtype.name, self.rng.randint(1000))
         self.shapes[name] = tuple(shape)

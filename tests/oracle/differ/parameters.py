@@ -8,7 +8,7 @@ DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64", "b
 
 
 class Parameter:
-    """One parameter: what its type string says of it."""
+    """One parameter, as its type string describes it."""
 
     def __init__(self, name, type_string):
         self.name = name
@@ -20,7 +20,7 @@ class Parameter:
         self.default = default.group(1) if default else None
 
     def draw(self, rng, rank, present=None):
-        """A text for the parameter, for arrays of about this rank; near `present`, the text that a valid call has, if given."""
+        """A text for the parameter, for arrays of about this rank; near `present`, the text in a valid call, if given."""
         if self.takes_none and rng.rand() < 0.15:
             return "None"
         if self.choices:

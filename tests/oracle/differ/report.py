@@ -93,7 +93,7 @@ def text(op, call, difference):
 
 
 def has_equal(arrays):
-    """Whether the first array has equal elements that a sort need not keep in order: short ones it does."""
+    """Whether the first array has equal elements that a sort may reorder. A short array is sorted stably."""
     return bool(arrays) and arrays[0].size > 16 and np.unique(arrays[0]).size < arrays[0].size
 
 
@@ -111,7 +111,7 @@ def has_blank(call):
 
 
 def is_singular(x):
-    """Whether a matrix of a batch has not full rank."""
+    """Whether a matrix of a batch is rank-deficient."""
     x = np.nan_to_num(x.astype("float64"))
     return x.ndim >= 2 and x.size > 0 and bool((np.linalg.matrix_rank(x) < min(x.shape[-2:])).any())
 

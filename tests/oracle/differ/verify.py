@@ -1,5 +1,5 @@
-"""Right results that do not come from our library. `explained.txt` names them for calls in which MXNet is wrong: such a call agrees if
-each of our arrays equals MXNet's or the right one."""
+"""Correct results for calls in which MXNet is wrong, computed without our library. `explained.txt` names the check of such a call. The call
+agrees if each of our arrays equals MXNet's or the correct one."""
 
 import copy
 import pathlib
@@ -7,19 +7,19 @@ import pathlib
 import numpy as np
 
 import references
-from call import Call, Graph, with_previous
+from call import Call, Graph, with_previous, without_add, written
 from client import head_numbers
 from compare import arrays, precision
 
 IGNORED = pathlib.Path(__file__).resolve().parent / "ignored-add.txt"
-# Numbers of elements by which a function is differentiated numerically.
-MOST_DERIVATIVES = 1500
+# Maximum number of elements for numerical differentiation.
+MAX_DERIVATIVES = 1500
 # What NumPy raises for parameters and arrays that an operator of MXNet nevertheless takes.
 UNDEFINED = (ValueError, IndexError, TypeError, ArithmeticError, np.linalg.LinAlgError)
 
 
 class Verifier:
-    """Computes right results with `theirs`, which runs a call in MXNet."""
+    """Computes correct results with `theirs`, which runs a call in MXNet."""
 
     def __init__(self, theirs, canonical):
         self.theirs, self.canonical = theirs, canonical
@@ -38,7 +38,7 @@ class Verifier:
         }
 
     def is_right(self, check, call, expected, actual):
-        """Whether our answer is the right one, as far as it differs from MXNet's. None if no right one can be computed."""
+        """Whether our answer is correct where it differs from MXNet's. None if the correct one cannot be computed."""
         if "error" in actual or "outputs" not in actual:
             return None
         try:
@@ -67,7 +67,7 @@ class Verifier:
         return found
 
     def added(self, call, expected, actual):
-        """MXNet's gradients with request `write`; for `add` the previous content plus these. False for operators that are not listed."""
+        """MXNet's gradients with request `write`, added to the previous content for `add`. False for operators that are not listed."""
         if not any(self.canonical.get(op, op) in self.ignored for op in call.op.split()):
             return False
         written = without_add(call)
@@ -149,7 +149,7 @@ class Verifier:
         return {"gradients": with_previous(call, gradients, actual)}
 
     def derivative(self, call, expected, actual, signs=None):
-        """Differences of MXNet's results for neighbouring numbers in double precision."""
+        """Numerical derivatives of MXNet's results in double precision."""
         if "gradients" not in actual:
             return None
         outputs, base = actual["outputs"], as_float64(call)
@@ -161,7 +161,7 @@ class Verifier:
             inputs = wanted_inputs(base, actual)
         else:
             inputs, base.requests = wanted_inputs(base, actual), None
-        if inputs is None or sum(x.size for x in inputs if x is not None) > MOST_DERIVATIVES:
+        if inputs is None or sum(x.size for x in inputs if x is not None) > MAX_DERIVATIVES:
             return None
         heads = [head_numbers(o.shape, i).astype(o.dtype).astype("float64") for i, o in enumerate(outputs)]
         heads = [h * s for h, s in zip(heads, signs)] if signs else heads
@@ -169,8 +169,8 @@ class Verifier:
         return {"gradients": with_previous(call, slopes, actual)}
 
     def slopes(self, call, x, heads):
-        """The derivative of the outputs, weighted with `heads`, by each element of an input. It is masked where there is none, or where it
-        is not reliable."""
+        """The derivative of the sum of the outputs, weighted with `heads`, by each element of an input. Masked where it does not exist or is
+        not reliable."""
         found, middle = np.ma.masked_all(x.shape), self.weighted(call, heads)
         for at in np.ndindex(x.shape):
             before, sums = x[at], []
@@ -182,7 +182,7 @@ class Verifier:
             if middle is None or None in sums:
                 return None
             rough, fine = (sums[0] - sums[1]) / (4 * h), (sums[2] - sums[3]) / (2 * h)
-            # A kink bends the function as much at half the distance.
+            # At a kink, half the step changes the slope as much as the whole step.
             bends = [abs(sums[0] - 2 * middle + sums[1]) / (2 * h), abs(sums[2] - 2 * middle + sums[3]) / h]
             has_kink = bends[1] > 1e-5 * (1 + abs(fine)) and bends[1] > 0.8 * bends[0]
             if not has_kink and abs(rough - fine) <= 1e-3 * (1 + abs(fine)):
@@ -201,12 +201,12 @@ class Verifier:
 
 
 def known(right, other):
-    """The right numbers, and those of another array where they are not known."""
+    """The correct numbers, with those of another array where they are masked."""
     return np.where(right.mask, other, right.data) if isinstance(right, np.ma.MaskedArray) else right
 
 
 def is_rounded(ours, right, call, least):
-    """Whether our array is the right one, converted to its type. Whole numbers may be rounded in either direction."""
+    """Whether our array is the correct one, converted to its type. Integers may be rounded in either direction."""
     if right.size != ours.size:
         return False
     right = right.reshape(ours.shape)
@@ -216,19 +216,6 @@ def is_rounded(ours, right, call, least):
             error = np.abs(ours.astype("float64") - right) % 2.0 ** (8 * ours.itemsize)
             return bool((np.minimum(error, 2.0 ** (8 * ours.itemsize) - error) < 1 + 1e-6 * np.abs(right)).all())
         return arrays(right.astype(ours.dtype), ours, True, isinstance(call, Graph), least) is None
-
-
-def without_add(call):
-    call = copy.copy(call)
-    if isinstance(call, Graph):
-        call.request, call.requests = written(call.request), {n: written(r) for n, r in call.requests.items()}
-    else:
-        call.requests = [written(r) for r in call.requests]
-    return call
-
-
-def written(request):
-    return "write" if request == "add" else request
 
 
 def undifferentiated(graph):
@@ -246,7 +233,7 @@ def first_order(call):
 
 
 def as_float64(call):
-    """The call with float64 instead of other types of numbers, also in its parameters."""
+    """The call with float64 in place of all other numeric types, also in its parameters."""
     call = copy.deepcopy(call)
     if isinstance(call, Graph):
         call.arrays = {n: x.astype("float64") for n, x in call.arrays.items()}
