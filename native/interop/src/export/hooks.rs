@@ -61,12 +61,12 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
         .iter()
         .map(|name| Some(HookTensor::of(&exporter.emitter.builder, name, *source.handles.get(name)?)))
         .collect();
-    let seen = HookNode { node: &node, version: opset, inputs };
-    if let Some(replacement) = hooks.before(&seen).map_err(|e| located(e, &node))? {
+    let hooked = HookNode { node: &node, version: opset, inputs };
+    if let Some(replacement) = hooks.before(&hooked).map_err(|e| located(e, &node))? {
         write_symbols(exporter, source, i, &replacement, opset)?;
         return Ok(true);
     }
-    let Some(rewritten) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
+    let Some(rewritten) = hooks.prepare(&hooked).map_err(|e| located(e, &node))? else { return Ok(false) };
     write_node(exporter, source, i, rewritten, opset)?;
     Ok(true)
 }

@@ -170,7 +170,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("/no/such/file")(fullyConnected.save("/no/such/file"))
   }
 
-  file.test(".params files that are cut off at any place, or garbage") { path =>
+  file.test(".params files that are truncated anywhere, or garbage") { path =>
     val arrays = Map("arg:a" -> NDArray.ones(3), "aux:b" -> NDArray.zeros(Shape(2, 2), dtype = DType.Float64))
     NDArray.save(path.toString, arrays)
     val whole = Files.readAllBytes(path)

@@ -91,7 +91,7 @@ class ExecutorSuite extends munit.FunSuite {
     }
   }
 
-  test("auxiliary states are updated by the pass backward in training") {
+  test("auxiliary states are updated by the backward pass in training") {
     val norm = Symbol.api.BatchNorm(data = x, fix_gamma = false, momentum = 0.5f, name = "bn")
     val args = Map("x" -> NDArray.array(Array(1f, 3f), Shape(2, 1)), "bn_gamma" -> vector(1), "bn_beta" -> vector(0))
     val aux = Map("bn_moving_mean" -> vector(0), "bn_moving_var" -> vector(1))

@@ -236,7 +236,7 @@ class SymbolSuite extends munit.FunSuite {
     assert(intercept[MXNetError](group.get(2)).getMessage.nonEmpty)
   }
 
-  test("apply puts symbols in the place of variables, in a copy") {
+  test("apply replaces variables by symbols, in a copy") {
     val first = Symbol.FullyConnected("fc1")(Symbol.Variable("data"))(Map("num_hidden" -> 4))
     val second = Symbol.FullyConnected("fc2")(Symbol.Variable("input"))(Map("num_hidden" -> 2))
     val composed = second("both", Map("input" -> first))

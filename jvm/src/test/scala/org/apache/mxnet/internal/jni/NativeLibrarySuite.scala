@@ -51,7 +51,7 @@ class NativeLibrarySuite extends munit.FunSuite {
     assert(error.getMessage.contains(missing), error.getMessage)
   }
 
-  test("an error lists every place that was tried") {
+  test("an error lists every location that was tried") {
     val error = intercept[MXNetError](NativeLibrary.locate(properties("os.arch" -> "riscv64"), resource))
     Seq("-Dmxnet.library.path: not set", "/native/linux-riscv64/libmxnet.so", "set -Dmxnet.library.path").foreach {
       part =>
