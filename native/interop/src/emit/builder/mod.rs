@@ -1,7 +1,8 @@
 //! Builds an MXNet graph: adds operators by name, infers shapes and types, folds constants.
 //!
 //! - This file has the tensors of the graph: inputs, constants, subgraphs. `dims` has their symbolic dimensions.
-//! - `apply` adds calls of operators, those with a one-element constant by the variants of `scalars`. `fold` computes those with constant inputs, and `nodes` adds the others to the graph.
+//! - `apply` adds calls of operators, of which `scalars` replaces those with a one-element constant. `fold` computes those with constant
+//!   inputs, and `nodes` adds the others to the graph.
 
 mod apply;
 mod dims;
