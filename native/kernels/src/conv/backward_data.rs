@@ -67,6 +67,17 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     {
         return backward_pointwise(&adjoint, output_grad, weights, input_grad);
     }
+    backward_phases(shape, kernel, output_grad, weights, input_grad);
+}
+
+/// Computes each phase by an implicit GEMM.
+fn backward_phases<T: Accum>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T>,
+    output_grad: &[T],
+    weights: &[T],
+    input_grad: &mut [T],
+) {
     let mut phases = phases(shape);
     let mut len = 0;
     for phase in &mut phases {

@@ -120,21 +120,11 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         if !needed[i] || !is_influenced[i] {
             continue;
         }
-        let mut ograds = Vec::new();
-        for k in 0..graph.nodes[i].num_outputs {
-            let terms = contributions.remove(&entry(i, k)).unwrap_or_default();
-            let is_sum = terms.len() > 1;
-            let sum = add_terms(graph, i, terms)?;
-            if let (Some(sum), Some(trace)) = (sum, trace.as_deref_mut()) {
-                trace.gradients.insert(entry(i, k), sum);
-                if is_sum {
-                    trace.sums.insert(entry(i, k), sum);
-                }
-            }
+        let ograds = output_gradients(graph, i, &mut contributions, trace.as_deref_mut())?;
+        for (k, sum) in ograds.iter().enumerate() {
             if let Some(gradient) = result.get_mut(&entry(i, k)) {
-                *gradient = sum;
+                *gradient = *sum;
             }
-            ograds.push(sum);
         }
         let node = &graph.nodes[i];
         let op = match &node.action {
@@ -181,6 +171,29 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         }
     }
     Ok(request.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
+}
+
+/// The gradient of each output of node `i`: the sum of its contributions, which it removes.
+fn output_gradients(
+    graph: &mut Graph,
+    i: usize,
+    contributions: &mut HashMap<Entry, Vec<Entry>>,
+    mut trace: Option<&mut Trace>,
+) -> Result<Vec<Option<Entry>>> {
+    let mut gradients = Vec::new();
+    for k in 0..graph.nodes[i].num_outputs {
+        let terms = contributions.remove(&entry(i, k)).unwrap_or_default();
+        let is_sum = terms.len() > 1;
+        let sum = add_terms(graph, i, terms)?;
+        if let (Some(sum), Some(trace)) = (sum, trace.as_deref_mut()) {
+            trace.gradients.insert(entry(i, k), sum);
+            if is_sum {
+                trace.sums.insert(entry(i, k), sum);
+            }
+        }
+        gradients.push(sum);
+    }
+    Ok(gradients)
 }
 
 /// Whether the operator is a loss: its gradient reads no head gradient.
