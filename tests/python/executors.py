@@ -5,7 +5,7 @@ import re
 import mxnet as mx
 import numpy as np
 
-from record import record
+from record import error_of, record
 
 sym = mx.sym
 
@@ -42,15 +42,6 @@ def keep(name, arrays):
             record(f"{name}/{key}/type", np.dtype(arrays[key].dtype).name)
 
 
-def failure(action):
-    """The first words of the error that an action ends with."""
-    try:
-        action()
-    except Exception as error:
-        return type(error).__name__
-    return "none"
-
-
 def step(executor, *heads):
     executor.forward(is_train=True)
     executor.backward(list(heads))
@@ -79,12 +70,12 @@ record("groups/module", module.get_outputs()[0])
 record("groups/module/contexts", [str(o.context) for o in module.get_outputs(merge_multi_context=False)[0]])
 a, b = sym.Variable("a"), sym.Variable("b")
 ones = mx.nd.ones(3)
-record("devices/bind", failure(lambda: (a * b).bind(mx.cpu(1), [ones, ones])))
-record("devices/gradient", failure(lambda: (a * b).bind(mx.cpu(), [ones, ones], [mx.nd.ones(3, ctx=mx.cpu(1))] * 2)))
-record("devices/group", failure(lambda: network(True).simple_bind(mx.cpu(), group2ctx={"x": mx.cpu(1)}, data=(2, 3))))
+record("devices/bind", error_of(lambda: (a * b).bind(mx.cpu(1), [ones, ones])))
+record("devices/gradient", error_of(lambda: (a * b).bind(mx.cpu(), [ones, ones], [mx.nd.ones(3, ctx=mx.cpu(1))] * 2)))
+record("devices/group", error_of(lambda: network(True).simple_bind(mx.cpu(), group2ctx={"x": mx.cpu(1)}, data=(2, 3))))
 cached = mx.nd.CachedOp(a * b)
-record("devices/cached", failure(lambda: cached(ones, mx.nd.ones(3, ctx=mx.cpu(1)))))
-record("devices/gpu", failure(lambda: mx.nd.ones(2).as_in_context(mx.gpu(0))))
+record("devices/cached", error_of(lambda: cached(ones, mx.nd.ones(3, ctx=mx.cpu(1)))))
+record("devices/gpu", error_of(lambda: mx.nd.ones(2).as_in_context(mx.gpu(0))))
 
 # Head gradients and requests.
 for dtype in ("float16", "float64", "int32", "uint8"):
@@ -92,8 +83,8 @@ for dtype in ("float16", "float64", "int32", "uint8"):
     keep(f"heads/{dtype}", step(executor, mx.nd.array([1, 2, 3], dtype=dtype)).grad_dict)
 executor = filled((a * b).simple_bind(mx.cpu(), a=(3,), b=(3,)))
 keep("heads/extra", step(executor, ones, ones * 2, ones * 3).grad_dict)
-record("heads/missing", failure(lambda: executor.backward([])))
-record("heads/shape", failure(lambda: executor.backward([mx.nd.ones((1, 3))])))
+record("heads/missing", error_of(lambda: executor.backward([])))
+record("heads/shape", error_of(lambda: executor.backward([mx.nd.ones((1, 3))])))
 keep("heads/loss", step(filled(network().simple_bind(mx.cpu(), data=(2, 3))), mx.nd.ones((2, 2)), ones).grad_dict)
 executor = (a * b).bind(mx.cpu(), [ones * 2, ones * 3], [ones * 7, ones * 8], {"a": "null", "b": "write"})
 record("requests/null", [str(g is None) for g in step(executor, ones).grad_arrays])
@@ -123,9 +114,9 @@ for name, shapes in {
     "partial": {"data": (4, 2), "partial_shaping": True},
     "same": {},
 }.items():
-    record(f"reshape/{name}", failure(lambda shapes=shapes: executor.reshape(**shapes)))
+    record(f"reshape/{name}", error_of(lambda shapes=shapes: executor.reshape(**shapes)))
 for name, wrong in {"list": ["write"] * 5, "word": "replace"}.items():
-    record(f"simple_bind/{name}", failure(lambda wrong=wrong: network().simple_bind(mx.cpu(), wrong, data=(2, 3))))
+    record(f"simple_bind/{name}", error_of(lambda wrong=wrong: network().simple_bind(mx.cpu(), wrong, data=(2, 3))))
 executor = network().simple_bind(mx.cpu(), data=(2, 3), label_of_another_network=(2,))
 record("simple_bind/other names", [list(array.shape) for array in executor.forward()])
 buffer = {}

@@ -4,7 +4,7 @@ import mxnet as mx
 import numpy as onp
 from mxnet import autograd, gluon, np, npx
 
-from record import record
+from record import error_of, record
 
 npx.set_np()
 random = onp.random.RandomState(2)
@@ -124,16 +124,6 @@ record("net/loss", loss)
 npx.waitall()
 
 # Errors of the classes that NumPy raises, at the latest when the result is read.
-
-
-def error_of(call):
-    try:
-        call().asnumpy()
-    except Exception as error:
-        return type(error).__name__
-    return "none"
-
-
 negative, draw = np.array([-1.0, 2]), np.random
 for name, call in {
     "normal": lambda scale: draw.normal(0, scale, size=2),

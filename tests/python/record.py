@@ -19,6 +19,17 @@ def record(name, value, within=0):
         _results[f"within:{name}"] = np.asarray(within)
 
 
+def error_of(call):
+    """The class of the error that a call raises, at the latest when its result is read; `none` if it succeeds."""
+    try:
+        result = call()
+        if hasattr(result, "asnumpy"):
+            result.asnumpy()
+    except Exception as error:
+        return type(error).__name__
+    return "none"
+
+
 def _write():
     path = os.environ.get("RECORD_TO")
     if path:
