@@ -33,10 +33,10 @@ pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<ActivationParam>()
     .forward(forward)
-    .grad(Grad::Kernel(
-        Backward::new(backward).outputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops(),
-        Some(COMPOSE),
-    ))
+    .grad(Grad::By(|p| match p.get::<ActivationParam>().act_type {
+        ActType::SoftSign => Grad::Kernel(BACKWARD.inputs(Deps::Some(&[0])), Some(COMPOSE)),
+        _ => Grad::Kernel(BACKWARD.outputs(Deps::Some(&[0])), Some(COMPOSE)),
+    }))
     .inplace(&[(0, 0)])
     .pointwise()
     .consists_of_loops()
@@ -48,6 +48,9 @@ pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
         ActType::Tanh => Some(elementwise_epilogue::<Tanh>()),
     }));
 
+/// The gradient kernel, which reads the output. That of softsign reads the input, since rounding to the output loses large inputs.
+const BACKWARD: Backward = Backward::new(backward).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops();
+
 formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });
 formula!(Unary ReluBack = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y });
 formula!(Unary Sigmoid = |x| math::sigmoid(x));
@@ -55,7 +58,7 @@ formula!(Unary SigmoidBack = |y| y * (1.0 - y));
 formula!(Unary SoftRelu = |x| math::softrelu(x));
 formula!(Unary SoftReluBack = |y| -math::expm1(-y));
 formula!(Unary SoftSign = |x| x / (1.0 + x.abs()));
-formula!(Unary SoftSignBack = |y| (1.0 - y.abs()) * (1.0 - y.abs()));
+formula!(Unary SoftSignBack = |x| 1.0 / ((1.0 + x.abs()) * (1.0 + x.abs())));
 formula!(Unary Tanh = |x| math::tanh(x));
 formula!(Unary TanhBack = |y| 1.0 - y * y);
 
@@ -99,9 +102,9 @@ const COMPOSE: Compose = |graph, n| {
         }
         ActType::SoftRelu => g.op("sigmoid", x)?,
         ActType::SoftSign => {
-            let magnitude = g.op("abs", y)?;
-            let complement = g.affine(magnitude, -1.0, 1.0)?;
-            g.op("square", complement)?
+            let magnitude = g.op("abs", x)?;
+            let divisor = g.affine(magnitude, 1.0, 1.0)?;
+            g.power(divisor, -2.0)?
         }
         ActType::Tanh => {
             let square = g.op("square", y)?;
@@ -114,7 +117,7 @@ const COMPOSE: Compose = |graph, n| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array, vector};
+    use crate::testing::{Case, array, close, vector};
 
     #[test]
     fn gradients_agree_with_finite_differences() {
@@ -122,6 +125,14 @@ mod tests {
             let x = vector(DType::F64, &[-3.0, -0.6, 0.1, 0.7, 2.4]);
             Case::new(&ACTIVATION, &[("act_type", act_type)]).check_gradient(&[x]);
         }
+    }
+
+    #[test]
+    fn the_gradient_of_softsign_is_precise_for_large_inputs() {
+        let x = array(&[f32::INFINITY, -1e4, 0.0], &[3]);
+        let ograd = array(&[1e8f32; 3], &[3]);
+        let gradients = Case::new(&ACTIVATION, &[("act_type", "softsign")]).backward(&[x], &[ograd]).unwrap();
+        close(&gradients[0].to_vec_as::<f64>().unwrap(), &[0.0, 1e8 / 10_001f64.powi(2), 1e8], 1e-6);
     }
 
     #[test]
