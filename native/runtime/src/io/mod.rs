@@ -147,19 +147,19 @@ pub static ITERATORS: &[IterDef] = &[
     IterDef {
         name: "ImageRecordUInt8Iter",
         doc: "Like ImageRecordIter, but yields unnormalized samples of type uint8.",
-        fields: image::bytes_fields,
+        fields: image::image_fields,
         create: image::create_u8,
     },
     IterDef {
         name: "ImageRecordUInt8Iter_v1",
         doc: "The former name of ImageRecordUInt8Iter.",
-        fields: image::bytes_fields,
+        fields: image::image_fields,
         create: image::create_u8,
     },
     IterDef {
         name: "ImageRecordInt8Iter",
-        doc: "Like ImageRecordIter, but yields unnormalized samples of type int8; values above 127 become 127.",
-        fields: image::bytes_fields,
+        doc: "Like ImageRecordIter, but yields samples of type int8: x - mean, saturated.",
+        fields: image::image_fields,
         create: image::create_i8,
     },
     IterDef {

@@ -32,10 +32,10 @@ use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
 use normalize::Normalizer;
 use params::{
-    AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, JitterParam, MeanParam, MirrorParam,
-    SourceParam, StdParam, parse_group, reject,
+    AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, MeanParam, MirrorParam, SourceParam, StdParam,
+    parse_group,
 };
-pub(super) use params::{bytes_fields, detection_fields, image_fields};
+pub(super) use params::{detection_fields, image_fields};
 use records::{Record, Records, Source};
 
 /// Length of the header that precedes detection labels: channels, height and width of the image, end of the labels.
@@ -320,13 +320,13 @@ pub(super) fn create_v1(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
 
 /// `ImageRecordUInt8Iter` and `ImageRecordUInt8Iter_v1`.
 pub(super) fn create_u8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
-    params::check_bytes(attrs)?;
+    params::check_image(attrs)?;
     create_classification(attrs, &[DType::U8])
 }
 
 /// `ImageRecordInt8Iter`.
 pub(super) fn create_i8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
-    params::check_bytes(attrs)?;
+    params::check_image(attrs)?;
     create_classification(attrs, &[DType::I8])
 }
 
@@ -334,12 +334,6 @@ fn create_classification(attrs: &Attrs, supported: &[DType]) -> Result<Box<dyn D
     let (p, batch): (SourceParam, BatchParam) = (parse_group(attrs)?, parse_group(attrs)?);
     check_sequence(&p.aug_seq, "aug_default")?;
     let dtype = dtype_of(&batch, supported)?;
-    if dtype != DType::F32 {
-        // Integer batches are not normalized.
-        reject::<MeanParam>(attrs)?;
-        reject::<StdParam>(attrs)?;
-        reject::<JitterParam>(attrs)?;
-    }
     let dims = dims_of(&p.data_shape)?;
     let mirror: MirrorParam = parse_group(attrs)?;
     let normalizer = Normalizer::new(

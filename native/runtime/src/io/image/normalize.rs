@@ -10,7 +10,8 @@ use ferromx_kernels::rng::Draws;
 use super::augment::{Image, random_between};
 use super::params::{DetectionStdParam, JitterParam, MeanParam, MirrorParam, StdParam};
 
-/// Normalizes samples: ((x - mean) * contrast + illumination) * scale / std.
+/// Normalizes samples of type float32: ((x - mean) * contrast + illumination) * scale / std. Those of type int8 are x - round(mean),
+/// saturated, and those of type uint8 are not normalized.
 pub(super) struct Normalizer {
     /// Mean of each sample, (channels, height, width); overrides `mean`.
     pub mean_image: Option<Vec<f32>>,
@@ -67,7 +68,7 @@ impl Normalizer {
         Ok(Normalizer { mean_image, mean, std: divisors, scale: std.scale, jitter, mirror })
     }
 
-    /// Writes an image as (channels, height, width). Integer types get the unnormalized samples, saturated.
+    /// Writes an image as (channels, height, width).
     pub(super) fn write<T: Element>(&self, image: &Image, draws: &mut Draws, out: &mut [T]) {
         let mirror = self.mirror.mirror ^ (self.mirror.rand_mirror && draws.uniform() < 0.5);
         let contrast = 1.0 + random_between(draws, -1.0, 1.0) * self.jitter.max_random_contrast;
@@ -77,6 +78,7 @@ impl Normalizer {
             let scale = self.scale / self.std[c];
             let normalize = |x: u8, mean: f32| match T::DTYPE {
                 DType::F32 => T::from_f32(((f32::from(x) - mean) * contrast + illumination) * scale),
+                DType::I8 => saturate(f32::from(x) - mean.round()),
                 _ => saturate(f32::from(x)),
             };
             match &self.mean_image {

@@ -1,8 +1,6 @@
 //! Parameters of the iterators over packed images, in groups that several iterators share.
 
-use std::fmt::Debug;
-
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, Tuple, refuse_unknown};
 use ferromx_core::shape::Shape;
 use ferromx_core::{param_enum, params};
@@ -267,11 +265,12 @@ params! {
 }
 
 params! {
-    /// Means for normalization: ((x - mean) * contrast + illumination) * scale / std.
+    /// Means for normalization: ((x - mean) * contrast + illumination) * scale / std. Samples of type int8 are x - round(mean), saturated;
+    /// those of type uint8 are not normalized.
     pub struct MeanParam {
         /// NDArray file with the mean image, of shape data_shape. It overrides the channel means.
         mean_img: String = (String::new());
-        /// Mean of red, or of gray.
+        /// Mean of red, or of gray; rounded for int8, without effect on uint8.
         mean_r: f32 = 0.0;
         /// Mean of green.
         mean_g: f32 = 0.0;
@@ -283,9 +282,9 @@ params! {
 }
 
 params! {
-    /// Divisors and scale for normalization.
+    /// Divisors and scale for normalization to float32.
     pub struct StdParam {
-        /// Divisor of red, or of gray.
+        /// Divisor of red, or of gray, for float32.
         std_r: f32 = 1.0;
         /// Divisor of green.
         std_g: f32 = 1.0;
@@ -293,7 +292,7 @@ params! {
         std_b: f32 = 1.0;
         /// Divisor of alpha.
         std_a: f32 = 1.0;
-        /// Scale of the normalized samples.
+        /// Scale of the normalized samples of type float32.
         scale: f32 = 1.0;
     }
 }
@@ -331,22 +330,6 @@ pub(super) fn parse_group<P: OpParams>(attrs: &Attrs) -> Result<P> {
     P::parse(&members.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
-/// Rejects parameters of a group that differ from their defaults.
-pub(super) fn reject<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
-    let default = format!("{:?}", P::parse(&Attrs::new())?);
-    for field in P::fields() {
-        let Some(text) = attrs.get(field.name) else { continue };
-        let given = P::parse(&Attrs::from([(field.name.to_string(), text.clone())]))?;
-        if format!("{given:?}") != default {
-            return Err(Error::Unsupported(format!(
-                "{}={text} is not supported by this iterator: omit it ({})",
-                field.name, field.type_string
-            )));
-        }
-    }
-    Ok(())
-}
-
 macro_rules! iterators {
     ($($(#[$meta:meta])* $fields:ident, $check:ident = [$($group:ty),*];)*) => {$(
         $(#[$meta])*
@@ -362,11 +345,9 @@ macro_rules! iterators {
     )*};
 }
 iterators! {
-    /// The parameters of `ImageRecordIter`.
+    /// The parameters of `ImageRecordIter` and its variants.
     image_fields, check_image =
         [SourceParam, BatchParam, AugmentParam, MirrorParam, MeanParam, StdParam, JitterParam, WarpParam];
-    /// The parameters of the iterators over unnormalized samples.
-    bytes_fields, check_bytes = [SourceParam, BatchParam, AugmentParam, WarpParam];
     /// The parameters of `ImageDetRecordIter`.
     detection_fields, check_detection =
         [DetectionSourceParam, BatchParam, DetectionAugmentParam, DetectionCropParam, DetectionColorParam, MeanParam, DetectionStdParam];

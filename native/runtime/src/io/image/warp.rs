@@ -54,8 +54,7 @@ impl WarpParam {
         let ratio = random_between(draws, ratios.0, ratios.1);
         let tall = 2.0 * scale / (1.0 + ratio);
         let wide = ratio * tall;
-        let side =
-            |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE) as usize;
+        let side = |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE);
         let size = (side(image.height), side(image.width));
         let matrix = [[tall * a - shear * b * wide, tall * b + shear * a * wide], [-b * wide, a * wide]];
         warp_affine(&image, matrix, size, fill as u8, method == 0)
@@ -84,43 +83,48 @@ pub(super) fn shift_hls(image: &mut Image, shift: [f32; 3]) {
     }
 }
 
+/// Fractional bits of coordinates in [`warp_affine`].
+const COORDINATE_BITS: u32 = 10;
+/// Fractional bits of the bilinear weights in [`warp_affine`].
+const WEIGHT_BITS: u32 = 5;
+
 /// Applies an affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)`
-/// relative to the center of `image`, bilinearly or from the nearest pixel. Pixels outside `image` have the value `fill`.
-fn warp_affine(
-    image: &Image,
-    matrix: [[f32; 2]; 2],
-    (height, width): (usize, usize),
-    fill: u8,
-    nearest: bool,
-) -> Image {
-    let [[m00, m01], [m10, m11]] = matrix;
+/// relative to the center of `image`, bilinearly or from the nearest pixel. A fraction of a pixel in `size`, (height, width), moves the
+/// center. Pixels outside `image` have the value `fill`. As in OpenCV, coordinates and weights are fixed-point numbers.
+fn warp_affine(image: &Image, matrix: [[f32; 2]; 2], size: (f32, f32), fill: u8, nearest: bool) -> Image {
+    let shift = |row: [f32; 2], new: f32| (new - row[0] * image.width as f32 - row[1] * image.height as f32) / 2.0;
+    let (left, top) = (f64::from(shift(matrix[0], size.1)), f64::from(shift(matrix[1], size.0)));
+    let (height, width) = (size.0 as usize, size.1 as usize);
+    let [[m00, m01], [m10, m11]] = matrix.map(|row| row.map(f64::from));
     let determinant = m00 * m11 - m01 * m10;
-    let shift =
-        |row: [f32; 2], new: usize| (new as f32 - row[0] * image.width as f32 - row[1] * image.height as f32) / 2.0;
-    let (left, top) = (shift(matrix[0], width), shift(matrix[1], height));
+    let inverse = [[m11 / determinant, -m01 / determinant], [-m10 / determinant, m00 / determinant]];
+    let origin = inverse.map(|row| -row[0] * left - row[1] * top);
+    let to_fixed = |x: f64| (x * f64::from(1 << COORDINATE_BITS)).round_ties_even().clamp(-1e15, 1e15) as i64;
     let n = image.channels;
     let sample = |x: i64, y: i64, c: usize| match (usize::try_from(x), usize::try_from(y)) {
         (Ok(x), Ok(y)) if x < image.width && y < image.height => image.samples[(y * image.width + x) * n + c],
         _ => fill,
     };
+    let dropped_bits = if nearest { COORDINATE_BITS } else { COORDINATE_BITS - WEIGHT_BITS };
+    let half = 1 << (dropped_bits - 1);
+    let one = 1 << WEIGHT_BITS;
     let mut samples = memory::with_capacity(height.saturating_mul(width).saturating_mul(n));
     for row in 0..height {
+        let start: [i64; 2] = std::array::from_fn(|k| to_fixed(inverse[k][1] * row as f64 + origin[k]) + half);
         for column in 0..width {
-            let (dx, dy) = (column as f32 - left, row as f32 - top);
-            let (x, y) = ((m11 * dx - m01 * dy) / determinant, (m00 * dy - m10 * dx) / determinant);
+            let [x, y]: [i64; 2] =
+                std::array::from_fn(|k| (start[k] + to_fixed(inverse[k][0] * column as f64)) >> dropped_bits);
             if nearest {
-                let (x, y) = (x.round() as i64, y.round() as i64);
                 samples.extend((0..n).map(|c| sample(x, y, c)));
                 continue;
             }
-            let (x0, y0) = (x.floor(), y.floor());
-            let (fx, fy) = (x - x0, y - y0);
-            let (x0, y0) = (x0 as i64, y0 as i64);
+            let (fx, fy) = (x & (one - 1), y & (one - 1));
+            let (x0, y0) = (x >> WEIGHT_BITS, y >> WEIGHT_BITS);
             samples.extend((0..n).map(|c| {
-                let at = |i: i64, j: i64| f32::from(sample(x0 + i, y0 + j, c));
-                let above = at(0, 0) * (1.0 - fx) + at(1, 0) * fx;
-                let below = at(0, 1) * (1.0 - fx) + at(1, 1) * fx;
-                (above * (1.0 - fy) + below * fy).round() as u8
+                let at = |i: i64, j: i64| i64::from(sample(x0 + i, y0 + j, c));
+                let above = at(0, 0) * (one - fx) + at(1, 0) * fx;
+                let below = at(0, 1) * (one - fx) + at(1, 1) * fx;
+                ((above * (one - fy) + below * fy + one * one / 2) >> (2 * WEIGHT_BITS)) as u8
             }));
         }
     }
