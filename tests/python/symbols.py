@@ -157,3 +157,9 @@ with mx.autograd.record():
     recorded = mx.nd.tanh(first * second) + constant
 for name, values in (("arguments", "list_arguments"), ("outputs", "list_outputs")):
     record(f"recorded/{name}", getattr(mx.autograd.get_symbol(recorded), values)())
+
+# The labels that SoftmaxOutput infers.
+for shape in ((2, 3), (2, 3, 4), (2, 3, 4, 5)):
+    for multi_output in (False, True):
+        loss = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), multi_output=multi_output, name="softmax")
+        record(f"softmax_label/{len(shape)}/{multi_output}", loss.infer_shape(data=shape)[0][1])

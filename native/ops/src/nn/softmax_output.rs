@@ -105,6 +105,10 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let flat = Shape::new(&[data.dim(0), label.product(1..)]);
     let mut keepdims: Dims = dims.into();
     keepdims.iter_mut().skip(1).take(1).for_each(|d| *d = 1);
+    if p.multi_output && !label_shape.ndim_is_known() {
+        // MXNet infers the flat form.
+        return if data.is_known() { io.assign_in(1, &flat) } else { Ok(()) };
+    }
     let others = [flat, Shape::from(keepdims)];
     if label_shape.is_known() && (*label_shape == data || (p.multi_output && others.contains(label_shape))) {
         return Ok(());
