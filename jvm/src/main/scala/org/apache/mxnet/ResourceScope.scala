@@ -189,9 +189,10 @@ object ResourceScope {
     scopes.set(inner ++ rest.drop(1))
   }
 
+  /** The scope around this one, which the thread may have entered several times in a row. */
   private def outerOf(scope: ResourceScope): Option[ResourceScope] = {
     val stack = opened
-    val outside = stack.dropWhile(_ ne scope).drop(1)
+    val outside = stack.dropWhile(_ ne scope).dropWhile(_ eq scope)
     if (stack.exists(_ eq scope)) outside.headOption else stack.headOption
   }
 }

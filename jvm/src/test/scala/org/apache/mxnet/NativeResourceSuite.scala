@@ -208,6 +208,23 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
+  test("a result leaves a scope that is given, also if the scope is the innermost one") {
+    withCounter { freed =>
+      val scope = new ResourceScope
+      val result = ResourceScope.using(scope)(new Fake(freed))
+      scope.close()
+      assertEquals((freed.get, result.isDisposed), (0, false))
+      val within = ResourceScope.using() {
+        val inner = new ResourceScope
+        val moved = ResourceScope.using(inner)(new Fake(freed))
+        inner.close()
+        assertEquals((freed.get, moved.isDisposed), (0, false))
+        moved.scope
+      }
+      assertEquals((freed.get, within.nonEmpty), (1, true))
+    }
+  }
+
   test("a scope frees also when the body fails, and the failure reaches the caller") {
     withCounter { freed =>
       intercept[IllegalStateException] {
