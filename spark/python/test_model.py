@@ -117,6 +117,20 @@ class ModelTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             estimator.setParams(feedDict=7)
 
+    def test_every_parameter_has_a_getter_and_a_setter(self):
+        for stage in MXNetModel(), MXNetEstimator():
+            for param in stage.params:
+                suffix = param.name[0].upper() + param.name[1:]
+                self.assertTrue(callable(getattr(stage, "set" + suffix)), param.name)
+                self.assertTrue(callable(getattr(stage, "get" + suffix)), param.name)
+        model = MXNetModel().setModelPath("x").setFeedDict({"data": "pixels"}).setImageMean([1, 2, 3]).setPredictionCol("p")
+        self.assertEqual((model.getModelPath(), model.getFeedDict(), model.getImageMean()), ("x", {"data": "pixels"}, [1.0, 2.0, 3.0]))
+        estimator = MXNetEstimator().setNumEpoch(3).setLabelCol("y").setSeed(7).setOptimizerParams({"wd": 0.1})
+        self.assertEqual((estimator.getNumEpoch(), estimator.getLabelCol(), estimator.getSeed()), (3, "y", 7))
+        self.assertEqual(estimator.getOptimizerParams(), {"wd": "0.1"})
+        with self.assertRaises(TypeError):
+            model.setBatchSize("many")
+
     def test_errors_name_the_column(self):
         with self.assertRaisesRegex(Exception, "there is no column 'image'"):
             self.model().setParams(feedDict={"data": "image"}).transform(self.digits).count()

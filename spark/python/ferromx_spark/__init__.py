@@ -41,6 +41,22 @@ def _shape_map(value):
     return _map(value, lambda shape: shape if isinstance(shape, str) else ",".join(str(int(size)) for size in shape))
 
 
+def _with_accessors(stage):
+    """Adds the methods getX and setX of each parameter that the class does not have yet."""
+
+    def add(name):
+        suffix = name[0].upper() + name[1:]
+        if not hasattr(stage, "get" + suffix):
+            setattr(stage, "get" + suffix, lambda self: self.getOrDefault(name))
+        if not hasattr(stage, "set" + suffix):
+            setattr(stage, "set" + suffix, lambda self, value: self._set(**{name: value}))
+
+    for name in dir(stage):
+        if isinstance(getattr(stage, name), Param):
+            add(name)
+    return stage
+
+
 class _Stage(JavaMLReadable, JavaMLWritable):
     """Methods that both stages share."""
 
@@ -70,6 +86,7 @@ class _Stage(JavaMLReadable, JavaMLWritable):
         return _remote_reader(cls) if is_remote() else _Reader(cls)
 
 
+@_with_accessors
 class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
     """Runs a trained network on the rows of a table and adds its outputs as columns.
 
@@ -159,6 +176,7 @@ class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
         return model
 
 
+@_with_accessors
 class MXNetEstimator(
     _Stage,
     JavaEstimator,
