@@ -230,10 +230,7 @@ class MXNetEstimator(override val uid: String)
   def setTimeout(value: Int): this.type = set(timeout, value)
 
   /** Sets the optimizer by its name, such as `sgd` or `adam`. */
-  def setOptimizer(name: String): this.type = {
-    makeOptimizer = None
-    set(optimizer, name)
-  }
+  def setOptimizer(name: String): this.type = set(optimizer, name)
   def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams -> value)
   def setOptimizerParams(value: java.util.Map[String, String]): this.type = setOptimizerParams(value.asScala.toMap)
 
@@ -242,28 +239,22 @@ class MXNetEstimator(override val uid: String)
     */
   def setOptimizer(make: Float => Optimizer): this.type = {
     makeOptimizer = Some(make)
-    this
+    clear(optimizer)
   }
 
   /** Sets the metric by its name, such as `acc` or `rmse`. */
-  def setMetric(name: String): this.type = {
-    makeMetric = None
-    set(metric, name)
-  }
+  def setMetric(name: String): this.type = set(metric, name)
 
   /** Sets a function that creates the metric of each shard; it replaces `metric` and is not saved. The value of an
     * epoch is the mean over the shards, for validation weighted by their rows.
     */
   def setMetric(make: () => EvalMetric): this.type = {
     makeMetric = Some(make)
-    this
+    clear(metric)
   }
 
   /** Sets the initializer by its name, such as `xavier` or `normal`. */
-  def setInitializer(name: String): this.type = {
-    initializerObject = None
-    set(initializer, name)
-  }
+  def setInitializer(name: String): this.type = set(initializer, name)
   def setInitializerParams(value: Map[String, String]): this.type = set(initializerParams -> value)
   def setInitializerParams(value: java.util.Map[String, String]): this.type =
     setInitializerParams(value.asScala.toMap)
@@ -271,7 +262,7 @@ class MXNetEstimator(override val uid: String)
   /** Sets the initializer of parameters without values; it replaces `initializer` and is not saved. */
   def setInitializer(value: Initializer): this.type = {
     initializerObject = Some(value)
-    this
+    clear(initializer)
   }
 
   /** Sets a model with initial parameters. Parameters that it does not have are initialized; those that the network
@@ -285,9 +276,21 @@ class MXNetEstimator(override val uid: String)
   private def columns: Seq[(String, String)] =
     (if (isSet(feedDict)) getFeedDict else Map("data" -> $(featuresCol))).toSeq.sorted
 
+  private def optimizerCode: Option[Float => Optimizer] = makeOptimizer.filterNot(_ => isSet(optimizer))
+  private def metricCode: Option[() => EvalMetric] = makeMetric.filterNot(_ => isSet(metric))
+  private def initializerCode: Option[Initializer] = initializerObject.filterNot(_ => isSet(initializer))
+
+  /** Rejects settings that code does not see. */
+  private def requireNoSettings(kind: String, settings: StringMapParam): Unit =
+    require(
+      mapOf(settings).isEmpty,
+      s"$uid: ${settings.name} has no effect on $kind that is set as code; clear it, or set the name of $kind"
+    )
+
   override def transformSchema(schema: StructType): StructType = {
     optimizerMaker
-    if (initializerObject.isEmpty) Registry.initializer($(initializer), getInitializerParams)
+    if (initializerCode.isEmpty) Registry.initializer($(initializer), getInitializerParams)
+    else requireNoSettings("an initializer", initializerParams)
     columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
     findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
     get(validationIndicatorCol).foreach { name =>
@@ -304,16 +307,18 @@ class MXNetEstimator(override val uid: String)
   /** Creates the optimizer of a worker. */
   private def optimizerMaker: () => Optimizer = {
     val rate = $(learningRate)
-    makeOptimizer match {
-      case Some(make) => () => make(rate)
-      case None       =>
+    optimizerCode match {
+      case Some(make) =>
+        requireNoSettings("an optimizer", optimizerParams)
+        () => make(rate)
+      case None =>
         val (name, settings) = ($(optimizer), getOptimizerParams)
         Registry.optimizer(name, rate, settings)
         () => Registry.optimizer(name, rate, settings)
     }
   }
 
-  private def metricMaker: () => EvalMetric = makeMetric.getOrElse {
+  private def metricMaker: () => EvalMetric = metricCode.getOrElse {
     val name = $(metric)
     () => Registry.metric(name)
   }
@@ -403,7 +408,7 @@ class MXNetEstimator(override val uid: String)
 
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
-    val initialize = initializerObject.getOrElse(Registry.initializer($(initializer), getInitializerParams))
+    val initialize = initializerCode.getOrElse(Registry.initializer($(initializer), getInitializerParams))
     val before = Random.getState()
     Random.seed($(seed).toInt)
     try
@@ -527,9 +532,9 @@ object MXNetEstimator extends MLReadable[MXNetEstimator] {
   private final class Writer(estimator: MXNetEstimator, params: MLWriter) extends MLWriter {
     override protected def saveImpl(path: String): Unit = {
       Seq(
-        "optimizer" -> estimator.makeOptimizer,
-        "metric" -> estimator.makeMetric,
-        "initializer" -> estimator.initializerObject
+        "optimizer" -> estimator.optimizerCode,
+        "metric" -> estimator.metricCode,
+        "initializer" -> estimator.initializerCode
       ).collectFirst { case (name, Some(_)) =>
         throw new UnsupportedOperationException(
           s"${estimator.uid} has code for the $name, which cannot be saved; set the parameter $name to a name instead"

@@ -139,12 +139,13 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     clear(modelPath)
   }
 
-  private[spark] def files: ModelFiles = payload.getOrElse {
-    if (!isSet(modelPath))
-      throw new IllegalArgumentException(s"$uid has no model; set modelPath, or call setPayload or setNetwork")
-    val path = $(modelPath)
-    ModelFiles.of(path, $(epoch), MXNetModel.hadoopConf)
-  }
+  /** The model of `modelPath`. Without a path, the content that was set last. */
+  private[spark] def files: ModelFiles =
+    if (isSet(modelPath)) ModelFiles.of($(modelPath), $(epoch), MXNetModel.hadoopConf)
+    else
+      payload.getOrElse {
+        throw new IllegalArgumentException(s"$uid has no model; set modelPath, or call setPayload or setNetwork")
+      }
 
   override def transformSchema(schema: StructType): StructType = checkedSchema(schema, files)
 
@@ -225,8 +226,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     write.session(SparkSession.builder().config(sc.getConf).getOrCreate()).save(path)
 
   private def cachedFiles: ModelFiles = synchronized {
-    payload.getOrElse {
-      val key = (get(modelPath).getOrElse(""), $(epoch))
+    get(modelPath).fold(files) { path =>
+      val key = (path, $(epoch))
       val entry = Option(cached).flatten.filter(_._1 == key).getOrElse(key -> files)
       cached = Some(entry)
       entry._2

@@ -139,6 +139,19 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assert(coded.contains("has code for the optimizer, which cannot be saved; set the parameter optimizer"), coded)
   }
 
+  test("a name replaces code, also in the parameters of a copy, and code takes no settings") {
+    val coded = small.setOptimizer(rate => new SGD(rate)).setMetric(() => new TopKAccuracy(2))
+    val named = coded.copy(ParamMap(coded.optimizer -> "adam", coded.metric -> "ce"))
+    assertEquals(bits(named.fit(digits)), bits(small.setOptimizer("adam").setMetric("ce").fit(digits)))
+    named.save(Files.createTempDirectory("estimator").resolve("named").toString)
+    val optimizer =
+      intercept[IllegalArgumentException](coded.setOptimizerParams(Map("wd" -> "1")).fit(digits)).getMessage
+    assert(optimizer.contains("optimizerParams has no effect on an optimizer that is set as code"), optimizer)
+    val drawn = small.setInitializer(new Uniform(0.1f)).setInitializerParams(Map("scale" -> "0.2"))
+    val initializer = intercept[IllegalArgumentException](drawn.fit(digits)).getMessage
+    assert(initializer.contains("initializerParams has no effect on an initializer that is set as code"), initializer)
+  }
+
   test("the rows of a shard have another order in each epoch, which the seed decides") {
     val records =
       (0 until 1000).map(i => ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putFloat(i.toFloat).array())

@@ -292,6 +292,9 @@ class MXNetModelSuite extends ClusterSuite {
       .foreach(name => assert(text.contains(s"$name: "), name))
     val copied = doubled().copy(ParamMap.empty)
     assertEquals(copied.transform(spark.range(1).select(col("id").as("value"))).count(), 1L)
+    val model = doubled()
+    val replaced = model.copy(ParamMap(model.modelPath -> Digits.ModelPath, model.epoch -> Digits.ModelEpoch))
+    assertEquals(replaced.files.main.getFileName.toString, "lenet-symbol.json", "a path replaces the content")
   }
 
   private def causes(error: Throwable): String = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).mkString("\n")
