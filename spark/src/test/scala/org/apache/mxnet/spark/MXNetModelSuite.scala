@@ -99,10 +99,11 @@ class MXNetModelSuite extends ClusterSuite {
       val row = model.transform(spark.range(1).select(column.as("value"))).select("doubled").head()
       row.getSeq[Number](0).map(_.doubleValue)
     }
-    for (name <- Seq("tinyint", "smallint", "int", "bigint", "float", "double")) {
+    for (name <- Seq("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,2)", "decimal(38,10)")) {
       assertEquals(value(typedlit(numbers).cast(s"array<$name>")), Seq(2.0, 4.0, 6.0), name)
       assertEquals(value(lit(-7).cast(name)), Seq(-14.0), name)
     }
+    assertEquals(value(lit(new java.math.BigDecimal("-1.75"))), Seq(-3.5))
     assertEquals(value(typedlit(Seq(true, false))), Seq(2.0, 0.0))
     assertEquals(value(lit(true)), Seq(2.0))
     assertEquals(value(array_to_vector(typedlit(Seq(0.5, 0.25)))), Seq(1.0, 0.5))
@@ -139,6 +140,42 @@ class MXNetModelSuite extends ClusterSuite {
     val broken = spark.createDataFrame(Seq(Tuple1(Array[Byte](1, 2, 3)))).toDF("value")
     val model = doubled().setInputShapes(Map("data" -> Shape(3, 2, 2)))
     assert(causes(intercept[Exception](model.transform(broken).collect())).contains("column 'value' has an image"))
+    val mean = causes(intercept[Exception](model.setImageMean(Array(1.0, 2.0)).transform(frame).collect()))
+    assert(mean.contains("imageMean has 2 numbers, but the input has 3 channels"), mean)
+  }
+
+  test("images of Spark's data source are read as encoded ones") {
+    val directory = Files.createTempDirectory("ferromx-images-")
+    val colours = Map("red" -> 0xff0000, "mixed" -> 0x0a141e)
+    colours.foreach { case (name, colour) =>
+      val image = new BufferedImage(4, 6, BufferedImage.TYPE_INT_RGB)
+      for (x <- 0 until 4; y <- 0 until 6) image.setRGB(x, y, colour)
+      ImageIO.write(image, "png", directory.resolve(s"$name.png").toFile)
+    }
+    val grey = new BufferedImage(2, 2, BufferedImage.TYPE_BYTE_GRAY)
+    grey.getRaster.setDataElements(0, 0, 2, 2, Array[Byte](1, 2, 3, 100))
+    ImageIO.write(grey, "png", directory.resolve("grey.png").toFile)
+    val decoded = spark.read.format("image").load(directory.toString)
+    val encoded = spark.read.format("binaryFile").load(directory.toString)
+    for (shape <- Seq(Shape(3, 3, 2), Shape(1, 2, 2))) {
+      def pixels(table: DataFrame, column: String, name: String) = doubled()
+        .setFeedDict(Map("data" -> column))
+        .setInputShapes(Map("data" -> shape))
+        .transform(table)
+        .select(name, "doubled")
+        .collect()
+        .map(row => row.getString(0).split('/').last -> row.getSeq[Double](1))
+        .toMap
+      val found = pixels(decoded, "image", "image.origin")
+      assertEquals(found.keySet, Set("red.png", "mixed.png", "grey.png"))
+      pixels(encoded, "content", "path").foreach { case (file, expected) =>
+        expected.zip(found(file)).foreach { case (a, b) => assertEqualsDouble(b, a, 2.0, s"$file $shape") }
+      }
+    }
+    val broken = decoded.limit(1).withColumn("image", col("image").withField("nChannels", lit(2)))
+    val model = doubled().setFeedDict(Map("data" -> "image")).setInputShapes(Map("data" -> Shape(3, 2, 2)))
+    val error = causes(intercept[Exception](model.transform(broken).collect()))
+    assert(error.contains("column 'image' has an image that cannot be read: it is"), error)
   }
 
   test("an ONNX file and its bytes give what the symbol gives") {

@@ -1,6 +1,6 @@
 package org.apache.mxnet.spark.internal
 
-import org.apache.mxnet.{Image, ResourceScope, Shape}
+import org.apache.mxnet.{Image, NDArray, ResourceScope, Shape}
 
 /** The conversion of an encoded image to the elements of an input.
   *
@@ -11,7 +11,17 @@ import org.apache.mxnet.{Image, ResourceScope, Shape}
 private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Double], std: Seq[Double]) {
 
   /** Decodes an image to RGB (or grey, if the input has one channel), resizes and normalises it, and writes it. */
-  def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit = {
+  def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit =
+    write(rowShape, target, offset) { channels =>
+      Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)
+    }
+
+  /** As [[decode]], for an image that is decoded already. */
+  def convert(image: DecodedImage, rowShape: Shape, target: Array[Float], offset: Int): Unit =
+    write(rowShape, target, offset)(image.toNDArray)
+
+  /** @param read gives the image (height, width, channels) of bytes, with as many channels as it is given */
+  private def write(rowShape: Shape, target: Array[Float], offset: Int)(read: Int => NDArray): Unit = {
     require(
       rowShape.length == 3,
       s"an image needs an input with rows of three dimensions, not $rowShape; check the parameter inputShapes"
@@ -22,8 +32,14 @@ private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Do
       channels == 1 || channels == 3,
       s"an image has one or three channels, but the input has rows of shape $rowShape; check inputShapes and imageLayout"
     )
+    Seq("imageMean" -> mean, "imageStd" -> std).foreach { case (name, values) =>
+      require(
+        values.length <= 1 || values.length == channels,
+        s"$name has ${values.length} numbers, but the input has $channels channels; give one number, or one for each channel"
+      )
+    }
     val pixels = ResourceScope.using() {
-      val image = Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)
+      val image = read(channels)
       val scaled =
         if (image.shape(0) == height && image.shape(1) == width) image else Image.imResize(image, width, height)
       scaled.internal.getRaw

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types._
   * @param batch the number of rows of the largest batch
   */
 private[mxnet] sealed abstract class InputColumn[A](
-    column: String,
+    val column: String,
     rowSize: Int,
     batch: Int,
     elementType: PrimitiveType[A]
@@ -48,7 +48,7 @@ private[mxnet] sealed abstract class InputColumn[A](
   protected final def checkLength(length: Int): Unit =
     if (length != rowSize)
       throw new IllegalArgumentException(
-        s"column '$column' has a value of $length elements, but the model's input needs $rowSize per row"
+        s"column '$column' has a value of $length elements, but the model's input needs $rowSize per row (see inputShapes)"
       )
 
   protected final def checkNulls(values: ArrayData): Unit = {
@@ -68,26 +68,28 @@ private[mxnet] object InputColumn {
 
   /** The supported column types, for messages. */
   val Accepted: String =
-    "a number, an array of numbers (byte, short, int, long, float, double, boolean), a vector of spark.ml, or the bytes " +
-      "of a JPEG, PNG or BMP image"
+    "a number, an array of numbers (byte, short, int, long, float, double, decimal, boolean), a vector of spark.ml, or " +
+      "an image (the bytes of a JPEG, PNG or BMP file, or a row of the data source 'image')"
 
   def accepts(dataType: DataType): Boolean = dataType match {
-    case VectorType | BinaryType => true
-    case ArrayType(element, _)   => isNumber(element)
-    case other                   => isNumber(other)
+    case VectorType | BinaryType         => true
+    case ArrayType(element, _)           => isNumber(element)
+    case other if DecodedImage.is(other) => true
+    case other                           => isNumber(other)
   }
 
   private def isNumber(dataType: DataType): Boolean = dataType match {
-    case ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType | BooleanType => true
-    case _                                                                                    => false
+    case ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType | BooleanType | _: DecimalType => true
+    case _                                                                                                     => false
   }
 
   /** The number of elements of a value, if it is known without the model. */
   def sizeOf(dataType: DataType, row: InternalRow, ordinal: Int): Option[Shape] = dataType match {
-    case VectorType      => Some(Shape(vectorSize(row.getStruct(ordinal, 4))))
-    case ArrayType(_, _) => Some(Shape(row.getArray(ordinal).numElements()))
-    case BinaryType      => None
-    case _               => Some(Shape(Vector.empty[Int]))
+    case VectorType                      => Some(Shape(vectorSize(row.getStruct(ordinal, 4))))
+    case ArrayType(_, _)                 => Some(Shape(row.getArray(ordinal).numElements()))
+    case BinaryType                      => None
+    case image if DecodedImage.is(image) => None
+    case _                               => Some(Shape(Vector.empty[Int]))
   }
 
   private def vectorSize(vector: InternalRow): Int =
@@ -105,25 +107,30 @@ private[mxnet] object InputColumn {
     def arrays[A](elementType: PrimitiveType[A], nulls: Boolean) =
       new Arrays(column, size, batch, elementType, nulls)
     def numbers[A](elementType: PrimitiveType[A]) = new Numbers(column, size, batch, elementType)
+    def widenedArrays[A](elementType: PrimitiveType[A], nulls: Boolean, number: NumberReader[A]) =
+      new WidenedArrays(column, size, batch, elementType, nulls, number)
+    def widenedNumbers[A](elementType: PrimitiveType[A], number: NumberReader[A]) =
+      new WidenedNumbers(column, size, batch, elementType, number)
     dataType match {
-      case VectorType                    => new Vectors(column, size, batch)
-      case BinaryType                    => new Images(column, rowShape, batch, images)
-      case ArrayType(FloatType, nulls)   => arrays(Floats, nulls)
-      case ArrayType(DoubleType, nulls)  => arrays(Doubles, nulls)
-      case ArrayType(LongType, nulls)    => arrays(Longs, nulls)
-      case ArrayType(IntegerType, nulls) => arrays(Ints, nulls)
-      case ArrayType(ByteType, nulls)    => arrays(Bytes, nulls)
-      case ArrayType(ShortType, nulls)   =>
-        new WidenedArrays(column, size, batch, nulls, (values, i) => values.getShort(i).toInt)
-      case ArrayType(BooleanType, nulls) =>
-        new WidenedArrays(column, size, batch, nulls, (values, i) => if (values.getBoolean(i)) 1 else 0)
-      case FloatType   => numbers(Floats)
-      case DoubleType  => numbers(Doubles)
-      case LongType    => numbers(Longs)
-      case IntegerType => numbers(Ints)
-      case ByteType    => numbers(Bytes)
-      case ShortType   => new WidenedNumbers(column, size, batch, (row, i) => row.getShort(i).toInt)
-      case BooleanType => new WidenedNumbers(column, size, batch, (row, i) => if (row.getBoolean(i)) 1 else 0)
+      case VectorType                             => new Vectors(column, size, batch)
+      case BinaryType                             => new Images(column, rowShape, batch, images)
+      case image if DecodedImage.is(image)        => new DecodedImages(column, rowShape, batch, images)
+      case ArrayType(FloatType, nulls)            => arrays(Floats, nulls)
+      case ArrayType(DoubleType, nulls)           => arrays(Doubles, nulls)
+      case ArrayType(LongType, nulls)             => arrays(Longs, nulls)
+      case ArrayType(IntegerType, nulls)          => arrays(Ints, nulls)
+      case ArrayType(ByteType, nulls)             => arrays(Bytes, nulls)
+      case ArrayType(ShortType, nulls)            => widenedArrays(Ints, nulls, shorts)
+      case ArrayType(BooleanType, nulls)          => widenedArrays(Ints, nulls, booleans)
+      case ArrayType(decimal: DecimalType, nulls) => widenedArrays(Doubles, nulls, decimals(decimal))
+      case FloatType                              => numbers(Floats)
+      case DoubleType                             => numbers(Doubles)
+      case LongType                               => numbers(Longs)
+      case IntegerType                            => numbers(Ints)
+      case ByteType                               => numbers(Bytes)
+      case ShortType                              => widenedNumbers(Ints, shorts)
+      case BooleanType                            => widenedNumbers(Ints, booleans)
+      case decimal: DecimalType                   => widenedNumbers(Doubles, decimals(decimal))
       case other => throw new IllegalArgumentException(s"column '$column' has the type ${other.sql}, not $Accepted")
     }
   }
@@ -136,11 +143,29 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class WidenedNumbers(column: String, size: Int, batch: Int, number: (SpecializedGetters, Int) => Int)
-      extends InputColumn(column, size, batch, Ints) {
+  /** Copies a number of a row or of an array as another type to `target(index)`. */
+  private trait NumberReader[A] {
+    def read(source: SpecializedGetters, ordinal: Int, target: Array[A], index: Int): Unit
+  }
+
+  private val shorts: NumberReader[Int] = (source, i, target, index) => target(index) = source.getShort(i).toInt
+
+  private val booleans: NumberReader[Int] =
+    (source, i, target, index) => target(index) = if (source.getBoolean(i)) 1 else 0
+
+  private def decimals(decimal: DecimalType): NumberReader[Double] =
+    (source, i, target, index) => target(index) = source.getDecimal(i, decimal.precision, decimal.scale).toDouble
+
+  private final class WidenedNumbers[A](
+      column: String,
+      size: Int,
+      batch: Int,
+      elementType: PrimitiveType[A],
+      number: NumberReader[A]
+  ) extends InputColumn(column, size, batch, elementType) {
     override protected def copyValue(row: SpecializedGetters, ordinal: Int, index: Int): Unit = {
       checkLength(1)
-      buffer(index) = number(row, ordinal)
+      number.read(row, ordinal, buffer, index)
     }
   }
 
@@ -159,20 +184,21 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class WidenedArrays(
+  private final class WidenedArrays[A](
       column: String,
       size: Int,
       batch: Int,
+      elementType: PrimitiveType[A],
       containsNull: Boolean,
-      number: (ArrayData, Int) => Int
-  ) extends InputColumn(column, size, batch, Ints) {
+      number: NumberReader[A]
+  ) extends InputColumn(column, size, batch, elementType) {
     override protected def copyValue(row: SpecializedGetters, ordinal: Int, index: Int): Unit = {
       val values = row.getArray(ordinal)
       checkLength(values.numElements())
       if (containsNull) checkNulls(values)
       var i = 0
       while (i < size) {
-        buffer(index + i) = number(values, i)
+        number.read(values, i, buffer, index + i)
         i += 1
       }
     }
@@ -201,12 +227,17 @@ private[mxnet] object InputColumn {
       extends InputColumn(column, rowShape.product, batch, Floats) {
     override protected def copyValue(row: SpecializedGetters, ordinal: Int, index: Int): Unit =
       try format.decode(row.getBinary(ordinal), rowShape, buffer, index)
-      catch {
-        case error: MXNetError =>
-          throw new IllegalArgumentException(
-            s"column '$column' has an image that cannot be read: ${error.getMessage}",
-            error
-          )
-      }
+      catch { case error: MXNetError => throw unreadable(column, error) }
   }
+
+  /** Images that the data source `image` of Spark decoded. */
+  private final class DecodedImages(column: String, rowShape: Shape, batch: Int, format: ImageFormat)
+      extends InputColumn(column, rowShape.product, batch, Floats) {
+    override protected def copyValue(row: SpecializedGetters, ordinal: Int, index: Int): Unit =
+      try format.convert(DecodedImage.of(row, ordinal), rowShape, buffer, index)
+      catch { case error: MXNetError => throw unreadable(column, error) }
+  }
+
+  private def unreadable(column: String, error: MXNetError) =
+    new IllegalArgumentException(s"column '$column' has an image that cannot be read: ${error.getMessage}", error)
 }

@@ -51,7 +51,10 @@ private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes
 
   def encode(row: InternalRow): Array[Byte] = {
     columns.indices.foreach { i =>
-      if (row.isNullAt(i)) throw new IllegalArgumentException("a row has null in a column of features or in the label")
+      if (row.isNullAt(i))
+        throw new IllegalArgumentException(
+          s"column '${columns(i).column}' is null in a row; training needs a value in every row"
+        )
       columns(i).read(row, i, 0)
       columns(i).copyFirst(values, offsets(i))
     }
