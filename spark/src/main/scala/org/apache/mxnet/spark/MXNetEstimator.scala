@@ -14,10 +14,10 @@ import org.apache.spark.ml.param.shared._
 import org.apache.spark.ml.util._
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.functions.{coalesce, col, lit}
+import org.apache.spark.sql.functions.{coalesce, lit}
 import org.apache.spark.sql.ferromx.DriverMessages
 import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, DoubleType, FloatType, StructType}
-import org.apache.spark.sql.{DataFrame, Dataset}
+import org.apache.spark.sql.{Column, Dataset}
 import org.apache.spark.util.SerializableConfiguration
 import org.apache.spark.{BarrierTaskContext, SparkConf, SparkContext}
 import org.slf4j.LoggerFactory
@@ -206,7 +206,7 @@ class MXNetEstimator(override val uid: String)
     with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnetEstimator"))
 
-  // Set by code instead of by name; code is not saved.
+  // Set by code instead of by name; code is not saved. A name that is set later, also in a ParamMap, replaces it.
   private var makeOptimizer: Option[Float => Optimizer] = None
   private var makeMetric: Option[() => EvalMetric] = None
   private var initializerObject: Option[Initializer] = None
@@ -276,6 +276,10 @@ class MXNetEstimator(override val uid: String)
   private def columns: Seq[(String, String)] =
     (if (isSet(feedDict)) getFeedDict else Map("data" -> $(featuresCol))).toSeq.sorted
 
+  /** The columns of the inputs, the label last. */
+  private def inputColumnNames: Seq[String] = columns.map(_._2) :+ $(labelCol)
+  private def inputColumns: Seq[Column] = inputColumnNames.map(columnOf)
+
   private def optimizerCode: Option[Float => Optimizer] = makeOptimizer.filterNot(_ => isSet(optimizer))
   private def metricCode: Option[() => EvalMetric] = makeMetric.filterNot(_ => isSet(metric))
   private def initializerCode: Option[Initializer] = initializerObject.filterNot(_ => isSet(initializer))
@@ -336,8 +340,7 @@ class MXNetEstimator(override val uid: String)
       $(batchSize) % shards == 0,
       s"$uid: batchSize is ${$(batchSize)}, which $shards shards (numShards) cannot share; give a multiple of it"
     )
-    val frame = dataset.select(columns.map(c => col(c._2)) :+ col($(labelCol)): _*)
-    val inputs = shapes(frame)
+    val inputs = shapes(dataset)
     val trained = ResourceScope.using() {
       val network = loadNetwork()
       val start = ModelFiles.ofNetwork(network, startParams(network, inputs), startStates(network, inputs))
@@ -356,13 +359,14 @@ class MXNetEstimator(override val uid: String)
       }
 
   /** The inputs with the shapes of their rows, the label last. */
-  private def shapes(frame: DataFrame): IndexedSeq[(String, Seq[Int])] = {
+  private def shapes(dataset: Dataset[_]): IndexedSeq[(String, Seq[Int])] = {
     val names = columns.map(_._1) :+ $(labelName)
     val known = names.flatMap(name => shapeOf(name).map(name -> _)).toMap
     if (names.forall(known.contains)) names.map(name => name -> known(name)).toIndexedSeq
     else {
+      val frame = withoutNull(dataset.toDF(), inputColumnNames).select(inputColumns: _*)
       val types = frame.schema.map(_.dataType)
-      val found = frame.na.drop().limit(1).queryExecution.toRdd.map { row =>
+      val found = frame.limit(1).queryExecution.toRdd.map { row =>
         types.indices.map(i => InputColumn.sizeOf(types(i), row, i).map(_.toVector: Seq[Int]))
       }
       val first = found.collect().headOption.getOrElse {
@@ -371,7 +375,7 @@ class MXNetEstimator(override val uid: String)
       names.indices.map { i =>
         names(i) -> known.get(names(i)).orElse(first(i)).getOrElse {
           throw new IllegalArgumentException(
-            s"$uid: the shape of '${names(i)}' cannot be inferred from column '${frame.columns(i)}'; set inputShapes"
+            s"$uid: the shape of '${names(i)}' cannot be inferred from column '${inputColumnNames(i)}'; set inputShapes"
           )
         }
       }
@@ -476,7 +480,7 @@ class MXNetEstimator(override val uid: String)
   private def keyed(dataset: Dataset[_], inputs: IndexedSeq[(String, Seq[Int])]): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
     def records(frame: Dataset[_], validation: Boolean) = {
-      val selected = frame.select(columns.map(c => col(c._2)) :+ col($(labelCol)): _*)
+      val selected = frame.select(inputColumns: _*)
       val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
       val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
         val shapes = inputs.map { case (_, dims) => Shape(dims) }
@@ -490,7 +494,7 @@ class MXNetEstimator(override val uid: String)
     }
     if (!isDefined(validationIndicatorCol)) records(dataset, validation = false)
     else {
-      val indicator = coalesce(col($(validationIndicatorCol)), lit(false))
+      val indicator = coalesce(columnOf($(validationIndicatorCol)), lit(false))
       records(dataset.where(!indicator), validation = false)
         .union(records(dataset.where(indicator), validation = true))
     }

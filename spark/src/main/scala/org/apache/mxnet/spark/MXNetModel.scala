@@ -174,7 +174,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     val model = files
     val schema = checkedSchema(dataset.schema, model)
     val inputs = feeds(dataset.schema)
-    val valid = if ($(handleInvalid) == "skip") dataset.na.drop(inputs.map(_.column)) else dataset.toDF()
+    val valid = if ($(handleInvalid) == "skip") withoutNull(dataset.toDF(), inputs.map(_.column)) else dataset.toDF()
     val function = ModelFunction(
       model.ship(dataset.sparkSession.sparkContext),
       inputs,

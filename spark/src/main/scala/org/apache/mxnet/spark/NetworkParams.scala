@@ -6,6 +6,9 @@ import org.apache.mxnet.Shape
 import org.apache.mxnet.spark.internal.InputColumn
 import org.apache.spark.ml.param._
 import org.apache.spark.ml.param.shared.HasPredictionCol
+import org.apache.spark.sql.{Column, DataFrame}
+import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
 /** Parameters of the stages that run a network on columns: [[MXNetModel]] and [[MXNetEstimator]]. */
@@ -60,10 +63,16 @@ trait NetworkParams extends Params with HasPredictionCol {
     * @param use the use of the column in messages, such as "the input 'data'"
     */
   private[spark] def findColumn(schema: StructType, name: String, use: String): StructField =
-    schema.find(_.name.equalsIgnoreCase(name)).getOrElse {
-      throw new IllegalArgumentException(
-        s"$uid: there is no column '$name' for $use; the columns are ${schema.fieldNames.mkString(", ")}"
-      )
+    NetworkParams.columnsNamed(schema, name) match {
+      case Seq(field) => field
+      case Seq()      =>
+        throw new IllegalArgumentException(
+          s"$uid: there is no column '$name' for $use; the columns are ${schema.fieldNames.mkString(", ")}"
+        )
+      case several =>
+        throw new IllegalArgumentException(
+          s"$uid: there are ${several.length} columns '$name' for $use; rename those that are not meant"
+        )
     }
 
   /** The column of this name, whose values an input of a network can take. */
@@ -78,10 +87,17 @@ trait NetworkParams extends Params with HasPredictionCol {
       s"$uid: column '${field.name}' has the type ${field.dataType.sql}; $use takes $expected"
     )
 
+  /** The column of this name, which may contain dots. */
+  private[spark] def columnOf(name: String): Column = col("`" + name.replace("`", "``") + "`")
+
+  /** The rows without null in any of these columns. */
+  private[spark] def withoutNull(frame: DataFrame, columns: Seq[String]): DataFrame =
+    frame.where(columns.map(columnOf(_).isNotNull).reduce(_ && _))
+
   /** A schema with new columns. */
   private[spark] def append(schema: StructType, columns: Seq[(String, DataType)]): StructType =
     columns.foldLeft(schema) { case (all, (name, dataType)) =>
-      all.find(_.name.equalsIgnoreCase(name)).foreach { existing =>
+      NetworkParams.columnsNamed(all, name).foreach { existing =>
         throw new IllegalArgumentException(
           s"$uid: the new column '$name' exists already, with the type ${existing.dataType.sql}; choose another name"
         )
@@ -91,6 +107,10 @@ trait NetworkParams extends Params with HasPredictionCol {
 }
 
 private[spark] object NetworkParams {
+
+  /** The columns of this name, as Spark SQL compares names. */
+  def columnsNamed(schema: StructType, name: String): Seq[StructField] =
+    schema.filter(field => SQLConf.get.resolver(field.name, name))
 
   /** The dimensions of a shape such as `1,28,28` or `(1, 28, 28)`. */
   def parseShape(text: String): Option[Seq[Int]] = {

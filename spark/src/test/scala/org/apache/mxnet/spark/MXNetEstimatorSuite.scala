@@ -18,7 +18,7 @@ import org.apache.spark.mllib.linalg.Vectors
 import org.apache.spark.mllib.regression.LabeledPoint
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.DataFrame
-import org.apache.spark.sql.functions.{col, lit}
+import org.apache.spark.sql.functions.{col, lit, when}
 
 class MXNetEstimatorSuite extends ClusterSuite {
   import MXNetEstimatorSuite._
@@ -150,6 +150,23 @@ class MXNetEstimatorSuite extends ClusterSuite {
     val drawn = small.setInitializer(new Uniform(0.1f)).setInitializerParams(Map("scale" -> "0.2"))
     val initializer = intercept[IllegalArgumentException](drawn.fit(digits)).getMessage
     assert(initializer.contains("initializerParams has no effect on an initializer that is set as code"), initializer)
+  }
+
+  test("features may be the label, and columns may have dots in their names") {
+    val data = Symbol.Variable("data")
+    val code = Symbol.api.FullyConnected(data = data, num_hidden = 8, name = "code")
+    val decoded = Symbol.api.FullyConnected(data = code, num_hidden = 64, name = "decoded")
+    val autoencoder = estimator
+      .setSymbol(Symbol.api.LinearRegressionOutput(data = decoded, name = "lro"))
+      .setInputShapes(Map.empty[String, Shape])
+      .setFeaturesCol("my.pixels")
+      .setLabelCol("my.pixels")
+      .setLabelName("lro_label")
+      .setMetric("rmse")
+    val renamed = digits.withColumnRenamed("pixels", "my.pixels")
+    val (model, seen) = withProgress(autoencoder.setNumEpoch(3).fit(renamed))
+    assertEquals(model.transform(renamed.limit(3)).head().getSeq[Float](3).length, 64)
+    assert(seen.last.train("rmse") < seen.head.train("rmse"))
   }
 
   test("the rows of a shard have another order in each epoch, which the seed decides") {
@@ -284,6 +301,9 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assert(refused(estimator.setBatchSize(30)).contains("batchSize is 30, which 4 shards"))
     assert(refused(estimator.setLabelName("other_label")).contains("the network has no argument 'other_label'"))
     assert(refused(estimator.setOutputCol("pixels")).contains("the new column 'pixels' exists already"))
+    val missing = digits.withColumn("label", when(col("id") =!= 7, col("label")))
+    val label = message(intercept[Exception](estimator.fit(missing)))
+    assert(label.contains("column 'label' is null in a row"), label)
     for (key <- Seq("spark.dynamicAllocation.enabled", "spark.network.crypto.enabled", "spark.io.encryption.enabled")) {
       val conf = spark.sparkContext.getConf.set(key, "true")
       assert(intercept[IllegalArgumentException](MXNetEstimator.requireSupported(conf)).getMessage.contains(key))

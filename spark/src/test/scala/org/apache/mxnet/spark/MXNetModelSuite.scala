@@ -178,6 +178,20 @@ class MXNetModelSuite extends ClusterSuite {
     assert(error.contains("column 'image' has an image that cannot be read: it is"), error)
   }
 
+  test("columns may have any name, and one that is ambiguous is an error") {
+    def answers(name: String): Seq[Double] = {
+      val model = doubled().setFeedDict(Map("data" -> name)).setHandleInvalid("skip")
+      model.transform(spark.range(2).select(col("id").as(name))).collect().map(_.getSeq[Double](1).head).toSeq
+    }
+    for (name <- Seq("a.b", "two words", "back`tick")) assertEquals(answers(name), Seq(0.0, 2.0), name)
+    val twice = spark.range(1).select(col("id").as("value"), lit(1).as("Value"))
+    val error = intercept[IllegalArgumentException](doubled().transform(twice)).getMessage
+    assert(error.contains("there are 2 columns 'value' for the input 'data'"), error)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try assertEquals(doubled().transform(twice).head().getSeq[Double](2), Seq(0.0))
+    finally spark.conf.unset("spark.sql.caseSensitive")
+  }
+
   test("an ONNX file and its bytes give what the symbol gives") {
     val (symbol, args, aux) = Model.loadCheckpoint(Digits.ModelPath, Digits.ModelEpoch)
     val file = temporary("lenet.onnx")
@@ -279,6 +293,8 @@ class MXNetModelSuite extends ClusterSuite {
     val error = causes(intercept[Exception](doubled().transform(frame).collect()))
     assert(error.contains("column 'value' is null in a row"), error)
     assertEquals(doubled().setHandleInvalid("skip").transform(frame).count(), 3L)
+    val numbers = spark.range(1).select(lit(Double.NaN).as("value"))
+    assert(doubled().setHandleInvalid("skip").transform(numbers).head().getSeq[Double](1).head.isNaN, "NaN is no null")
   }
 
   test("errors of the schema name the column, what it is and what it should be") {
