@@ -15,7 +15,7 @@ import org.apache.spark.ml.util._
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.functions.{coalesce, lit}
-import org.apache.spark.sql.ferromx.DriverMessages
+import org.apache.spark.sql.ferromx.{DriverMessages, TaskSlots}
 import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, DoubleType, FloatType, StructType}
 import org.apache.spark.sql.{Column, Dataset}
 import org.apache.spark.util.SerializableConfiguration
@@ -295,6 +295,7 @@ class MXNetEstimator(override val uid: String)
     optimizerMaker
     if (initializerCode.isEmpty) Registry.initializer($(initializer), getInitializerParams)
     else requireNoSettings("an initializer", initializerParams)
+    checkShapes(columns.map(_._1) :+ $(labelName))
     columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
     findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
     get(validationIndicatorCol).foreach { name =>
@@ -305,6 +306,7 @@ class MXNetEstimator(override val uid: String)
       $(outputCol) -> ArrayType(FloatType, containsNull = false),
       $(predictionCol) -> DoubleType
     )
+    require($(outputCol).nonEmpty, s"$uid: outputCol is empty; set the name of the column for the network's output")
     append(schema, added.filter(_._1.nonEmpty))
   }
 
@@ -331,6 +333,7 @@ class MXNetEstimator(override val uid: String)
     transformSchema(dataset.schema)
     val context = dataset.sparkSession.sparkContext
     MXNetEstimator.requireSupported(context.getConf)
+    requireSlots(context)
     val shards = getNumShards
     require(
       shards % $(numWorkers) == 0,
@@ -347,6 +350,16 @@ class MXNetEstimator(override val uid: String)
       train(dataset, inputs, start, context)
     }
     modelOf(trained, inputs).setParent(this)
+  }
+
+  /** A local master never gets more slots, but Spark waits for them for ten minutes. */
+  private def requireSlots(context: SparkContext): Unit = if (context.isLocal) {
+    val slots = TaskSlots.of(context)
+    require(
+      $(numWorkers) <= slots,
+      s"$uid: numWorkers is ${$(numWorkers)}, but the master ${context.master} runs $slots tasks at the same time; " +
+        s"start Spark with local[${$(numWorkers)}] or set numWorkers to $slots"
+    )
   }
 
   private def loadNetwork(): Symbol =

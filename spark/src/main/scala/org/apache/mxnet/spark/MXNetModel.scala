@@ -152,6 +152,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   private def checkedSchema(schema: StructType, model: ModelFiles): StructType = {
     require(isSet(feedDict) && getFeedDict.nonEmpty, s"$uid: set feedDict, the column of each input of the model")
     require(isSet(fetchDict) && getFetchDict.nonEmpty, s"$uid: set fetchDict, the output for each new column")
+    checkShapes(getFeedDict.keys.toSeq.sorted)
     feeds(schema)
     val prediction = Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
     append(schema, outputColumns(model) ++ prediction)

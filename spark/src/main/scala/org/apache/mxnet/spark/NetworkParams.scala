@@ -58,6 +58,14 @@ trait NetworkParams extends Params with HasPredictionCol {
   private[spark] def shapeOf(input: String): Option[Seq[Int]] =
     getInputShapes.get(input).flatMap(NetworkParams.parseShape)
 
+  /** Rejects shapes of inputs that the stage does not have. */
+  private[spark] def checkShapes(inputs: Seq[String]): Unit =
+    getInputShapes.keys.toSeq.sorted.find(!inputs.contains(_)).foreach { unknown =>
+      throw new IllegalArgumentException(
+        s"$uid: inputShapes has a shape for '$unknown', which is no input; the inputs are ${inputs.mkString(", ")}"
+      )
+    }
+
   /** The column of this name.
     *
     * @param use the use of the column in messages, such as "the input 'data'"

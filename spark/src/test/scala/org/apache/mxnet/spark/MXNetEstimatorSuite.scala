@@ -301,6 +301,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assert(refused(estimator.setBatchSize(30)).contains("batchSize is 30, which 4 shards"))
     assert(refused(estimator.setLabelName("other_label")).contains("the network has no argument 'other_label'"))
     assert(refused(estimator.setOutputCol("pixels")).contains("the new column 'pixels' exists already"))
+    assert(refused(estimator.setOutputCol("")).contains("outputCol is empty"))
     val missing = digits.withColumn("label", when(col("id") =!= 7, col("label")))
     val label = message(intercept[Exception](estimator.fit(missing)))
     assert(label.contains("column 'label' is null in a row"), label)

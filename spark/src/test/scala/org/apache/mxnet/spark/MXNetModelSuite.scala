@@ -316,6 +316,11 @@ class MXNetModelSuite extends ClusterSuite {
     val short = lenet.transform(digits.withColumn("pixels", typedlit(Seq(1f, 2f))))
     val length = causes(intercept[Exception](short.collect()))
     assert(length.contains("column 'pixels' has a value of 2 elements, but the model's input needs 64"), length)
+    val rank = causes(intercept[Exception](lenet.setInputShapes(Map("data" -> Shape(64))).transform(digits).collect()))
+    assert(rank.contains("the model cannot take rows of shape data (64): Error in operator conv1"), rank)
+    assert(rank.contains("set the parameter inputShapes"), rank)
+    val unknown = message(lenet.setInputShapes(Map("image" -> Shape(1, 8, 8))))
+    assert(unknown.contains("inputShapes has a shape for 'image', which is no input; the inputs are data"), unknown)
     intercept[IllegalArgumentException](lenet.setBatchSize(0))
   }
 

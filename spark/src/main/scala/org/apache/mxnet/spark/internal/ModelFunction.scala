@@ -30,6 +30,11 @@ private[mxnet] final case class ModelFunction(
     batchSize: Int,
     images: ImageFormat
 ) extends PartitionFunction {
+
+  /** The inputs and outputs, for query plans. */
+  override def toString: String =
+    s"[${feeds.map(feed => s"${feed.input} = ${feed.column}").mkString(", ")}] -> [${fetches.mkString(", ")}]"
+
   override def apply(
       rows: Iterator[InternalRow],
       ordinals: Array[Int],

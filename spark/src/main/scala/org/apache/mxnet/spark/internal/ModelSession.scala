@@ -129,13 +129,18 @@ private[mxnet] final class ModelSession private (
     private def bind(batch: Int): Workspace = inSemantics {
       val shapes = feeds.map { case (name, row) => name -> Shape(batch +: row.toVector) }.toMap
       val used = shapes.filter { case (name, _) => argNames.contains(name) }
-      val (argShapes, _, _) = selected.inferShape(args.collect {
-        case (n, a) if argNames.contains(n) => n -> a.shape
-      } ++ used)
-      if (argShapes == null)
-        throw new IllegalArgumentException(
-          s"the shapes of the network cannot be inferred from the inputs ${shapes.mkString(", ")}; check the parameter inputShapes"
+      val known = args.collect { case (n, a) if argNames.contains(n) => n -> a.shape }
+      def unfit(reason: String, cause: Throwable = null) = {
+        val rows = feeds.map { case (name, row) => s"$name $row" }.mkString(", ")
+        new IllegalArgumentException(
+          s"the model cannot take rows of shape $rows$reason; set the parameter inputShapes",
+          cause
         )
+      }
+      val (argShapes, _, _) =
+        try selected.inferShape(known ++ used)
+        catch { case error: MXNetError => throw unfit(s": ${error.getMessage}", error) }
+      if (argShapes == null) throw unfit("")
       val arrays = argNames.indices.map { i =>
         args.getOrElse(argNames(i), NDArray.zeros(argShapes(i), Context.cpu(), argTypes(argNames(i))))
       }
