@@ -19,7 +19,7 @@ programs=("$@")
 [ ${#programs[@]} -gt 0 ] || programs=(arrays edges symbols numpy_api gluon_layers gluon_train inference recurrent_blocks
     autograd_errors opperf data_dependent module_fit executors key_value_stores data_iterators library precision
     control_flow optimizers distributed moving_averages gradient_storage
-    sparse_graphs)
+    sparse_graphs user_operators)
 failed=0
 for name in "${programs[@]}"; do
   echo "$name"

@@ -14,9 +14,9 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::grad::{Entry, GradGraph, GradNode};
-use crate::ndarray::NDArray;
 use crate::params::Attrs;
 use crate::shape::Shape;
+use crate::sparse::{Array, StorageType};
 use crate::storage::Req;
 
 /// The shapes or types of an operator's arguments, as inferred.
@@ -67,6 +67,31 @@ pub trait UserOperator: Send + Sync {
         })
     }
 
+    /// Infers all storage types from those of the inputs. `None`: the operator gets dense copies of sparse arrays and returns dense arrays.
+    ///
+    /// # Errors
+    /// Storage types that the operator does not accept.
+    fn infer_storage(&self, ins: &[StorageType]) -> Result<Option<InferredArgs<StorageType>>> {
+        let _ = ins;
+        Ok(None)
+    }
+
+    /// Infers the storage types of the input gradients from those of the output gradients, the inputs, the outputs and the auxiliary
+    /// states. `None`: `backward` gets dense copies of sparse arrays and returns dense gradients.
+    ///
+    /// # Errors
+    /// Storage types that the operator does not accept.
+    fn infer_gradient_storage(
+        &self,
+        ograds: &[StorageType],
+        ins: &[StorageType],
+        outs: &[StorageType],
+        states: &[StorageType],
+    ) -> Result<Option<Vec<StorageType>>> {
+        let _ = (ograds, ins, outs, states);
+        Ok(None)
+    }
+
     /// True if the gradient depends on the gradients of the outputs; false for a loss.
     fn reads_output_gradients(&self) -> bool {
         true
@@ -98,37 +123,37 @@ pub trait UserOperator: Send + Sync {
     fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> Result<Box<dyn UserOpInstance>>;
 }
 
-/// The arrays of a forward call. They are the engine's arrays, not copies: inputs must not be written, so foreign code gets
-/// [read-only](NDArray::read_only) ones.
+/// The arrays of a forward call; only those that [`UserOperator::infer_storage`] allows are sparse. They are the engine's arrays, not
+/// copies: inputs must not be written, so foreign code gets [read-only](crate::ndarray::NDArray::read_only) ones.
 pub struct UserOpForward<'a> {
     /// True in training, false in inference.
     pub is_train: bool,
     /// Inputs.
-    pub ins: &'a [NDArray],
+    pub ins: &'a [Array],
     /// Outputs.
-    pub outs: &'a [NDArray],
+    pub outs: &'a [Array],
     /// The request of each output.
     pub reqs: &'a [Req],
     /// Auxiliary states.
-    pub states: &'a [NDArray],
+    pub states: &'a [Array],
 }
 
-/// The arrays of a backward call.
+/// The arrays of a backward call; see [`UserOperator::infer_gradient_storage`].
 pub struct UserOpBackward<'a> {
     /// True in training, false in inference.
     pub is_train: bool,
     /// Gradients of the outputs; empty if the operator does not read them.
-    pub ograds: &'a [NDArray],
+    pub ograds: &'a [Array],
     /// Inputs of the forward call.
-    pub ins: &'a [NDArray],
+    pub ins: &'a [Array],
     /// Outputs of the forward call.
-    pub outs: &'a [NDArray],
+    pub outs: &'a [Array],
     /// Gradients of the inputs, to be written.
-    pub igrads: &'a [NDArray],
+    pub igrads: &'a [Array],
     /// The request of each gradient.
     pub reqs: &'a [Req],
     /// Auxiliary states.
-    pub states: &'a [NDArray],
+    pub states: &'a [Array],
 }
 
 /// The instance of a user operator for one node of one executor or recorded call. It may keep results of the forward call for the

@@ -3,16 +3,21 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, StoredNode};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, SparseCall, SparseForm, StoredNode};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_core::user_op::{self, InferredArgs, UserOpBackward, UserOpForward, UserOpInstance, UserOperator};
 use parking_lot::ReentrantMutex;
+use smallvec::SmallVec;
 
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[&CUSTOM, &CUSTOM_FUNCTION];
@@ -97,6 +102,59 @@ impl CustomParam {
         Ok(Some(self.operator.get_or_init(|| operator)))
     }
 
+    /// The storage types of the outputs for inputs and states of these types; `None` if no array is sparse, or if the operator expects
+    /// dense copies.
+    fn output_storage(&self, types: &[StorageType]) -> Result<Option<Vec<StorageType>>> {
+        let (Some(operator), Some(ins)) = (self.registered()?, types.get(..self.num_data_inputs())) else {
+            return Ok(None);
+        };
+        let Some(inferred) = operator.infer_storage(ins)? else { return Ok(None) };
+        check_inferred(self, &inferred, "storage types")?;
+        if let Some(k) = (0..ins.len()).find(|k| inferred.ins[*k] != ins[*k]) {
+            let (name, expected, given) = (&self.input_names[k], inferred.ins[k], ins[k]);
+            return Err(Error::Value(format!(
+                "the operator needs {name} as {expected}, but it is {given}: convert it first"
+            )));
+        }
+        let is_any_sparse = types.iter().chain(&inferred.outs).any(|t| *t != StorageType::Default);
+        Ok(is_any_sparse.then_some(inferred.outs))
+    }
+
+    /// The storage types of the gradients of the inputs for arrays of these types, in the order of [`Self::split_backward`]; `None` as in
+    /// [`Self::output_storage`].
+    fn gradient_storage(&self, types: &[StorageType]) -> Result<Option<Vec<StorageType>>> {
+        let Some(operator) = self.registered()? else { return Ok(None) };
+        let Some([ograds, ins, states, outs]) = self.split_backward(types) else { return Ok(None) };
+        let Some(gradients) = operator.infer_gradient_storage(ograds, ins, outs, states)? else { return Ok(None) };
+        ensure!(
+            gradients.len() == ins.len(),
+            "the operator inferred storage types of {} gradients, but it has {} inputs",
+            gradients.len(),
+            ins.len()
+        );
+        let is_any_sparse = types.iter().chain(&gradients).any(|t| *t != StorageType::Default);
+        Ok(is_any_sparse.then_some(gradients))
+    }
+
+    /// True unless the operator has dense gradients if its inputs are dense.
+    fn may_have_sparse_gradients(&self) -> bool {
+        let dense = vec![StorageType::Default; self.num_ograds() + self.input_names.len() + self.output_names.len()];
+        first_storage(self.gradient_storage(&dense)).is_some()
+    }
+
+    fn num_ograds(&self) -> usize {
+        if reads_output_gradients(self) { self.output_names.len() } else { 0 }
+    }
+
+    /// Splits the arrays of a backward call into the gradients of the outputs (none if the operator is a loss), the inputs, the states and
+    /// the outputs.
+    fn split_backward<'a, T>(&self, all: &'a [T]) -> Option<[&'a [T]; 4]> {
+        let (ograds, rest) = all.split_at_checked(self.num_ograds())?;
+        let (ins, outs) = rest.split_at_checked(self.input_names.len())?;
+        let (ins, states) = ins.split_at_checked(self.num_data_inputs())?;
+        Some([ograds, ins, states, outs])
+    }
+
     fn operator(&self) -> Result<&Arc<dyn UserOperator>> {
         self.registered()?.ok_or_else(|| user_op::unknown(&self.op_type))
     }
@@ -138,6 +196,15 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .shape(infer_shape)
     .dtype(infer_dtype)
     .foreign(forward)
+    .sparse_form(SparseForm {
+        rule: |p, types, _| first_storage(p.get::<CustomParam>().output_storage(types)),
+        run: forward_stored,
+        of_outputs: Some(|p, types| all_storage(p.get::<CustomParam>().output_storage(types))),
+        from_dense: |p| {
+            let p = p.get::<CustomParam>();
+            first_storage(p.output_storage(&vec![StorageType::Default; p.input_names.len()])).is_some()
+        },
+    })
     .random()
     .grad(Grad::By(gradient))
     .parse_stored_by(|attrs, node| CustomParam::stored(attrs, node).map(Params::new))
@@ -150,7 +217,13 @@ const FOREIGN_BACKWARD: Grad = Grad::Kernel(
     Backward::foreign(backward)
         .ograds_if(|p| reads_output_gradients(p.get::<CustomParam>()))
         .inputs(Deps::All)
-        .outputs(Deps::All),
+        .outputs(Deps::All)
+        .sparse_form(SparseForm {
+            rule: |p, types, _| first_storage(p.get::<CustomParam>().gradient_storage(types)),
+            run: backward_stored,
+            of_outputs: Some(|p, types| all_storage(p.get::<CustomParam>().gradient_storage(types))),
+            from_dense: |p| p.get::<CustomParam>().may_have_sparse_gradients(),
+        }),
     None,
 );
 
@@ -240,7 +313,7 @@ type SharedInstance = Arc<ReentrantMutex<RefCell<Box<dyn UserOpInstance>>>>;
 struct CachedInstance(Option<SharedInstance>);
 
 /// The node's instance, created at its first call.
-fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<SharedInstance> {
+fn instance(ctx: &OpCtx<'_>, ins: &[Array]) -> Result<SharedInstance> {
     let cached = ctx.cache.and_then(|cache| cache.with(|cached: &mut CachedInstance| cached.0.clone()));
     if let Some(instance) = cached {
         return Ok(instance);
@@ -263,24 +336,82 @@ fn with_instance(shared: &SharedInstance, f: impl FnOnce(&mut dyn UserOpInstance
     f(instance.as_mut())
 }
 
+/// The storage type of the first output. If the inference failed, the call selects the sparse implementation, which reports the error.
+fn first_storage(inferred: Result<Option<Vec<StorageType>>>) -> Option<StorageType> {
+    match inferred {
+        Ok(types) => types.map(|types| types.first().copied().unwrap_or(StorageType::Default)),
+        Err(_) => Some(StorageType::Default),
+    }
+}
+
+/// The storage types of all outputs; none if the inference failed.
+fn all_storage(inferred: Result<Option<Vec<StorageType>>>) -> SmallVec<[StorageType; 4]> {
+    inferred.ok().flatten().into_iter().flatten().collect()
+}
+
+/// An array of zeros of a storage type.
+fn zeros(storage: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<Array> {
+    Ok(match storage {
+        StorageType::Default => NDArray::zeros(shape, dtype, context)?.into(),
+        sparse => SparseArray::zeros(sparse, shape, dtype, context)?.into(),
+    })
+}
+
+fn stored(arrays: &[NDArray]) -> Vec<Array> {
+    arrays.iter().cloned().map(Array::from).collect()
+}
+
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
-    let p = ctx.params::<CustomParam>();
-    let (ins, states) = ins.split_at(p.num_data_inputs());
-    states.iter().try_for_each(NDArray::check_writable)?;
+    call_forward(ctx, &stored(ins), &stored(outs), reqs)
+}
+
+fn call_forward(ctx: &OpCtx<'_>, ins: &[Array], outs: &[Array], reqs: &[Req]) -> Result<()> {
+    let (ins, states) = ins.split_at(ctx.params::<CustomParam>().num_data_inputs());
+    states.iter().filter_map(|state| state.dense().ok()).try_for_each(NDArray::check_writable)?;
     let call = UserOpForward { is_train: ctx.is_train, ins, outs, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.forward(&call))
 }
 
-/// `ins`: the gradients of the outputs (none if the operator is a loss), the inputs, the states, the outputs. `igrads`: the gradients
-/// of the inputs; states have none.
+/// The forward call with sparse arrays.
+fn forward_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let p = call.ctx.params::<CustomParam>();
+    let types: Vec<StorageType> = call.ins.iter().map(Array::storage_type).collect();
+    let types = p.output_storage(&types)?.unwrap_or_else(|| vec![StorageType::Default; p.output_names.len()]);
+    let mut ins: Vec<Option<DType>> = call.ins.iter().map(|a| Some(a.dtype())).collect();
+    let mut dtypes = vec![None; types.len()];
+    infer_dtype(call.ctx.params, &mut DTypeIo { ins: &mut ins, outs: &mut dtypes })?;
+    let outs = (types.iter().zip(call.shapes).zip(dtypes))
+        .map(|((storage, shape), dtype)| zeros(*storage, shape, dtype.unwrap_or(DType::F32), call.ctx.context))
+        .collect::<Result<Vec<_>>>()?;
+    call_forward(call.ctx, call.ins, &outs, &vec![Req::Write; outs.len()])?;
+    Ok(outs)
+}
+
+/// `ins`: the arrays of [`CustomParam::split_backward`]. `igrads`: the gradients of the inputs; states have none.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
+    call_backward(ctx, &stored(ins), &stored(igrads), reqs)
+}
+
+fn call_backward(ctx: &OpCtx<'_>, all: &[Array], igrads: &[Array], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CustomParam>();
-    let num_ograds = if reads_output_gradients(p) { p.output_names.len() } else { 0 };
-    let (ograds, ins) = ins.split_at(num_ograds);
-    let (ins, outs) = ins.split_at(p.input_names.len());
-    let (ins, states) = ins.split_at(p.num_data_inputs());
+    let Some([ograds, ins, states, outs]) = p.split_backward(all) else {
+        return Err(Error::Internal("arrays of a user operator are missing".into()));
+    };
     let call = UserOpBackward { is_train: ctx.is_train, ograds, ins, outs, igrads, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.backward(&call))
+}
+
+/// The backward call with sparse arrays.
+fn backward_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let p = call.ctx.params::<CustomParam>();
+    let types: Vec<StorageType> = call.ins.iter().map(Array::storage_type).collect();
+    let types = p.gradient_storage(&types)?.unwrap_or_else(|| vec![StorageType::Default; p.num_data_inputs()]);
+    let ins = call.ins.iter().skip(p.num_ograds());
+    let igrads = (types.iter().zip(call.shapes).zip(ins))
+        .map(|((storage, shape), input)| zeros(*storage, shape, input.dtype(), call.ctx.context))
+        .collect::<Result<Vec<_>>>()?;
+    call_backward(call.ctx, call.ins, &igrads, &vec![Req::Write; igrads.len()])?;
+    Ok(igrads)
 }
 
 /// Parameters of `_CustomFunction`: a recorded function with a user-defined gradient.
@@ -322,15 +453,13 @@ pub static CUSTOM_FUNCTION: OpDef = OpDef::new("_CustomFunction")
     .grad(Grad::Kernel(Backward::foreign(function_backward), None));
 
 fn function_backward(ctx: &OpCtx<'_>, ograds: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
+    let (ograds, igrads) = (&stored(ograds)[..], &stored(igrads)[..]);
     let call = UserOpBackward { is_train: ctx.is_train, ograds, ins: &[], outs: &[], igrads, reqs, states: &[] };
     with_instance(&ctx.params::<FunctionParam>().instance, |function| function.backward(&call))
 }
 
 #[cfg(test)]
 mod tests {
-    use ferromx_core::context::Context;
-    use ferromx_core::dtype::DType;
-    use ferromx_core::shape::Shape;
     use ferromx_core::user_op::UserOpFactory;
 
     use super::*;

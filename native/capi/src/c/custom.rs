@@ -8,10 +8,10 @@ use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::{self, Tensor};
-use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::params::Attrs;
 use ferromx_runtime::semantics;
 use ferromx_runtime::shape::Shape;
+use ferromx_runtime::sparse::{Array, StorageType};
 use ferromx_runtime::storage::Req;
 use ferromx_runtime::user_op::{
     self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
@@ -20,13 +20,13 @@ use ferromx_runtime::user_op::{
 use super::args::{raw, slice, tensors, text};
 use super::guard;
 use super::types::{
-    CustomFunctionBwdFunc, CustomOpBwdDepFunc, CustomOpCreateFunc, CustomOpDelFunc, CustomOpFBFunc,
-    CustomOpInferShapeFunc, CustomOpInferTypeFunc, CustomOpListFunc, CustomOpPropCreator, MXCallbackList,
-    MXGenericCallback, NDArrayHandle,
+    CustomFunctionBwdFunc, CustomOpBackwardInferStorageTypeFunc, CustomOpBwdDepFunc, CustomOpCreateFunc,
+    CustomOpDelFunc, CustomOpFBFunc, CustomOpInferShapeFunc, CustomOpInferStorageTypeFunc, CustomOpInferTypeFunc,
+    CustomOpListFunc, CustomOpPropCreator, MXCallbackList, MXGenericCallback, NDArrayHandle,
 };
 use crate::handle::insert_tensor;
 
-/// Indices of the callbacks of an operator. `INFER_TYPE` may be missing.
+/// Indices of the callbacks of an operator. Those after `CREATE` may be missing.
 mod prop {
     use crate::c::types::CustomOpPropCallbacks as Index;
     pub(super) const DELETE: usize = Index::kCustomOpPropDelete as usize;
@@ -37,6 +37,8 @@ mod prop {
     pub(super) const DECLARE_DEPENDENCY: usize = Index::kCustomOpPropDeclareBackwardDependency as usize;
     pub(super) const CREATE: usize = Index::kCustomOpPropCreateOperator as usize;
     pub(super) const INFER_TYPE: usize = Index::kCustomOpPropInferType as usize;
+    pub(super) const INFER_STORAGE: usize = Index::kCustomOpPropInferStorageType as usize;
+    pub(super) const INFER_GRADIENT_STORAGE: usize = Index::kCustomOpPropBackwardInferStorageType as usize;
 }
 
 /// Indices of the callbacks of an instance.
@@ -64,6 +66,8 @@ mod tag {
     pub(super) const STATE: c_int = 4;
 }
 
+/// The code of a storage type that is not known yet.
+const UNKNOWN_STORAGE: c_int = -1;
 /// Maximum rank of an array.
 const MAX_RANK: c_int = 32;
 /// Maximum number of names that an operator may list.
@@ -300,6 +304,52 @@ impl UserOperator for Operator {
         Ok(self.split(types.into_iter().map(DType::from_code).collect()))
     }
 
+    fn infer_storage(&self, ins: &[StorageType]) -> Result<Option<InferredArgs<StorageType>>> {
+        if !self.callbacks.has(prop::INFER_STORAGE) {
+            return Ok(None);
+        }
+        let (infer, context) =
+            callback!(self.callbacks, prop::INFER_STORAGE, "infer_storage_type", CustomOpInferStorageTypeFunc);
+        let (n_ins, n_outs, n_states) = self.counts();
+        let mut types: Vec<c_int> = ins.iter().map(|t| *t as c_int).collect();
+        types.resize(n_ins + n_outs + n_states, UNKNOWN_STORAGE);
+        // SAFETY: by the contract of the C API; the list outlives the call.
+        let returned = unsafe { infer(types.len() as c_int, types.as_mut_ptr(), context) };
+        self.callbacks.check(returned, "infer_storage_type")?;
+        Ok(Some(self.split(types.into_iter().map(StorageType::from_code).collect::<Result<_>>()?)))
+    }
+
+    fn infer_gradient_storage(
+        &self,
+        ograds: &[StorageType],
+        ins: &[StorageType],
+        outs: &[StorageType],
+        states: &[StorageType],
+    ) -> Result<Option<Vec<StorageType>>> {
+        if !self.callbacks.has(prop::INFER_GRADIENT_STORAGE) {
+            return Ok(None);
+        }
+        let index = prop::INFER_GRADIENT_STORAGE;
+        let (infer, context) =
+            callback!(self.callbacks, index, "infer_storage_type_backward", CustomOpBackwardInferStorageTypeFunc);
+        let mut types: Vec<c_int> = Vec::new();
+        let mut tags: Vec<c_int> = Vec::new();
+        let mut add = |tag: c_int, codes: &mut dyn Iterator<Item = c_int>| {
+            types.extend(codes);
+            tags.resize(types.len(), tag);
+        };
+        add(tag::OUTPUT_GRADIENT, &mut ograds.iter().map(|t| *t as c_int));
+        add(tag::INPUT, &mut ins.iter().map(|t| *t as c_int));
+        add(tag::OUTPUT, &mut outs.iter().map(|t| *t as c_int));
+        add(tag::INPUT_GRADIENT, &mut ins.iter().map(|_| UNKNOWN_STORAGE));
+        add(tag::STATE, &mut states.iter().map(|t| *t as c_int));
+        // SAFETY: by the contract of the C API; the lists outlive the call.
+        let returned = unsafe { infer(types.len() as c_int, types.as_mut_ptr(), tags.as_mut_ptr(), context) };
+        self.callbacks.check(returned, "infer_storage_type_backward")?;
+        let gradients = types.iter().zip(&tags).filter(|(_, tag)| **tag == tag::INPUT_GRADIENT);
+        gradients.map(|(code, _)| StorageType::from_code(*code)).collect::<Result<_>>().map(Some)
+    }
+
     fn reads_output_gradients(&self) -> bool {
         self.reads_output_gradients
     }
@@ -331,7 +381,7 @@ impl UserOperator for Operator {
 }
 
 /// New handles of arrays, which the callback frees.
-fn handles<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Vec<*mut c_void> {
+fn handles<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Vec<*mut c_void> {
     arrays.into_iter().map(|a| raw(insert_tensor(Tensor::new(a.clone())))).collect()
 }
 
@@ -340,14 +390,7 @@ struct Instance(Callbacks);
 
 impl Instance {
     /// Calls the callback at `index` with groups of arrays and their tags.
-    fn call(
-        &self,
-        index: usize,
-        what: &str,
-        groups: &[(c_int, &[NDArray])],
-        reqs: &[Req],
-        is_train: bool,
-    ) -> Result<()> {
+    fn call(&self, index: usize, what: &str, groups: &[(c_int, &[Array])], reqs: &[Req], is_train: bool) -> Result<()> {
         let (run, context) = callback!(self.0, index, "forward or backward", CustomOpFBFunc);
         let mut arrays = handles(groups.iter().flat_map(|(_, arrays)| *arrays));
         let mut tags: Vec<c_int> = groups.iter().flat_map(|(tag, arrays)| arrays.iter().map(|_| *tag)).collect();
@@ -407,8 +450,8 @@ impl UserOpInstance for Function {
 
 /// Registers a user operator for `Custom`. `creator` fills the list with the callbacks of the operator, in the order of
 /// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare the dependencies of the gradient,
-/// create an instance, infer types. An instance has the callbacks delete, forward and backward. Callbacks return 0 on failure. They own the
-/// array handles that they get.
+/// create an instance, infer types, infer storage types, infer storage types of gradients. An instance has the callbacks delete, forward
+/// and backward. Callbacks return 0 on failure. They own the array handles that they get.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCustomOpRegister(op_type: *const c_char, creator: CustomOpPropCreator) -> c_int {
     guard(|| {

@@ -174,10 +174,8 @@ pub type CustomFunctionBwdFunc =
     Option<unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *const c_int, c_int, *mut c_void) -> c_int>;
 
 /// Infers storage types. Arguments: number of arrays, their codes.
-#[allow(dead_code)] // For C programs.
 pub type CustomOpInferStorageTypeFunc = Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_void) -> c_int>;
 /// Infers the storage types of the gradients. Arguments: number of arrays, their codes, their tags.
-#[allow(dead_code)] // For C programs.
 pub type CustomOpBackwardInferStorageTypeFunc =
     Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_int, *mut c_void) -> c_int>;
 /// Deletes the context of a function.

@@ -15,6 +15,7 @@ use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::params::Attrs;
 use ferromx_runtime::semantics;
 use ferromx_runtime::shape::Shape;
+use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 use ferromx_runtime::user_op::{
     self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
@@ -430,17 +431,25 @@ fn run(
     })
 }
 
+/// The arrays of a list, which are dense: operators of the JVM infer no storage types.
+fn dense(arrays: &[Array]) -> ferromx_runtime::error::Result<Vec<NDArray>> {
+    arrays.iter().map(|array| array.dense().cloned()).collect()
+}
+
 impl UserOpInstance for Instance {
     fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_runtime::error::Result<()> {
         let method = bridge().map_err(engine)?.forward;
-        let is_new = self.forward.update(&[(call.ins, false), (call.outs, true), (call.states, true)], call.reqs);
+        let (ins, outs, states) = (dense(call.ins)?, dense(call.outs)?, dense(call.states)?);
+        let is_new = self.forward.update(&[(&ins, false), (&outs, true), (&states, true)], call.reqs);
         run(&self.object, method, &self.forward, is_new, call.is_train)
     }
 
     fn backward(&mut self, call: &UserOpBackward<'_>) -> ferromx_runtime::error::Result<()> {
         let method = bridge().map_err(engine)?.backward;
-        let lists =
-            [(call.ograds, false), (call.ins, false), (call.outs, false), (call.igrads, true), (call.states, true)];
+        let (ograds, ins, outs) = (dense(call.ograds)?, dense(call.ins)?, dense(call.outs)?);
+        let (igrads, states) = (dense(call.igrads)?, dense(call.states)?);
+        let lists: [(&[NDArray], bool); 5] =
+            [(&ograds, false), (&ins, false), (&outs, false), (&igrads, true), (&states, true)];
         let is_new = self.backward.update(&lists, call.reqs);
         run(&self.object, method, &self.backward, is_new, call.is_train)
     }

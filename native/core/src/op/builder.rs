@@ -245,7 +245,7 @@ impl OpDef {
 
     /// The sparse implementation: the rule for the outputs' storage type, and the function that computes them.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
-        self.sparse = Some(SparseForm { rule, run, from_dense: |_| false });
+        self.sparse = Some(SparseForm { rule, run, of_outputs: None, from_dense: |_| false });
         self
     }
 
@@ -256,7 +256,13 @@ impl OpDef {
         rule: SparseRule,
         run: SparseFn,
     ) -> OpDef {
-        self.sparse = Some(SparseForm { rule, run, from_dense });
+        self.sparse = Some(SparseForm { rule, run, of_outputs: None, from_dense });
+        self
+    }
+
+    /// The sparse implementation.
+    pub const fn sparse_form(mut self, form: SparseForm) -> OpDef {
+        self.sparse = Some(form);
         self
     }
 

@@ -175,7 +175,13 @@ impl Backward {
 
     /// The sparse implementation; `rule` infers the storage types of the gradients.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> Backward {
-        self.sparse = Some(SparseForm { rule, run, from_dense: |_| true });
+        self.sparse = Some(SparseForm { rule, run, of_outputs: None, from_dense: |_| true });
+        self
+    }
+
+    /// The sparse implementation.
+    pub const fn sparse_form(mut self, form: SparseForm) -> Backward {
+        self.sparse = Some(form);
         self
     }
 

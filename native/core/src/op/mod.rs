@@ -25,7 +25,7 @@ use crate::subgraph::Subgraph;
 
 pub use args::{ArgDef, Deps, Inputs, arg, check_count};
 pub use kernel::{Cache, DynamicFn, ForeignFn, Forward, KernelFn, OpCtx, RandomKey, RandomSource};
-pub use sparse_form::{DenseForm, GradientStorage, SparseCall, SparseFn, SparseForm, SparseRule};
+pub use sparse_form::{DenseForm, GradientStorage, OutputStorage, SparseCall, SparseFn, SparseForm, SparseRule};
 
 /// Indices of inputs, which depend on the parameters.
 pub type InputIndices = fn(&Params) -> &[usize];

@@ -4,12 +4,17 @@ use super::kernel::OpCtx;
 use crate::error::Result;
 use crate::ndarray::NDArray;
 use crate::params::Params;
+use smallvec::SmallVec;
 use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
 
 /// Infers the storage type of the outputs from the parameters, the storage types of the inputs, and that of the first output's array if
 /// one was given. `None` selects the dense fallback: the inputs are converted.
 pub type SparseRule = fn(&Params, &[StorageType], Option<StorageType>) -> Option<StorageType>;
+
+/// The storage types of the outputs, if they may differ: from the parameters and the storage types of the inputs. The rule returns that of
+/// the first output.
+pub type OutputStorage = fn(&Params, &[StorageType]) -> SmallVec<[StorageType; 4]>;
 
 /// The sparse implementation of an operator: it returns the visible outputs, or writes the given output arrays.
 pub type SparseFn = fn(&SparseCall<'_>) -> Result<Vec<Array>>;
@@ -42,6 +47,8 @@ pub struct SparseForm {
     pub rule: SparseRule,
     /// The computation.
     pub run: SparseFn,
+    /// The storage type of each output; without it, all have the one that the rule returns.
+    pub of_outputs: Option<OutputStorage>,
     /// Whether the rule also applies if all inputs are dense, because the parameters can request sparse outputs.
     pub from_dense: fn(&Params) -> bool,
 }

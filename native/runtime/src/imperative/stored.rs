@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Backward;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, GradientStorage, SparseCall};
+use ferromx_core::op::{Cache, ForeignFn, Forward, GradientStorage, SparseCall};
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
@@ -121,16 +121,18 @@ fn dispatch_by_storage(
         Ok(outputs.into_vec())
     };
     let shapes = infer(op, inputs, outputs)?;
-    let results = (form.run)(&SparseCall {
-        ctx: &op.ctx(context, is_train, None),
+    let is_foreign = matches!(op.def.forward, Forward::Foreign(_));
+    let call = SparseCall {
+        ctx: &op.ctx(context, is_train, cache.filter(|_| is_foreign)),
         ins: inputs,
         outs: outputs,
         shapes: &shapes,
         wanted: &vec![true; shapes.len()],
         dense: &dense,
         storage_type,
-    })?;
-    write_outputs(results, outputs)
+    };
+    let results = if is_foreign { unrecorded(is_train, || (form.run)(&call)) } else { (form.run)(&call) };
+    write_outputs(results?, outputs)
 }
 
 /// Infers the output shapes and checks the inputs.
@@ -260,8 +262,12 @@ impl GradientCall<'_> {
     /// # Errors
     /// Those of the kernel.
     pub(crate) fn run(&self) -> Result<Stored> {
+        let types: SmallVec<[StorageType; 6]> = self.inputs.iter().map(Array::storage_type).collect();
         match self.backward.foreign {
-            Some(f) => self.run_foreign(f),
+            Some(f) => match self.backward.sparse.filter(|form| (form.rule)(&self.op.params, &types, None).is_some()) {
+                Some(_) => unrecorded(self.is_train, || self.run_kernel()),
+                None => self.run_foreign(f),
+            },
             None => self.run_kernel(),
         }
     }
@@ -278,9 +284,9 @@ impl GradientCall<'_> {
 
     /// Runs the gradient kernel, sparse or dense.
     fn run_kernel(&self) -> Result<Stored> {
-        let GradientCall { op, backward, inputs, outputs, wanted, is_train, .. } = *self;
+        let GradientCall { op, backward, inputs, outputs, wanted, is_train, cache } = *self;
         let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-        let ctx = op.ctx(context, is_train, None);
+        let ctx = op.ctx(context, is_train, backward.foreign.map(|_| cache));
         let dense = |arrays: &[NDArray]| {
             let gradients = outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
             let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });

@@ -109,7 +109,8 @@ fn may_be_sparse(node: &Node) -> bool {
         None => node.attrs.read().contains_key(STORAGE_ATTR),
         Some(op) => {
             op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params))
-                || matches!(op.def.gradient(&op.params), Grad::Kernel(backward, _) if backward.sparse.is_some())
+                || matches!(op.def.gradient(&op.params), Grad::Kernel(backward, _)
+                    if backward.sparse.is_some_and(|form| (form.from_dense)(&op.params)))
         }
     }
 }
@@ -141,6 +142,7 @@ fn infer_types(
         let ins: SmallVec<[StorageType; 6]> = node.inputs.iter().map(|e| types[*e]).collect();
         let rule = |form: Option<SparseForm>, params: &Params| form.and_then(|form| (form.rule)(params, &ins, None));
         let has_sparse_input = ins.iter().any(|t| *t != StorageType::Default);
+        let mut form = None;
         let (inferred, sparse_outputs) = match &node.action {
             Action::Variable => {
                 let e = entry(i, 0);
@@ -149,18 +151,21 @@ fn infer_types(
             }
             Action::Forward(_) if gradient_storage(graph, node) == Some(GradientStorage::Dense) => (None, Deps::None),
             Action::Forward(op) => {
-                let form = op.def.sparse.filter(|form| has_sparse_input || (form.from_dense)(&op.params));
-                (rule(form, &op.params), Deps::All)
+                form = op.def.sparse.filter(|form| has_sparse_input || (form.from_dense)(&op.params)).map(|f| (f, op));
+                (rule(form.map(|(f, _)| f), &op.params), Deps::All)
             }
             Action::Backward { op, backward, .. } => {
                 let follows_operands = op.def.gradient_storage == GradientStorage::OfOperands;
                 let common = ins.first().copied().filter(|t| follows_operands && ins.iter().all(|i| i == t));
+                form = backward.sparse.map(|f| (f, op));
                 (rule(backward.sparse, &op.params).or(common), backward.sparse_gradients)
             }
             Action::Fused { .. } => (None, Deps::None),
         };
+        let of_outputs = form.and_then(|(form, op)| Some((form.of_outputs?)(&op.params, &ins)));
         for k in sparse_outputs.indices(node.num_visible()) {
-            types[entry(i, k)] = inferred.unwrap_or(StorageType::Default);
+            let of_output = of_outputs.as_ref().and_then(|types| types.get(k).copied());
+            types[entry(i, k)] = of_output.or(inferred).unwrap_or(StorageType::Default);
         }
     }
     types
