@@ -169,8 +169,9 @@ impl UserOpInstance for Threefold {
     }
 
     fn backward(&mut self, call: &UserOpBackward<'_>) -> Result<()> {
-        let tripled: Vec<f32> = floats(&call.ograds[0]).iter().map(|g| 3.0 * g).collect();
-        call.igrads[0].copy_from(&NDArray::from_slice(&tripled, call.igrads[0].shape().dims())?)
+        let tripled: Vec<f32> = floats(call.ograds[0].dense()?).iter().map(|g| 3.0 * g).collect();
+        let gradient = call.igrads[0].dense()?;
+        gradient.copy_from(&NDArray::from_slice(&tripled, gradient.shape().dims())?)
     }
 }
 

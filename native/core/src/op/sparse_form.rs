@@ -4,9 +4,9 @@ use super::kernel::OpCtx;
 use crate::error::Result;
 use crate::ndarray::NDArray;
 use crate::params::Params;
-use smallvec::SmallVec;
 use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
+use smallvec::SmallVec;
 
 /// Infers the storage type of the outputs from the parameters, the storage types of the inputs, and that of the first output's array if
 /// one was given. `None` selects the dense fallback: the inputs are converted.

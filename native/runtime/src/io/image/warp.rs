@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn transforms_keep_the_center() {
         let image = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
-        let unchanged = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
+        let unchanged = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 3.0), 0, false);
         assert_eq!(unchanged.samples, image.samples);
-        let wider = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
+        let wider = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 5.0), 9, true);
         assert_eq!(wider.samples, [9, 1, 2, 3, 9, 9, 4, 5, 6, 9]);
-        let twice = warp_affine(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1, 4), 0, false);
+        let twice = warp_affine(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1.0, 4.0), 0, false);
         assert_eq!(twice.samples, [10, 15, 20, 10]);
     }
 
