@@ -198,7 +198,7 @@ impl Chain {
         self.block * size_of::<f32>()
     }
 
-    /// Fills the blocks of constant operands in the scratch memory of a thread. Must precede [`Block::repeat`].
+    /// Fills the blocks of constant operands in the scratch memory of a thread. Must precede `Block::repeat`.
     ///
     /// # Errors
     /// Scratch memory that is too small or not aligned.

@@ -322,7 +322,7 @@ fn scatter<T: WindowElement>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], band
     }
 }
 
-/// `to` = even[0], odd[0], even[1], ...
+/// Writes the elements of `even` and `odd` in turn.
 fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
     let (pairs, last) = to.as_chunks_mut::<2>();
     for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
