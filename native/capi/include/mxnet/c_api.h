@@ -392,8 +392,8 @@ int MXCachedOpRegisterOpHook(CachedOpHandle handle,
 
 // Registers a user operator for `Custom`. `creator` fills the list with the callbacks of the operator, in the order of
 // `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare the dependencies of the gradient,
-// create an instance, infer types. An instance has the callbacks delete, forward and backward. Callbacks return 0 on failure. They own the
-// array handles that they get.
+// create an instance, infer types, infer storage types, infer storage types of gradients. An instance has the callbacks delete, forward
+// and backward. Callbacks return 0 on failure. They own the array handles that they get.
 MXNET_DLL
 int MXCustomOpRegister(const char *op_type,
                        CustomOpPropCreator creator);

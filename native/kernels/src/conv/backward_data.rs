@@ -118,8 +118,10 @@ fn backward_phases<T: Accum>(
                     let mut parts = PerPhase::new();
                     for (i, grad) in neighbours.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
                         let (pixel, pixels) = bands.pixels(&phases[i], first_row);
-                        let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
-                        products[i].images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
+                        if pixels > 0 {
+                            let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
+                            products[i].images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
+                        }
                         parts.push(PhaseGrad { phase: &phases[i], grad, pixels });
                     }
                     scatter(shape, &parts, &mut band);

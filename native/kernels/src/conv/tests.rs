@@ -79,6 +79,8 @@ fn shapes() -> Vec<ConvShape> {
         // One image, which is divided into bands of rows for the gradient of the input.
         plane([1, 1, 3, 4], [[40, 31], [3, 3], [2, 2], one, one]),
         plane([1, 2, 6, 4], [[37, 20], [4, 4], [3, 2], [1, 2], one]),
+        // On two threads, the last band has no rows of the second phase, which no tap reads.
+        plane([1, 1, 3, 4], [[37, 9], one, [2, 1], [0, 0], one]),
         // One output, and taps that read only padding.
         plane([5, 1, 6, 7], [[4, 5], [4, 5], one, [0, 0], one]),
         plane([5, 3, 6, 9], [[1, 1], [1, 1], one, [0, 0], one]),
