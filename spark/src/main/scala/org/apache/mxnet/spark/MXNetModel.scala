@@ -152,10 +152,11 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   private def checkedSchema(schema: StructType, model: ModelFiles): StructType = {
     require(isSet(feedDict) && getFeedDict.nonEmpty, s"$uid: set feedDict, the column of each input of the model")
     require(isSet(fetchDict) && getFetchDict.nonEmpty, s"$uid: set fetchDict, the output for each new column")
-    checkShapes(getFeedDict.keys.toSeq.sorted)
     feeds(schema)
+    val outputs = outputColumns(model)
+    checkShapes(getFeedDict.keys.toSeq.sorted)
     val prediction = Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
-    append(schema, outputColumns(model) ++ prediction)
+    append(schema, outputs ++ prediction)
   }
 
   /** The new columns with their types. */
