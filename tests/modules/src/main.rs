@@ -77,10 +77,10 @@ fn main() -> ExitCode {
     let crates = ["core", "kernels", "ops", "runtime", "interop", "capi", "cli"];
     let crates = crates.map(|name| format!("native/{name}/src")).into_iter().chain(["tests/conformance/src".into()]);
     let mut failed = false;
-    let mut report = |place: &str, result: io::Result<Vec<String>>| {
+    let mut report = |folder: &str, result: io::Result<Vec<String>>| {
         let lines = result.unwrap_or_else(|e| vec![e.to_string()]);
         failed |= !lines.is_empty();
-        lines.iter().for_each(|line| eprintln!("{place}: {line}"));
+        lines.iter().for_each(|line| eprintln!("{folder}: {line}"));
     };
     for folder in crates {
         report(&folder, sources(&root.join(&folder), "rs").map(cycles_of_crate));

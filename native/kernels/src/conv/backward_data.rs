@@ -2,13 +2,13 @@
 
 use super::gaps::Compact;
 use super::implicit::{Implicit, pack_weights};
-use super::phases::{PerPhase, Phase, phases};
+use super::phases::{Bands, PerPhase, PhaseGrad, phases, scatter};
 use super::{
     ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, output_channel_gemm, single_output, winograd,
 };
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::depth_blocks;
-use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::par::{MatMut, MatRef, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
 use std::ops::Range;
@@ -219,118 +219,5 @@ impl<T: WindowElement> PhaseWeights<'_, T> {
                 }
             }
         }
-    }
-}
-
-impl Phase {
-    /// The first element of the input's row that has row `row` of the phase, counted through its planes of `height` rows.
-    fn start(&self, shape: &ConvShape, row: usize, height: usize) -> usize {
-        let d = self.first[0] + row / height * shape.stride[0];
-        let h = self.first[1] + row % height * shape.stride[1];
-        (d * shape.input[1] + h) * shape.input[2]
-    }
-
-    /// Scatters a row of gradients of the phase, which starts at grid pixel `pixel`, into a plane of the input.
-    pub(super) fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
-        let [_, height, width] = self.geometry.grid;
-        let to = &mut plane[self.start(shape, pixel / width, height) + self.first[2]..];
-        if shape.stride[2] == 1 {
-            to[..width].copy_from_slice(row);
-        } else {
-            to.iter_mut().step_by(shape.stride[2]).zip(row).for_each(|(to, x)| *to = *x);
-        }
-    }
-}
-
-/// Elements of a band's gradients that stay in the L2 cache.
-const BAND_ELEMENTS: usize = 1 << 16;
-
-/// How an image is divided among chunks: into bands of rows, except for images with several planes.
-struct Bands {
-    /// Rows of each phase in a band.
-    rows: usize,
-    /// Rows of the phases in all.
-    all_rows: usize,
-    /// Longest row of a phase, times its planes.
-    width: usize,
-    /// Phases that are computed before their gradients are written: those of neighbouring columns.
-    side_by_side: usize,
-}
-
-impl Bands {
-    fn new(shape: &ConvShape, phases: &[Phase]) -> Self {
-        let longest = |axis: usize| phases.iter().map(|phase| phase.geometry.grid[axis]).max().unwrap_or(0);
-        let (planes, all_rows, width) = (longest(0), longest(1), longest(2));
-        let side_by_side = if shape.stride[2] == 2 && shape.input[2] > 1 { 2 } else { 1 };
-        let cached = BAND_ELEMENTS / (side_by_side * shape.in_channels * width).max(1);
-        let shared = all_rows * shape.batch / (3 * num_threads());
-        let most = if planes > 1 || all_rows == 0 { all_rows } else { cached.min(shared).clamp(1, all_rows) };
-        let rows = all_rows.div_ceil(all_rows.div_ceil(most.max(1)).max(1));
-        Bands { rows, all_rows, width: width * planes, side_by_side }
-    }
-
-    /// Elements of a channel of the image in a band.
-    fn elements(&self, shape: &ConvShape) -> usize {
-        if self.rows == self.all_rows { shape.input_plane() } else { self.rows * shape.stride[1] * shape.input[2] }
-    }
-
-    /// Length of the gradient of a phase in a band.
-    fn grad_len(&self, shape: &ConvShape) -> usize {
-        shape.in_channels * self.rows * self.width
-    }
-
-    /// The first pixel of a phase in the band that starts with row `first_row` of the phases, and the number of its pixels.
-    fn pixels(&self, phase: &Phase, first_row: usize) -> (usize, usize) {
-        let [planes, height, width] = phase.geometry.grid;
-        let rows = first_row.min(height)..(first_row + self.rows).min(height);
-        (rows.start * width, planes * rows.len() * width)
-    }
-}
-
-/// The gradient of a phase in a band: (channels, pixels).
-struct PhaseGrad<'a, T> {
-    phase: &'a Phase,
-    grad: &'a [T],
-    pixels: usize,
-}
-
-impl<T> PhaseGrad<'_, T> {
-    fn row(&self, channel: usize, row: usize) -> &[T] {
-        let width = self.phase.geometry.grid[2];
-        &self.grad[channel * self.pixels + row * width..][..width]
-    }
-}
-
-/// Writes the gradients of a phase, or those of two phases in neighbouring columns, to a band of the image.
-fn scatter<T: WindowElement>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], band: &mut MatMut<'_, T>) {
-    let Some(part) = parts.first() else { return };
-    let [_, height, width] = part.phase.geometry.grid;
-    let rows = part.pixels / width.max(1);
-    for channel in 0..shape.in_channels {
-        let plane = band.row_mut(channel);
-        for row in 0..rows {
-            match parts {
-                [even, odd] => {
-                    let start = part.phase.start(shape, row, height);
-                    interleave(
-                        even.row(channel, row),
-                        odd.row(channel, row),
-                        &mut plane[start..start + shape.input[2]],
-                    );
-                }
-                _ => part.phase.scatter_row(shape, row * width, part.row(channel, row), plane),
-            }
-        }
-    }
-}
-
-/// Writes the elements of `even` and `odd` in turn.
-fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
-    let (pairs, last) = to.as_chunks_mut::<2>();
-    for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-        *pair = [*even, *odd];
-    }
-    if let (Some(last), Some(value)) = (last.first_mut(), even.last()) {
-        *last = *value;
     }
 }

@@ -112,6 +112,16 @@ fn shapes() -> Vec<ConvShape> {
         ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube },
         ConvShape { groups: 3, out_channels: 3, stride: [2, 1, 2], ..cube },
         ConvShape { input: [9, 10, 11], stride: [5, 7, 3], ..cube },
+        // Each phase has one plane, but the image has two.
+        ConvShape {
+            batch: 1,
+            input: [2, 31, 8],
+            kernel: [2, 3, 3],
+            stride: [2; 3],
+            pad: [0, 1, 1],
+            dilate: [1; 3],
+            ..cube
+        },
     ]);
     shapes
 }
