@@ -94,9 +94,12 @@ fn others(bench: &Bench) {
     bench.time("max pooling 3x3 s2 (32,64,56,56) forward", || pool_forward(&s, PoolKind::Max, &x, &mut y));
     bench.time("max pooling 3x3 s2 (32,64,56,56) backward", || pool_backward(&s, PoolKind::Max, &x, &y, &dy, &mut dx));
 
-    let s = SoftmaxShape { outer: 4096, axis: 1000, inner: 1 };
-    let (x, mut y) = (values(s.len()), values(s.len()));
-    bench.time("softmax (4096,1000)", || softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y));
+    for outer in [64, 4096] {
+        let s = SoftmaxShape { outer, axis: 1000, inner: 1 };
+        let (x, mut y) = (values(s.len()), values(s.len()));
+        let name = format!("softmax ({outer},1000)");
+        bench.time(&name, || softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y));
+    }
 
     let s = NormShape { outer: 32, axis: 64, inner: 56 * 56 };
     let (x, dy) = (values(s.len()), values(s.len()));

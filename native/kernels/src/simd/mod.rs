@@ -64,6 +64,25 @@ pub(crate) fn prefetch<T>(ahead: &[T]) {
     let _ = ahead;
 }
 
+/// Prefetches the elements `start..start + LEN` of `ahead` into the L2 cache, whether or not they exist.
+#[inline(always)]
+pub(crate) fn prefetch_at<T, const LEN: usize>(ahead: &[T], start: usize) {
+    let line = 64 / size_of::<T>().clamp(1, 64);
+    for i in (start..start + LEN).step_by(line) {
+        let address = ahead.as_ptr().wrapping_add(i);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            // SAFETY: SSE is part of the architecture, and prefetching is valid for any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        neon::prefetch(address);
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = address;
+    }
+}
+
 pub(crate) use multiversion::per_isa;
 
 isa::instruction_sets! {

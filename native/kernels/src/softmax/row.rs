@@ -2,12 +2,12 @@
 
 use super::SoftmaxKind;
 use crate::float::{Accum, FloatElement};
-use crate::simd::prefetch;
+use crate::simd::prefetch_at;
 use num_traits::{Float, One};
 
+/// Rows are processed in whole blocks of this length, so that no loop over exponentials has a remainder. More vectors would not
+/// fit into the registers of AVX2 together with the constants of the exponential.
 const LANES: usize = 16;
-/// Rows are processed in whole blocks of this length, so that no loop over exponentials has a remainder.
-const BLOCK: usize = 4 * LANES;
 
 /// The parameters of a softmax: it is the normalized exponential of `(sign * x - max) * inv_temperature`.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(crate) struct Params<A> {
 
 /// The length of the scratch buffer for a row.
 pub(crate) fn scratch_len(axis: usize) -> usize {
-    axis.next_multiple_of(BLOCK)
+    axis.next_multiple_of(LANES)
 }
 
 crate::simd::per_isa! {
@@ -31,12 +31,12 @@ crate::simd::per_isa! {
     pub(crate) fn forward<A: Accum>(params: Params<A>, x: &[A], ahead: &[A], exps: &mut [A], y: &mut [A]) {
         let Params { is_log, sign, inv_temperature } = params;
         let max = max(x, sign);
-        let shifted = |x: &A| (*x * sign - max) * inv_temperature;
+        // The product with a sign is exact.
+        let shifted = |x: &A| x.mul_add(sign, -max) * inv_temperature;
         let sum = exp_sum(x, shifted, |block, start| {
-            exps[start..start + BLOCK].copy_from_slice(block);
-            let range = |len: usize| start.min(len)..(start + BLOCK).min(len);
-            prefetch(&ahead[range(ahead.len())]);
-            prefetch(&y[range(y.len())]);
+            exps[start..start + LANES].copy_from_slice(block);
+            prefetch_at::<_, LANES>(ahead, start);
+            prefetch_at::<_, LANES>(y, start);
         });
         if is_log {
             let log_sum = sum.ln();
@@ -51,25 +51,25 @@ crate::simd::per_isa! {
 /// The sum of the exponentials of `shifted(x)`, which is never positive. Calls `keep(exponentials, start)` for each block; the last
 /// block is padded with zeros.
 #[inline(always)]
-fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; BLOCK], usize)) -> A {
-    let mut sums = [A::zero(); BLOCK];
-    let mut exps = [A::zero(); BLOCK];
-    let blocks = x.chunks_exact(BLOCK);
-    let mut last = [A::neg_infinity(); BLOCK];
-    last.iter_mut().zip(blocks.remainder()).for_each(|(last, x)| *last = shifted(x));
-    for (i, block) in blocks.enumerate() {
+fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; LANES], usize)) -> A {
+    let mut sums = [A::zero(); LANES];
+    let mut exps = [A::zero(); LANES];
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    for (i, block) in blocks.iter().enumerate() {
         for ((exp, sum), x) in exps.iter_mut().zip(&mut sums).zip(block) {
             *exp = shifted(x).exponential_nonpositive();
             *sum += *exp;
         }
-        keep(&exps, i * BLOCK);
+        keep(&exps, i * LANES);
     }
-    if !x.len().is_multiple_of(BLOCK) {
+    if !rest.is_empty() {
+        let mut last = [A::neg_infinity(); LANES];
+        last.iter_mut().zip(rest).for_each(|(last, x)| *last = shifted(x));
         for ((exp, sum), x) in exps.iter_mut().zip(&mut sums).zip(last) {
             *exp = x.exponential_nonpositive();
             *sum += *exp;
         }
-        keep(&exps, x.len() / BLOCK * BLOCK);
+        keep(&exps, blocks.len() * LANES);
     }
     tree(sums, |a, b| a + b)
 }
@@ -109,7 +109,8 @@ crate::simd::per_isa! {
 /// The maximum of `sign * x`; negative infinity if the row is empty.
 #[inline(always)]
 fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
-    let larger = |a: T::Acc, b: T::Acc| a.max(b);
+    // NaN is never larger.
+    let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
     let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
     let blocks = x.chunks_exact(4 * LANES);
     for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
