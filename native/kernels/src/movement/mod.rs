@@ -32,9 +32,9 @@ pub use transpose::transpose;
 use smallvec::{SmallVec, smallvec};
 
 /// An element type that can be moved.
-pub trait Item: Copy + Default + Send + Sync {}
+pub trait Item: Copy + Default + Send + Sync + 'static {}
 
-impl<T: Copy + Default + Send + Sync> Item for T {}
+impl<T: Copy + Default + Send + Sync + 'static> Item for T {}
 
 /// An axis of a strided view: its length and stride, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

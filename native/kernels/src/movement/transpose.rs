@@ -2,9 +2,10 @@
 
 use super::strided::gather;
 use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
-use crate::par;
+use crate::par::{self, MatMut, MatRef};
+use crate::simd::microkernel::GemmElement;
 use crate::simd::multiversion::{self, Kernel};
-use crate::simd::prefetch;
+use crate::simd::{as_words, as_words_mut, prefetch};
 use smallvec::SmallVec;
 
 /// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
@@ -91,7 +92,8 @@ impl<T: Item, const B: usize> Kernel for TransposeBlock<'_, T, B> {
                     let size = ((rows - i).min(down), (inner.n - j).min(across));
                     if size == (B, B) {
                         // The stride between the rows of the next tile is too large for the hardware prefetcher.
-                        let next = base + i + (j + B) * inner.stride as usize;
+                        let next = if j + B < inner.n { i + (j + B) * inner.stride as usize } else { i + B };
+                        let next = base + next;
                         for lane in self.src.get(next..).unwrap_or(&[]).chunks(inner.stride as usize).take(B) {
                             prefetch(&lane[..B.min(lane.len())]);
                         }
@@ -107,6 +109,9 @@ impl<T: Item, const B: usize> Kernel for TransposeBlock<'_, T, B> {
 
 #[inline(always)]
 fn full_tile<T: Item, const B: usize>(src: &[T], stride: usize, dst: &mut [T], pitch: usize) {
+    if transpose_words(src, stride, dst, pitch, (B, B)) {
+        return;
+    }
     let mut tile = [[T::default(); B]; B];
     for j in 0..B {
         let lane = &src[j * stride..j * stride + B];
@@ -172,6 +177,9 @@ fn interleave<T: Item, const N: usize>(src: &[T], stride: usize, dst: &mut [T]) 
 
 #[inline(always)]
 fn partial_tile<T: Item>(src: &[T], stride: usize, dst: &mut [T], pitch: usize, (rows, cols): (usize, usize)) {
+    if transpose_words(src, stride, dst, pitch, (rows, cols)) {
+        return;
+    }
     if cols <= rows {
         for j in 0..cols {
             let lane = &src[j * stride..][..rows];
@@ -183,4 +191,18 @@ fn partial_tile<T: Item>(src: &[T], stride: usize, dst: &mut [T], pitch: usize, 
             lane.iter_mut().zip(src[i..].chunks(stride)).for_each(|(to, from)| *to = from[0]);
         }
     }
+}
+
+/// Transposes a tile of 4-byte numbers in vector registers. Returns false for other types.
+#[inline(always)]
+fn transpose_words<T: Item>(
+    src: &[T],
+    stride: usize,
+    dst: &mut [T],
+    pitch: usize,
+    (rows, cols): (usize, usize),
+) -> bool {
+    let (Some(src), Some(dst)) = (as_words(src), as_words_mut(dst)) else { return false };
+    f32::microkernel().transpose(MatRef::new(src, cols, rows, stride, 1), &mut MatMut::new(dst, rows, cols, pitch));
+    true
 }

@@ -258,6 +258,8 @@ fn write_lanes<A: Accum>(mut to: ElementsMut<'_>, f: impl FnOnce(&mut [A])) {
 struct Columns<'a, A> {
     params: Params<A>,
     row_lens: &'a [usize],
+    /// The least length of a column: rows before it need no masks.
+    whole_rows: usize,
     max: [A; COLUMNS],
     /// The reciprocals of the sums of the exponentials, or for the logarithm of the softmax their logarithms.
     sums: [A; COLUMNS],
@@ -266,7 +268,13 @@ struct Columns<'a, A> {
 impl<'a, A: Accum> Columns<'a, A> {
     /// Computes the statistics of columns of `axis` elements, which have the given stride in `x`.
     fn new(params: Params<A>, x: &[A], stride: usize, axis: usize, row_lens: &'a [usize]) -> Self {
-        let mut columns = Columns { params, row_lens, max: [A::neg_infinity(); COLUMNS], sums: [A::zero(); COLUMNS] };
+        let mut columns = Columns {
+            params,
+            row_lens,
+            whole_rows: whole_rows(row_lens),
+            max: [A::neg_infinity(); COLUMNS],
+            sums: [A::zero(); COLUMNS],
+        };
         column_sums(&mut columns, x, stride, axis);
         columns
     }
@@ -278,19 +286,27 @@ impl<'a, A: Accum> Columns<'a, A> {
 
     #[inline(always)]
     fn shifted(&self, x: A, max: A) -> A {
-        (x * self.params.sign - max) * self.params.inv_temperature
+        // The product with a sign is exact.
+        x.mul_add(self.params.sign, -max) * self.params.inv_temperature
     }
+}
+
+/// The least of the lengths.
+fn whole_rows(row_lens: &[usize]) -> usize {
+    row_lens.iter().copied().min().unwrap_or(0)
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     fn column_sums<A: Accum>(columns: &mut Columns<'_, A>, x: &[A], stride: usize, axis: usize) {
         let (row_lens, count, sign) = (columns.row_lens, columns.row_lens.len(), columns.params.sign);
+        let whole_rows = columns.whole_rows;
         let mut max = [A::neg_infinity(); COLUMNS];
         for a in 0..axis {
             for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..count]).zip(row_lens) {
-                let value = *x * sign;
-                *max = max.max(if a < *len { value } else { A::neg_infinity() });
+                let value = if a < whole_rows || a < *len { *x * sign } else { A::neg_infinity() };
+                // NaN is never larger.
+                *max = if value > *max { value } else { *max };
             }
         }
         let mut sums = [A::zero(); COLUMNS];
@@ -298,7 +314,7 @@ crate::simd::per_isa! {
             let xs = x[a * stride..][..count].iter().zip(&max);
             for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(row_lens) {
                 let exp = columns.shifted(*x, *max).exponential_nonpositive();
-                *sum += if a < *len { exp } else { A::zero() };
+                *sum += if a < whole_rows || a < *len { exp } else { A::zero() };
             }
         }
         let is_log = columns.params.is_log;
@@ -314,7 +330,7 @@ crate::simd::per_isa! {
         for ((y, ((x, max), sum)), len) in y.iter_mut().zip(xs).zip(columns.row_lens) {
             let shifted = columns.shifted(*x, *max);
             let value = if columns.params.is_log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
-            *y = if a < *len { value } else { A::zero() };
+            *y = if a < columns.whole_rows || a < *len { value } else { A::zero() };
         }
     }
 }
@@ -330,14 +346,14 @@ crate::simd::per_isa! {
         axis: usize,
         row_lens: &[usize]
     ) -> [A; COLUMNS] {
-        let (count, log) = (row_lens.len(), kind == SoftmaxKind::LogSoftmax);
+        let (count, log, whole_rows) = (row_lens.len(), kind == SoftmaxKind::LogSoftmax, whole_rows(row_lens));
         let mut sums = [A::zero(); COLUMNS];
         for a in 0..axis {
             let from = y[a * stride..][..count].iter().zip(&y_grad[a * stride..][..count]);
             for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(row_lens) {
                 let grad = *grad;
                 let term = if log { grad } else { grad * *y };
-                *sum += if a < *len { term } else { A::zero() };
+                *sum += if a < whole_rows || a < *len { term } else { A::zero() };
             }
         }
         sums
