@@ -70,7 +70,7 @@ impl<'a, T> Part<'a, T> {
 /// `out[g] = scale * Q[g] K[g]^T`: (groups, query length, key length).
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn attention_scores<T: GemmElement>(scale: T, queries: Part<'_, T>, keys: Part<'_, T>, out: &mut [T]) {
     let shape = (queries.shape.length, keys.shape.length);
     gemm_batched(scale, |g| queries.matrix(g), |g| keys.matrix(g).t(), T::zero(), out, shape);
@@ -79,7 +79,7 @@ pub fn attention_scores<T: GemmElement>(scale: T, queries: Part<'_, T>, keys: Pa
 /// `out[g] = A[g] V[g]`: (query length, groups, dim), for the attention weights A (groups, query length, key length).
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn attention_values<T: GemmElement + Item + crate::par::Pod>(
     attention: &[T],
     values: Part<'_, T>,
@@ -109,7 +109,7 @@ fn part_gradient<'a, T: GemmElement>(
 /// array, whose gradient is written to `query_grad`. Unused parts have gradient zero.
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn attention_scores_backward<T: GemmElement + Item + crate::par::Pod>(
     scale: T,
     queries: Part<'_, T>,
@@ -149,7 +149,7 @@ pub fn attention_scores_backward<T: GemmElement + Item + crate::par::Pod>(
 /// The gradients of [`attention_values`] with respect to the projections of the values and to the attention weights.
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn attention_values_backward<T: GemmElement + Item + crate::par::Pod>(
     attention: &[T],
     values: Part<'_, T>,

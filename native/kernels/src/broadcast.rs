@@ -126,7 +126,7 @@ pub fn broadcast_any<U, C, D, F>(
 /// shape is the output's (up to leading ones).
 ///
 /// # Panics
-/// If a shape cannot be broadcast to `out_shape`, or a slice does not have the length of its shape.
+/// Panics if a shape cannot be broadcast to `out_shape`, or a slice does not have the length of its shape.
 pub fn broadcast<A, B, U, C, D, F>(
     (a, a_shape): (Src<'_, A>, &[usize]),
     (b, b_shape): (Src<'_, B>, &[usize]),

@@ -12,7 +12,7 @@ const EMPTY_COUNT: f64 = 1e-4;
 /// `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds of the bins.
 ///
 /// # Panics
-/// Unless there is one more edge than there are bins, and at least `quantized_bins` bins.
+/// Panics unless there is one more edge than there are bins, and at least `quantized_bins` bins.
 pub fn best_threshold(hist: &[f32], edges: &[f32], quantized_bins: usize) -> (f32, f32) {
     let n = hist.len();
     assert_eq!(edges.len(), n + 1, "the ends of {n} bins");

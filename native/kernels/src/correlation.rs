@@ -80,7 +80,7 @@ impl CorrelationShape {
 /// differences) of the pixels of `a` and the displaced pixels of `b`.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T]) {
     let ([height, width], count) = (s.output(), s.displacements());
     assert_eq!(y.len(), s.batch * count * height * width, "elements of the output of {s:?}");
@@ -138,7 +138,7 @@ crate::simd::per_isa! {
 /// absolute difference of zero is 1 with respect to `a` and -1 with respect to `b`.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn correlation_backward<T: FloatElement>(
     s: &CorrelationShape,
     images: [&[T]; 2],

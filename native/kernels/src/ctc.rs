@@ -25,7 +25,7 @@ pub struct CtcShape {
 /// and gradient 0.
 ///
 /// # Panics
-/// When the lengths do not match, a length exceeds the frames, or a label is not a class.
+/// Panics if the lengths do not match, a length exceeds the frames, or a label is not a class.
 pub fn ctc_loss<T: FloatElement>(
     s: &CtcShape,
     x: &[T],
@@ -211,7 +211,7 @@ fn gradient<T: FloatElement>(
 /// `x_grad` (frames, batch, classes) from the gradient of each loss and the gradients that [`ctc_loss`] stored.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn ctc_loss_backward<T: FloatElement>(s: &CtcShape, loss_grad: &[T], grad: &[T], x_grad: &mut [T]) {
     assert_eq!([grad.len(), x_grad.len()], [s.frames * s.batch * s.classes; 2], "gradients of {s:?}");
     let grain = (1usize << 14).div_ceil(s.classes.max(1));

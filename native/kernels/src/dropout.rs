@@ -21,7 +21,7 @@ pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, ma
 /// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
 ///
 /// # Panics
-/// When the slices differ in length.
+/// Panics if the slices differ in length.
 pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, x: &[T], mask: &mut [T], y: &mut [T]) {
     dropout_mask(generator, p, mask);
     dropout_apply(x, mask, y);
@@ -30,7 +30,7 @@ pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64,
 /// `y = x * mask`, element by element.
 ///
 /// # Panics
-/// When the slices differ in length.
+/// Panics if the slices differ in length.
 pub fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
     assert_eq!([x.len(), mask.len()], [y.len(); 2], "data, mask and result of dropout");
     parallel_rows(y, GRAIN, 1, |i, y| {

@@ -63,7 +63,7 @@ impl<T: Scalar> Fft<T> {
     /// Replaces x by X with `X[k]` = sum of `x[j]` exp(-2 pi i j k / n).
     ///
     /// # Panics
-    /// If the length of `x` differs from the prepared one.
+    /// Panics if the length of `x` differs from the prepared one.
     pub fn run(&self, x: &mut [Complex<T>]) {
         assert_eq!(x.len(), self.len, "a transform of {} numbers", self.len);
         match &self.chirp {

@@ -239,7 +239,7 @@ fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[
 /// coordinates run from -1 to 1 and start with that of the last axis.
 ///
 /// # Panics
-/// If the lengths do not match or there are more than [`MAX_AXES`] axes.
+/// Panics if the lengths do not match or there are more than [`MAX_AXES`] axes.
 pub fn grid_sample<T: FloatElement>(params: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
     let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
     assert!(axes <= MAX_AXES && grid.len() == shape.batch * shape.points * axes, "the grid does not fit");

@@ -15,7 +15,7 @@ const GRAIN: usize = 1 << 16;
 /// belongs to its bin of the range, or to the bin beside it if a rounded edge lies between.
 ///
 /// # Panics
-/// Unless there is one more edge than there are counts.
+/// Panics unless there is one more edge than there are counts.
 pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], range: Option<(f64, f64)>, counts: &mut [i64]) {
     assert_eq!(edges.len(), counts.len() + 1, "{} edges of {} ranges", edges.len(), counts.len());
     let [first, .., last] = *edges else { return };

@@ -66,7 +66,7 @@ pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<V
 /// The first coordinate outside its axis.
 ///
 /// # Panics
-/// Unless there is one row of `indices` for each axis.
+/// Panics unless there is one row of `indices` for each axis.
 pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>, BadIndex> {
     let m = indices.len().checked_div(dims.len()).unwrap_or(0);
     assert_eq!(indices.len(), m * dims.len(), "{} indices for {} axes", indices.len(), dims.len());
@@ -89,7 +89,7 @@ pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Resul
 /// The flat row-major indices of n elements from their coordinates, (axes, n). `lengths` are those of all axes but the first.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out: &mut [T]) {
     let n = out.len();
     assert_eq!(coordinates.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
@@ -107,7 +107,7 @@ pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out:
 /// The coordinates of elements from their flat indices: the inverse of [`ravel`].
 ///
 /// # Panics
-/// If a length does not match, or is not positive.
+/// Panics if a length does not match, or is not positive.
 pub fn unravel<T: Load<i64> + Store<i64> + Load<f64> + Store<f64>>(numbers: &[T], lengths: &[i64], out: &mut [T]) {
     let n = numbers.len();
     assert_eq!(out.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
@@ -159,7 +159,7 @@ crate::simd::per_isa! {
 /// The coordinates along `axes` of all elements of an array of this shape, in row-major order.
 ///
 /// # Panics
-/// If there is no such axis, or a length does not match.
+/// Panics if there is no such axis, or a length does not match.
 pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
     let count: usize = shape.iter().product();
     assert_eq!(out.len(), count * axes.len(), "{} coordinates of {count} elements", axes.len());
@@ -174,7 +174,7 @@ pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
 /// `dst[o, i] = src[o, rows[i]]` for `src` (outer, n, inner): `take`, `Embedding` (outer 1), `gather_nd`.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
     assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
     assert_eq!(dst.len(), outer * rows.len() * inner, "the destination does not have {} rows", rows.len());
@@ -224,7 +224,7 @@ fn gather_short<T: Item, const N: usize>(src: &[T], rows: &[usize], dst: &mut [T
 /// `dst[rows[i]] = src[i]`, for rows of `inner` elements. If a row index occurs several times, the last source row is kept.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
     for_each_target_row(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
 }
@@ -233,7 +233,7 @@ pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) 
 /// with outer 1.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn scatter_add<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T])
 where
     C: NumericLane,
@@ -246,7 +246,7 @@ where
 /// number of threads.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn scatter_by<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T], combine: impl Fn(C, C) -> C + Sync)
 where
     T: Load<C> + Store<C>,
@@ -287,7 +287,7 @@ fn for_each_target_row<T: Send>(
 /// Picks elements along the middle axis of `src`, (outer, n, inner): `dst[o, j] = src[o, rows[o, j], j]`.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
     assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
     assert!(rows.len() == dst.len() && dst.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
@@ -303,7 +303,7 @@ pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: 
 /// The gradient of [`pick`]: `dst[o, rows[o, j], j] += grad[o, j]`.
 ///
 /// # Panics
-/// If a row index is too large or a length does not match.
+/// Panics if a row index is too large or a length does not match.
 pub fn pick_add<T, C>(grad: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T])
 where
     C: NumericLane,
@@ -325,7 +325,7 @@ where
 /// range.
 ///
 /// # Panics
-/// Unless `dst` has one row per index.
+/// Panics unless `dst` has one row per index.
 pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T, dst: &mut [T]) {
     assert_eq!(dst.len(), indices.len() * depth, "{} rows of {depth} elements", indices.len());
     let chunk = (GRAIN / depth.max(1)).max(1);
@@ -343,7 +343,7 @@ pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T
 /// row of `inner` elements.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn select<B: Element, T: Element>(condition: &[B], inner: usize, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     assert_eq!(condition.len() * inner, out.len(), "{} conditions for rows of {inner}", condition.len());
     for src in [&x, &y] {

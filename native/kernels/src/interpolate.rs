@@ -28,7 +28,7 @@ impl<A: Accum> Taps<'_, A> {
 /// `out[o, i, j] = sum over k of weights[i, k] * x[o, indices[i, k], j]`, for `x` (outer, n, inner).
 ///
 /// # Panics
-/// If a length does not match or an index is outside the axis.
+/// Panics if a length does not match or an index is outside the axis.
 pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, out: &mut [T]) {
     let m = taps.indices.len() / taps.taps.max(1);
     if inner == 1 {

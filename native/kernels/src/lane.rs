@@ -70,7 +70,7 @@ macro_rules! elements {
             /// The elements in a range.
             ///
             /// # Panics
-            /// If the range is not within the elements.
+            /// Panics if the range is not within the elements.
             pub fn part(self, range: Range<usize>) -> Elements<'a> {
                 match self { $(Elements::$variant(s) => Elements::$variant(&s[range]),)* }
             }
@@ -105,7 +105,7 @@ macro_rules! elements {
             /// The elements in a range.
             ///
             /// # Panics
-            /// If the range is not within the elements.
+            /// Panics if the range is not within the elements.
             pub fn part(&mut self, range: Range<usize>) -> ElementsMut<'_> {
                 match self { $(ElementsMut::$variant(s) => ElementsMut::$variant(&mut s[range]),)* }
             }

@@ -75,7 +75,7 @@ impl Quantum for i32 {
 /// `out` = the nearest integer to `x * scale + shift`.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn quantize<T: Element, Q: Quantum>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
     assert_eq!(x.len(), out.len(), "the result has another length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -94,7 +94,7 @@ crate::simd::per_isa! {
 /// `out` = `q * scale`.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn dequantize<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
     assert_eq!(q.len(), out.len(), "the result has another length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -136,7 +136,7 @@ impl Channels {
 /// `is_signed`. NaN becomes the zero point.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn quantize_linear(x: &[f32], channels: &Channels, is_signed: bool, out: &mut [u8]) {
     assert_eq!(x.len(), out.len(), "the result has another length");
     let (low, high) = if is_signed { (-128, 127) } else { (0, 255) };
@@ -160,7 +160,7 @@ crate::simd::per_isa! {
 /// integers and the scales.
 ///
 /// # Panics
-/// If the rows have different lengths.
+/// Panics if the rows have different lengths.
 pub fn quantize_rows(x: &[f32], rows: usize) -> (Vec<u8>, Vec<f32>) {
     let len = x.len() / rows.max(1);
     assert_eq!(x.len(), len * rows, "rows of different lengths");
@@ -179,7 +179,7 @@ pub fn quantize_rows(x: &[f32], rows: usize) -> (Vec<u8>, Vec<f32>) {
 /// `out` = `(q - zero) * scale`.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn dequantize_linear<Q: Quantum>(q: &[Q], channels: &Channels, out: &mut [f32]) {
     assert_eq!(q.len(), out.len(), "the result has another length");
     channels.for_each(out, |start, out, scale, zero| {
@@ -234,7 +234,7 @@ pub struct Rounding {
 /// or [`quantize`].
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
     assert!(x.bytes.len() == out.len() && y.bytes.len() == out.len(), "the operands have other lengths");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -274,7 +274,7 @@ fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
 /// `out` = the nearest integer to `f(x, y)`.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn combine<T: Element, U: Element, Q: Quantum>(
     x: &[T],
     y: &[U],

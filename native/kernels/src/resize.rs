@@ -62,7 +62,7 @@ fn axis_taps<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<
 /// otherwise their outer edges do. An axis of one output pixel takes the first input pixel.
 ///
 /// # Panics
-/// When the lengths do not match, or the input is empty but the output is not.
+/// Panics if the lengths do not match, or the input is empty but the output is not.
 pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: &[T], y: &mut [T]) {
     let count = shape.check(x.len(), y.len());
     if y.is_empty() {
@@ -155,7 +155,7 @@ fn pooling_range(i: usize, input: usize, output: usize) -> Range<usize> {
 /// Adaptive average pooling: averages each plane over `output` ranges per axis of nearly equal size, which may overlap by a pixel.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn average_resize<T: FloatElement>(shape: &Resize, x: &[T], y: &mut [T]) {
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
@@ -187,7 +187,7 @@ crate::simd::per_isa! {
 /// The gradient of [`average_resize`].
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn average_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
@@ -215,7 +215,7 @@ pub fn average_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_
 /// added to `y`.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) {
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
@@ -237,7 +237,7 @@ pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &m
 /// The gradient of [`nearest_resize`]: the sum over the copies of each pixel.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn nearest_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);

@@ -72,7 +72,7 @@ impl RoiPoolShape {
 /// The index of the first region whose image does not exist.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn roi_pool<T: FloatElement>(
     s: &RoiPoolShape,
     x: &[T],
@@ -108,7 +108,7 @@ pub fn roi_pool<T: FloatElement>(
 /// The gradient of [`roi_pool`] with respect to `x`, from the indices of the maxima.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn roi_pool_backward<T: FloatElement>(
     s: &RoiPoolShape,
     rois: &[T],

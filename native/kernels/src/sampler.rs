@@ -120,7 +120,7 @@ fn corners<'a, T: FloatElement>(
 /// coordinates run from -1 to 1 over the image. Pixels outside count as zero.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [T]) {
     shape.check(x.len(), grid.len(), y.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
@@ -155,7 +155,7 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
 /// The gradient of [`bilinear_sample`] with respect to `x`.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[T], y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), grid.len(), y_grad.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
@@ -189,7 +189,7 @@ pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[
 /// The gradient of [`bilinear_sample`] with respect to the grid.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn bilinear_sample_backward_grid<T: FloatElement>(
     shape: &Sampling,
     x: &[T],
@@ -235,7 +235,7 @@ fn coordinates<A: Accum>(size: usize) -> impl Iterator<Item = A> + Clone {
 /// The grids (batch, 2, height, width) of affine transformations (batch, 2 x 3) of the pixel coordinates of an image.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn affine_grid<T: FloatElement>([height, width]: [usize; 2], matrices: &[T], grid: &mut [T]) {
     assert_eq!(grid.len() / (2 * height * width).max(1), matrices.len() / 6, "grids of affine transformations");
     parallel_rows(grid, width, GRAIN.div_ceil(width.max(1)), |i, grid| {
@@ -250,7 +250,7 @@ pub fn affine_grid<T: FloatElement>([height, width]: [usize; 2], matrices: &[T],
 /// The gradient of [`affine_grid`].
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn affine_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], matrix_grad: &mut [T]) {
     let plane = height * width;
     assert_eq!(grid_grad.len() * 3, matrix_grad.len() * plane, "grids of affine transformations");
@@ -279,7 +279,7 @@ fn pixels_per_unit<A: Accum>(size: usize) -> A {
 /// The grids (batch, 2, height, width) of the pixel coordinates displaced by `flow`, in pixels.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid: &mut [T]) {
     assert_eq!(flow.len(), grid.len(), "elements of a grid and its flow");
     parallel_rows(grid, width, GRAIN.div_ceil(width.max(1)), |i, grid| {
@@ -298,7 +298,7 @@ pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid:
 /// The gradient of [`warp_grid`].
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn warp_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], flow_grad: &mut [T]) {
     assert_eq!(flow_grad.len(), grid_grad.len(), "elements of a grid and its flow");
     let plane = height * width;

@@ -11,7 +11,7 @@ const GRAIN: usize = 1 << 14;
 /// converted to lanes of type `C` first.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from_end: bool, out: ElementsMut<'_>) {
     let len = dims.0 * dims.1 * dims.2;
     assert_eq!(x.len(), len, "the elements do not have shape {dims:?}");
@@ -26,7 +26,7 @@ pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from
 /// itself if `exclusive`.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn cumprod<T, C>(x: &[T], (_, n, inner): (usize, usize, usize), exclusive: bool, from_end: bool, out: &mut [T])
 where
     C: NumericLane,

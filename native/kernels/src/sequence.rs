@@ -49,7 +49,7 @@ impl Sequences {
 /// Copies the time steps within the length of each sequence, and sets the others to `value`.
 ///
 /// # Panics
-/// When the slice lengths do not match.
+/// Panics if the slice lengths do not match.
 pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner);
@@ -74,7 +74,7 @@ pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x:
 /// Reverses the time steps within the length of each sequence; the others are copied.
 ///
 /// # Panics
-/// When the slice lengths do not match or a length exceeds the number of time steps.
+/// Panics if the slice lengths do not match or a length exceeds the number of time steps.
 pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner.max(1));
@@ -91,7 +91,7 @@ pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], 
 /// Copies the last time step of each sequence: (batch, inner).
 ///
 /// # Panics
-/// When the slice lengths do not match, or a length is zero or exceeds the number of time steps.
+/// Panics if the slice lengths do not match, or a length is zero or exceeds the number of time steps.
 pub fn sequence_last<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len()]);
     let inner = shape.inner;

@@ -7,7 +7,7 @@ use num_traits::{One, Zero};
 /// Updates the moving mean of each column of `x` (rows, columns): `moving * momentum + mean * (1 - momentum)`.
 ///
 /// # Panics
-/// When `x` is not a whole number of rows.
+/// Panics if `x` is not a whole number of rows.
 pub fn blend_column_means<T: FloatElement>(momentum: f64, x: &[T], moving: &mut [T]) {
     let columns = moving.len();
     let rows = x.len() / columns.max(1);
@@ -33,7 +33,7 @@ crate::simd::per_isa! {
 /// `y_grad + penalty * ((1 - target) / (1 - mean) - target / mean)`.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn sparse_reg_backward<T: FloatElement>(target: f64, penalty: f64, mean: &[T], y_grad: &[T], x_grad: &mut [T]) {
     let columns = mean.len();
     assert_eq!([y_grad.len(), x_grad.len() % columns.max(1)], [x_grad.len(), 0], "elements of rows of {columns}");

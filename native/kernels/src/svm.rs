@@ -19,7 +19,7 @@ pub struct MarginLoss {
 /// is 1 for the class of the label and -1 for the others, and p is 1 or 2.
 ///
 /// # Panics
-/// Unless there is one label per row.
+/// Panics unless there is one label per row.
 pub fn margin_loss_gradient<T: FloatElement>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
     assert_eq!([x.len(), grad.len()], [labels.len() * classes; 2], "scores of {} rows", labels.len());
     let (margin, scale) = (T::Acc::of(loss.margin), T::Acc::of(loss.scale));

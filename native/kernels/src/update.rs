@@ -70,7 +70,7 @@ const STEPS: usize = 16;
 /// The first error of the iterator; nothing is changed then.
 ///
 /// # Panics
-/// If the arrays of a step differ in length.
+/// Panics if the arrays of a step differ in length.
 pub fn update_all<'a, S, G, N, C, P, F, E, const I: usize, const O: usize>(
     steps: impl IntoIterator<Item = Result<Step<'a, S, G, N, P, I, O>, E>>,
     f: F,

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Writes `input_grad`, the gradient of the input, from `output_grad`, the gradient of the output.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn conv_backward_data<T: FloatElement>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     with_wide(output_grad, |output_grad| {
         with_wide(weights, |weights| {

@@ -27,7 +27,7 @@ const SLICES_BYTES: usize = 2 << 20;
 /// on the shape, and then over the slices in order.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn conv_backward_weights<T: FloatElement>(
     shape: &ConvShape,
     input: &[T],

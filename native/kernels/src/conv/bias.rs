@@ -10,7 +10,7 @@ const GRAIN: usize = 1 << 14;
 /// Adds the bias to `y` of shape (batch, channels, space).
 ///
 /// # Panics
-/// When `y` is not `batch` whole images of `bias.len()` channels.
+/// Panics if `y` is not `batch` whole images of `bias.len()` channels.
 pub fn conv_add_bias<T: FloatElement>(batch: usize, bias: &[T], y: &mut [T]) {
     let pixels = plane(batch, bias.len(), y.len());
     parallel_rows(y, pixels, GRAIN.div_ceil(pixels.max(1)), |row, y| {
@@ -21,7 +21,7 @@ pub fn conv_add_bias<T: FloatElement>(batch: usize, bias: &[T], y: &mut [T]) {
 /// Writes the gradient of the bias: the gradient of the output, of shape (batch, channels, space), summed over batch and space.
 ///
 /// # Panics
-/// When the gradient is not `batch` whole images of `bias_grad.len()` channels.
+/// Panics if the gradient is not `batch` whole images of `bias_grad.len()` channels.
 pub fn conv_backward_bias<T: FloatElement>(batch: usize, output_grad: &[T], bias_grad: &mut [T]) {
     let channels = bias_grad.len();
     let pixels = plane(batch, channels, output_grad.len());

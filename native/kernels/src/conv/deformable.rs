@@ -224,7 +224,7 @@ impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
 /// The output of a deformable convolution, without bias.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn deform_forward<A: GemmElement + Accum>(shape: &DeformShape, inputs: &DeformInputs<'_, A>, y: &mut [A]) {
     let (pixels, taps) = (shape.pixels(), shape.taps());
     let (groups, filters) = (shape.conv.groups, shape.conv.out_channels / shape.conv.groups);
@@ -245,7 +245,7 @@ pub fn deform_forward<A: GemmElement + Accum>(shape: &DeformShape, inputs: &Defo
 /// The gradients of [`deform_forward`].
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn deform_backward<A: GemmElement + Accum>(
     shape: &DeformShape,
     inputs: &DeformInputs<'_, A>,

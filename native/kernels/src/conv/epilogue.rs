@@ -45,7 +45,7 @@ impl<T: FloatElement> ConvEpilogue<'_, T> {
 
 impl<T: Accum> ConvEpilogue<'_, T> {
     /// # Panics
-    /// When a slice does not have the length that `shape` implies, or there is a scale without a bias.
+    /// Panics if a slice does not have the length that `shape` implies, or there is a scale without a bias.
     pub(super) fn check(&self, shape: &ConvShape) {
         if let Some(bias) = self.bias {
             check_len("bias", bias.len(), shape.out_channels, shape);

@@ -81,7 +81,7 @@ impl<T: FloatElement> PackedConvWeights<T> {
     /// Packs the weights for the best algorithm for `shape`. They can be used with other batch and input sizes.
     ///
     /// # Panics
-    /// When `weights` does not have the length that `shape` implies.
+    /// Panics if `weights` does not have the length that `shape` implies.
     pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
         Self::packed_for(Algorithm::of::<T::Acc>(shape), shape, weights)
     }
@@ -103,7 +103,7 @@ impl<T: FloatElement> PackedConvWeights<T> {
     /// Packs other weights into the same memory.
     ///
     /// # Panics
-    /// When `weights` does not have the length that the shape implies.
+    /// Panics if `weights` does not have the length that the shape implies.
     pub fn pack(&mut self, weights: &[T]) {
         with_wide(weights, |weights| self.algorithm.pack(&self.shape, self.kernel, weights, &mut self.data));
     }
@@ -112,7 +112,7 @@ impl<T: FloatElement> PackedConvWeights<T> {
 /// Convolves `input` with `weights` into `output`.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn conv_forward<T: FloatElement>(
     shape: &ConvShape,
     input: &[T],
@@ -149,7 +149,7 @@ pub fn conv_forward<T: FloatElement>(
 /// Like [`conv_forward`], with packed weights.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies, or the weights were packed for a shape that differs in more than
+/// Panics if a slice does not have the length that `shape` implies, or the weights were packed for a shape that differs in more than
 /// batch and input size.
 pub fn conv_forward_packed<T: FloatElement>(
     shape: &ConvShape,

@@ -54,7 +54,7 @@ impl ConvShape {
 /// `out_channels` are ignored.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn im2col<T: FloatElement>(shape: &ConvShape, x: &[T], columns: &mut [T]) {
     let (taps, pixels, plane, width) = (shape.taps(), shape.output_plane(), shape.input_plane(), shape.output()[2]);
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");
@@ -85,7 +85,7 @@ fn add_row<T: FloatElement>(from: &[T], to: &mut [T::Acc]) {
 /// The gradient of [`im2col`]: sums for each pixel the elements of the windows that were read from it.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn col2im<T: FloatElement>(shape: &ConvShape, columns: &[T], x: &mut [T]) {
     let (taps, pixels, plane, width) = (shape.taps(), shape.output_plane(), shape.input_plane(), shape.output()[2]);
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");

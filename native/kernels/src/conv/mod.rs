@@ -154,7 +154,7 @@ impl ConvShape {
     }
 
     /// # Panics
-    /// When groups, strides or dilations are invalid.
+    /// Panics if groups, strides or dilations are invalid.
     fn check(&self) {
         assert!(
             self.groups > 0

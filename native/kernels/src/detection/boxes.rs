@@ -73,7 +73,7 @@ impl<A: Accum> Area<A> {
 /// Intersection over union of every pair of boxes: `out` is (boxes of `left`, boxes of `right`).
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out: &mut [T]) {
     let area = |b: &[T]| Area::<T::Acc>::new(format.corners(wide(b)));
     let right: Vec<_> = right.chunks_exact(4).map(area).collect();
@@ -92,7 +92,7 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
 /// of sizes), minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn box_encode<T: FloatElement>(
     (samples, matches): (&[T], &[T]),
     (anchors, refs): (&[T], &[T]),
@@ -165,7 +165,7 @@ pub struct Decoding {
 /// The inverse of [`box_encode`]: decodes boxes to corners. All examples share the anchors.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding, out: &mut [T]) {
     assert_eq!(codes.len(), out.len(), "the boxes do not fit");
     par::parallel_rows(out, 4 * DECODE_GRAIN, 1, |chunk, out| {
@@ -214,7 +214,7 @@ fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
 /// column; -1 if unmatched. Equal scores are matched in row-major order.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn bipartite_matching<T: FloatElement + SortKey>(
     scores: &[T],
     (rows, cols): (usize, usize),

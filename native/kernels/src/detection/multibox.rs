@@ -34,7 +34,7 @@ impl Anchors {
 /// first ratio, then those of the first size with the other ratios.
 ///
 /// # Panics
-/// If the length does not match.
+/// Panics if the length does not match.
 pub fn priors(anchors: &Anchors, out: &mut [f32]) {
     let (height, width) = anchors.map;
     let (step_y, step_x) = anchors.steps.unwrap_or((1.0 / height as f32, 1.0 / width as f32));
@@ -99,7 +99,7 @@ enum Role {
 /// is the background.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn multibox_targets(
     anchors: &[f32],
     labels: &[f32],
@@ -247,7 +247,7 @@ pub struct Detection {
 /// result are numbered without the background.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn detections(
     scores: &[f32],
     codes: &[f32],

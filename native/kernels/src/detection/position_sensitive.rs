@@ -203,7 +203,7 @@ impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
 /// The gradient with respect to the offsets.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], params: &DeformableBins<'_, T>, offsets: &mut [T]) {
     let (n, maps) = (params.layout.bins, &params.maps);
     let (channels, group) = (Regions::<T::Acc>::channels(params), Regions::<T::Acc>::channel_group(params));

@@ -130,7 +130,7 @@ fn decode_corners(anchor: &Pixels, code: [f32; 4]) -> Pixels {
 /// (images, 3): height, width and scale.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn proposals(
     scores: &[f32],
     codes: &[f32],

@@ -124,7 +124,7 @@ pub trait Regions<A>: Sync {
 /// Writes the pooled regions, (regions, channels, bins).
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let (bins, group) = (regions.bins(), regions.channel_group());
     assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
@@ -150,7 +150,7 @@ pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Reg
 /// Like [`pool_regions`], but each bin is the largest weighted pixel of its sampling points.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let bins = regions.bins();
     assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
@@ -175,7 +175,7 @@ pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl R
 /// The gradient of [`pool_regions`] with respect to the data.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, dx: &mut [T]) {
     let (bins, group, channels) = (regions.bins(), regions.channel_group(), regions.channels());
     assert_eq!(dy.len(), regions.count() * channels * bins, "the gradients do not fit");

@@ -40,7 +40,7 @@ pub struct Suppression {
 /// index of the input row (over all examples) of each output row, or -1.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn suppress<T: FloatElement + SortKey>(
     data: &[T],
     count: usize,
@@ -100,7 +100,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
 /// The gradient of [`suppress`]: copies the gradients of kept rows to their input rows; the other rows are zero.
 ///
 /// # Panics
-/// If the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn suppress_backward<T: FloatElement>(dy: &[T], record: &[i64], width: usize, dx: &mut [T]) {
     assert!(dy.len() == dx.len() && record.len() * width == dx.len(), "the gradients do not fit");
     dx.fill(T::default());

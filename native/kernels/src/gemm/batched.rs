@@ -16,7 +16,7 @@ const LARGE_WORK: usize = 1 << 22;
 /// every i.
 ///
 /// # Panics
-/// When `c` is not a whole number of matrices or the shapes of the operands do not match.
+/// Panics if `c` is not a whole number of matrices or the shapes of the operands do not match.
 pub fn gemm_batched<'a, T: GemmElement>(
     alpha: T,
     a: impl Fn(usize) -> MatRef<'a, T> + Sync,

@@ -53,7 +53,7 @@ impl<T: GemmElement> Product<'_, T> {
     /// Writes the product to `c`.
     ///
     /// # Panics
-    /// When the shapes do not match.
+    /// Panics if the shapes do not match.
     pub(super) fn run(&self, mut c: MatMut<'_, T>) {
         let (m, n) = (c.rows(), c.cols());
         let k = self.check(m, n);

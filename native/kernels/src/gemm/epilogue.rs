@@ -84,7 +84,7 @@ impl<'a, T: GemmElement> Epilogue<'a, T> {
     }
 
     /// # Panics
-    /// When the bias or the residual does not match a C of `rows` x `cols`.
+    /// Panics if the bias or the residual does not match a C of `rows` x `cols`.
     pub(super) fn check(&self, rows: usize, cols: usize) {
         match self.bias {
             Bias::None => {}

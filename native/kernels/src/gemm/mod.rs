@@ -40,7 +40,7 @@ use product::{Lhs, Product, Rhs};
 /// ignored.
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm<T: GemmElement>(alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>, beta: T, c: MatMut<'_, T>) {
     gemm_fused(alpha, a, b, beta, c, &Epilogue::default());
 }
@@ -48,7 +48,7 @@ pub fn gemm<T: GemmElement>(alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>, beta: 
 /// Like [`gemm`], followed by bias, residual and activation while the result is in the cache: see [`Epilogue`].
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm_fused<T: GemmElement>(
     alpha: T,
     a: MatRef<'_, T>,
@@ -64,7 +64,7 @@ pub fn gemm_fused<T: GemmElement>(
 /// Like [`gemm_fused`], for a packed A (constant weights on the left, as in a convolution).
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm_packed_a<T: GemmElement>(
     alpha: T,
     a: &PackedA<T>,
@@ -88,7 +88,7 @@ pub fn gemm_packed_a<T: GemmElement>(
 /// Like [`gemm_fused`], for a packed B (constant weights on the right, as in a fully connected layer).
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm_packed_b<T: GemmElement>(
     alpha: T,
     a: MatRef<'_, T>,

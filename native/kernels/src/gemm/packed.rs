@@ -44,7 +44,7 @@ impl<T: GemmElement> PackedB<T> {
     /// Packs another operand of the same shape into the same memory.
     ///
     /// # Panics
-    /// When the shape differs.
+    /// Panics if the shape differs.
     pub fn pack(&mut self, b: MatRef<'_, T>) {
         let PackedB { kernel, ref mut data, rows, cols } = *self;
         assert_eq!((b.rows(), b.cols()), (rows, cols), "the shape of the operand that was packed");

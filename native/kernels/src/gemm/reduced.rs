@@ -35,7 +35,7 @@ reduced!(f16 bf16);
 /// once. If `beta` is zero, the old contents of C are ignored.
 ///
 /// # Panics
-/// When the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm_reduced<H: Reduced>(
     alpha: f32,
     a: MatRef<'_, H>,

@@ -44,7 +44,7 @@ impl Border {
 /// element per channel.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn add_border<T: Copy + Send + Sync>(
     src: &[T],
     (height, width): (usize, usize),

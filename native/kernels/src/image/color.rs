@@ -52,7 +52,7 @@ pub fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
 /// Applies a change. Saturation, hue and colour leave images of one channel unchanged.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
     if let (Some(src), 3, Change::Saturation(_) | Change::Hue(_) | Change::Shift(_)) = (src, channels, change) {
         assert_eq!(src.len(), dst.len(), "the result has another size");
@@ -159,7 +159,7 @@ pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
 /// Converts consecutive images (height, width, channels) to (channels, height, width), with elements divided by 255.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: &mut [f32]) {
     assert_eq!(src.len(), dst.len(), "the result has another size");
     par::parallel_rows(dst, plane, 1, |row, dst| {
@@ -173,7 +173,7 @@ pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: 
 /// Without a source, `dst` is changed in place.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn normalize<T: Element>(src: Option<&[T]>, plane: usize, mean_std: &[(f32, f32)], dst: &mut [T]) {
     if let Some(src) = src {
         assert_eq!(src.len(), dst.len(), "the result has another size");

@@ -162,7 +162,7 @@ impl Filter {
 /// Resizes an image (height, width, channels) to (`out_height`, `out_width`, channels).
 ///
 /// # Panics
-/// If a length does not match, or one image is empty and the other is not.
+/// Panics if a length does not match, or one image is empty and the other is not.
 pub fn resize<T: Pixel>(
     src: &[T],
     (height, width, channels): (usize, usize, usize),

@@ -40,7 +40,7 @@ impl ConvWeights {
     /// Packs weights (out_channels, in_channels / groups, kernel).
     ///
     /// # Panics
-    /// If a length does not match, or the shape has three dimensions.
+    /// Panics if a length does not match, or the shape has three dimensions.
     pub fn new(shape: &ConvShape, weights: &Int8Weights<'_>) -> ConvWeights {
         let taps = shape.kernel[1] * shape.kernel[2];
         let (inputs, filters) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -81,7 +81,7 @@ impl ConvWeights {
 /// the zero point of `x`.
 ///
 /// # Panics
-/// If a length does not match, or the shape has three dimensions.
+/// Panics if a length does not match, or the shape has three dimensions.
 pub fn conv_int8<T: OutputElement>(
     shape: &ConvShape,
     x: Int8<'_>,

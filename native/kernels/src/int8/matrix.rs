@@ -26,7 +26,7 @@ impl MatrixWeights {
     /// Packs `matrix`, a view of `weights.bytes`. Its columns are the channels of the zero points.
     ///
     /// # Panics
-    /// If there are neither one nor `matrix.cols()` zero points.
+    /// Panics if there are neither one nor `matrix.cols()` zero points.
     pub fn new(weights: &Int8Weights<'_>, matrix: MatRef<'_, u8>) -> MatrixWeights {
         let (depth, cols, layout) = (matrix.rows(), matrix.cols(), weights.layout());
         assert!([1, cols].contains(&weights.zeros.len()), "{} zero points of {cols} columns", weights.zeros.len());
@@ -56,7 +56,7 @@ impl MatrixWeights {
 /// `out` = `x` `w`, requantized by the epilogue, for `x` (M, K), `w` (K, N) and `out` (M, N).
 ///
 /// # Panics
-/// If the shapes do not match.
+/// Panics if the shapes do not match.
 pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Epilogue<'_>, out: MatMut<'_, T>) {
     let (m, n, k) = (out.rows(), out.cols(), w.depth);
     assert!(x.bytes.len() == m * k && n == w.cols, "({m}, {k}) times ({k}, {}) is not ({m}, {n})", w.cols);

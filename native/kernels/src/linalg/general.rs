@@ -27,7 +27,7 @@ pub enum EigenError {
 /// See [`EigenError`].
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn general_eigen<T: Scalar>(
     a: &mut [T],
     n: usize,

@@ -9,7 +9,7 @@ use crate::par::with_scratch;
 /// A = L Q. The signs are those of LAPACK's `gelqf`.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
     assert!(m <= n, "LQ of a matrix of {m} x {n} elements, which has more rows than columns");
     assert_eq!((a.len(), l.len()), (m * n, m * m), "a matrix of {m} x {n} elements and its factor L");
@@ -49,7 +49,7 @@ fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
 /// triangular `k` x `n` matrix R, where k = min(m, n).
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn qr<T: Scalar>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T]) {
     let k = m.min(n);
     assert_eq!((a.len(), q.len(), r.len()), (m * n, m * k, k * n), "a matrix of {m} x {n} elements and its factors");

@@ -9,7 +9,7 @@ use crate::par::{parallel_rows, with_scratch};
 /// singular matrix leaves a zero on the diagonal of U.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn lu<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [usize]) -> bool {
     assert_eq!((a.len(), pivots.len()), (n * n, n), "a matrix of {n} x {n} elements and {n} pivots");
     let mut is_odd = false;
@@ -74,7 +74,7 @@ fn update_trailing<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
 /// Replaces the `n` x `m` matrix B by the X with A X = B, given the factors of A from [`lu`].
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T], m: usize) {
     for (k, &pivot) in pivots.iter().enumerate().filter(|(k, pivot)| k != *pivot) {
         let (upper, lower) = b.split_at_mut(pivot * m);
@@ -90,7 +90,7 @@ pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T
 /// The index of the column that makes A singular.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn invert<T: Scalar>(a: &mut [T], n: usize, out: &mut [T]) -> Result<(), usize> {
     let mut pivots = vec![0; n];
     lu(a, n, &mut pivots);

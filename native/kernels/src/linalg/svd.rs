@@ -19,7 +19,7 @@ use crate::par::{List, with_scratch};
 /// The index of a singular value that does not converge, as with NaN and infinities.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn svd<T: Scalar>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [T], v: &mut [T]) -> Result<(), usize> {
     let k = m.min(n);
     assert_eq!((a.len(), u.len()), (m * n, m * k), "a matrix of {m} x {n} elements and its left vectors");

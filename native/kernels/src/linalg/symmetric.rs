@@ -23,7 +23,7 @@ const CHUNK_ROWS: usize = 128;
 /// The index of an eigenvalue that does not converge, as with NaN and infinities.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn symmetric_eigen<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), usize> {
     assert_eq!((a.len(), values.len()), (n * n, n), "a matrix of {n} x {n} elements and its eigenvalues");
     if n == 0 {

@@ -19,7 +19,7 @@ pub struct Triangle {
 /// transpose. A zero on the diagonal gives infinities.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
     let view = MatRef::row_major(a, n, n);
@@ -66,7 +66,7 @@ fn solve_block<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &m
 /// Replaces the `m` x `n` matrix B by the X with X op(A) = B; see [`solve_left`].
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn solve_right<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     with_scratch(b.len(), |transposed_b: &mut [T]| {
         transpose(b, m, n, transposed_b);
@@ -78,7 +78,7 @@ pub fn solve_right<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T]
 /// Copies a triangle of a matrix of `n` x `n` elements, including the diagonal, and zeroes the rest.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn copy_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, out: &mut [T]) {
     assert_eq!((a.len(), out.len()), (n * n, n * n), "matrices of {n} x {n} elements");
     for (i, (out, a)) in out.chunks_exact_mut(n.max(1)).zip(a.chunks_exact(n.max(1))).enumerate() {
@@ -91,7 +91,7 @@ pub fn copy_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, out: &mut [T]) {
 /// Makes a matrix of `n` x `n` elements symmetric by copying its lower triangle to the upper one.
 ///
 /// # Panics
-/// If `a` has another length.
+/// Panics if `a` has another length.
 pub fn symmetric_from_lower<T: Scalar>(a: &mut [T], n: usize) {
     assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
     for i in 0..n {
@@ -111,7 +111,7 @@ fn packed(n: usize, lower: bool, offset: usize) -> impl Iterator<Item = usize> {
 /// Copies triangles of matrices of `n` x `n` elements to vectors.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn pack_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
     let m = n.saturating_sub(offset);
     for (out, a) in out.chunks_exact_mut((m * (m + 1) / 2).max(1)).zip(a.chunks_exact((n * n).max(1))) {
@@ -122,7 +122,7 @@ pub fn pack_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, offset: usize, o
 /// Copies vectors to triangles of matrices of `n` x `n` elements and zeroes the rest: the inverse of [`pack_triangle`].
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn unpack_triangle<T: Scalar>(packed_rows: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
     let m = n.saturating_sub(offset);
     out.fill(T::zero());

@@ -240,7 +240,7 @@ fn fill_strided<C: Lane>(axes: &[(usize, usize)], start: usize, buf: &mut [C], l
 /// Computes `out` from at most four operands. `body` is called with a multiple of [`LANE_MULTIPLE`] lanes at a time.
 ///
 /// # Panics
-/// If an operand differs in length from `out`.
+/// Panics if an operand differs in length from `out`.
 pub(crate) fn drive<C: Lane, D: Lane>(operands: &[Operand<'_, C>], mut out: ElementsMut<'_>, body: &Body<'_, C, D>) {
     for operand in operands {
         if let Operand::Elements(x) = operand {

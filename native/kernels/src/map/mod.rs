@@ -90,7 +90,7 @@ fn map_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 1>, f: impl LaneFn<(C,), D>) {
 /// [`Src::InPlace`] reads `out`.
 ///
 /// # Panics
-/// If `x` is a slice that differs in length from `out`.
+/// Panics if `x` is a slice that differs in length from `out`.
 pub fn map<T, U, C, D, F>(x: Src<'_, T>, out: &mut [U], f: F)
 where
     T: Load<C>,
@@ -110,7 +110,7 @@ fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut
 /// Computes `out` from operands of any types, one for each argument of the loop's formula.
 ///
 /// # Panics
-/// If an operand differs in length from `out`.
+/// Panics if an operand differs in length from `out`.
 pub fn apply<C: Lane, D: Lane>(formula: &Loop<C, D>, operands: &[Operand<'_, C>], out: ElementsMut<'_>) {
     drive(operands, out, &|x, y| formula.run(x, y));
 }
@@ -182,7 +182,7 @@ pub fn apply_in_place<C: Lane>(formula: &Loop<C>, x: &mut [C]) {
 /// Converts between element types as MXNet's `Cast`: truncation towards zero for integers, nearest even for floats.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 pub fn cast<T, U>(x: &[T], out: &mut [U])
 where
     T: Element + Load<i64> + Load<f64>,

@@ -67,7 +67,7 @@ fn zip4_body<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>>(f: F) -> impl Fn(&[&[
 /// operator with a scalar, pass a [`Src::Scalar`] on either side.
 ///
 /// # Panics
-/// If a slice operand differs in length from `out`.
+/// Panics if a slice operand differs in length from `out`.
 pub fn zip<A, B, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, out: &mut [U], f: F)
 where
     A: Load<C>,
@@ -83,7 +83,7 @@ where
 /// `out[i] = f(a[i], b[i], c[i])`, like [`zip`].
 ///
 /// # Panics
-/// If a slice operand differs in length from `out`.
+/// Panics if a slice operand differs in length from `out`.
 pub fn zip3<A, B, E, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, c: Src<'_, E>, out: &mut [U], f: F)
 where
     A: Load<C>,
@@ -123,7 +123,7 @@ fn zip4_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 4>, f: impl LaneFn<(C, C, C, C
 /// `out[i] = f(x[0][i], x[1][i], x[2][i], x[3][i])`, like [`zip`].
 ///
 /// # Panics
-/// If a slice operand differs in length from `out`.
+/// Panics if a slice operand differs in length from `out`.
 pub fn zip4<T, U, C, D, F>(x: [Src<'_, T>; 4], out: &mut [U], f: F)
 where
     T: Load<C>,

@@ -26,7 +26,7 @@ fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Axes, V
 /// diagonal.
 ///
 /// # Panics
-/// If the two axes are equal or do not exist, or a length does not match.
+/// Panics if the two axes are equal or do not exist, or a length does not match.
 pub fn diagonal<T: Item>(src: &[T], shape: &[usize], pair: (usize, usize), offset: isize, dst: &mut [T]) {
     assert!(pair.0 != pair.1, "a diagonal needs two axes");
     check_shape(src.len(), shape);

@@ -9,7 +9,7 @@ use crate::simd::multiversion::{self, Kernel};
 /// concatenated axis and the axes after it. All parts have the same number of rows.
 ///
 /// # Panics
-/// If the parts do not all have the same number of rows, or do not fill `dst`.
+/// Panics if the parts do not all have the same number of rows, or do not fill `dst`.
 pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     let width: usize = parts.iter().map(|p| p.1).sum();
     if width == 0 {
@@ -73,7 +73,7 @@ fn interleave<T: Item, const N: usize>(parts: &[(&[T], usize)], first: usize, ds
 /// Splits an array along an axis; the parts are described as in [`concat`](fn@concat).
 ///
 /// # Panics
-/// If the parts do not all have the same number of rows, or `src` does not fill them.
+/// Panics if the parts do not all have the same number of rows, or `src` does not fill them.
 pub fn split<T: Item>(src: &[T], parts: &mut [(&mut [T], usize)]) {
     let width: usize = parts.iter().map(|p| p.1).sum();
     let rows = src.len().checked_div(width).unwrap_or(0);

@@ -91,7 +91,7 @@ fn check_shape(len: usize, shape: &[usize]) {
 /// The number of leading axes of `out` that `shape` lacks when it is broadcast.
 ///
 /// # Panics
-/// If `shape` has more axes than `out`.
+/// Panics if `shape` has more axes than `out`.
 pub(crate) fn missing_axes(shape: &[usize], out: &[usize]) -> usize {
     assert!(shape.len() <= out.len(), "shape {shape:?} has more axes than {out:?}");
     out.len() - shape.len()

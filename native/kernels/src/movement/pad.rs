@@ -40,7 +40,7 @@ fn source_index<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Opti
 /// Pads `src` of `shape` by `pads[i]` = (before, after) elements along each axis.
 ///
 /// # Panics
-/// If a length does not match, or an empty array is padded with its own elements.
+/// Panics if a length does not match, or an empty array is padded with its own elements.
 pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usize)], mode: Padding<T>, dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(pads.len(), shape.len(), "padding of {} axes for shape {shape:?}", pads.len());

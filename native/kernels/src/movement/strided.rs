@@ -51,7 +51,7 @@ fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usi
 /// Copies the elements `begin + step * i` of `src`, for i in `out_shape`, to `dst`. Steps may be negative.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not match its shape.
+/// Panics if an element lies outside `shape`, or a length does not match its shape.
 pub fn slice<T: Item>(
     (src, shape): (&[T], &[usize]),
     begin: &[usize],
@@ -82,7 +82,7 @@ pub(super) fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl
 /// Writes `src` to the elements `begin + step * i` of `dst`, for i in `src_shape`.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not match its shape.
+/// Panics if an element lies outside `shape`, or a length does not match its shape.
 pub fn slice_assign<T: Item>(
     (src, src_shape): (&[T], &[usize]),
     begin: &[usize],
@@ -106,7 +106,7 @@ pub fn slice_assign<T: Item>(
 /// Writes `value` to the elements `begin + step * i` of `dst`, for i in `slice_shape`.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not match its shape.
+/// Panics if an element lies outside `shape`, or a length does not match its shape.
 pub fn slice_fill<T: Item>(
     value: T,
     slice_shape: &[usize],
@@ -126,7 +126,7 @@ pub fn slice_fill<T: Item>(
 /// Repeats `src` along its axes of length 1 (or missing at the front) to fill `out_shape`.
 ///
 /// # Panics
-/// If `shape` cannot be broadcast, or a length does not match its shape.
+/// Panics if `shape` cannot be broadcast, or a length does not match its shape.
 pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut [T], &[usize])) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), out_shape);
@@ -143,7 +143,7 @@ pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut
 /// Reverses the order of the elements along `axes`.
 ///
 /// # Panics
-/// If there is no such axis, or a length does not match.
+/// Panics if there is no such axis, or a length does not match.
 pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), shape);
@@ -162,7 +162,7 @@ pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) 
 /// `flipped[perm[i]]`.
 ///
 /// # Panics
-/// If `perm` is not a permutation of the axes, or a length does not match.
+/// Panics if `perm` is not a permutation of the axes, or a length does not match.
 pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped: &[bool], dst: &mut [T]) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), shape);
@@ -181,7 +181,7 @@ pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped
 /// Rolls the middle axis of `src`, (outer, n, inner), by `shift`: elements shifted past the end reappear at the start.
 ///
 /// # Panics
-/// If a length does not match, or `shift` is not below the length of the axis.
+/// Panics if a length does not match, or `shift` is not below the length of the axis.
 pub fn roll<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), shift: usize, dst: &mut [T]) {
     check_shape(src.len(), &[outer, n, inner]);
     check_shape(dst.len(), &[outer, n, inner]);
@@ -202,7 +202,7 @@ pub fn roll<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), shift:
 /// Tiles `reps[i]` copies of `src` along axis `i`. The shorter of `shape` and `reps` is extended by leading ones, as in NumPy.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(dst.len(), src.len() * reps.iter().product::<usize>(), "{reps:?} copies of {shape:?} do not fill it");
@@ -219,7 +219,7 @@ pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) 
 /// Repeats each element of the middle axis of `src`, (outer, n, inner), `times` times: (outer, n, times, inner).
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn repeat<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), times: usize, dst: &mut [T]) {
     check_shape(src.len(), &[outer, n, inner]);
     check_shape(dst.len(), &[outer, n, times, inner]);

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
 ///
 /// # Panics
-/// If `perm` is not a permutation of the axes, or a length does not match.
+/// Panics if `perm` is not a permutation of the axes, or a length does not match.
 pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(src.len(), dst.len(), "a transposition keeps the number of elements");

@@ -61,7 +61,7 @@ fn channel_range<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, cou
 /// Normalizes `x` with its own mean and biased variance into `y`, and writes these to `mean` and `variance`.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn batch_norm_training<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,
@@ -102,7 +102,7 @@ pub fn batch_norm_training<T: FloatElement>(
 /// Normalizes `x` with given statistics (MXNet's moving mean and variance) into `y`.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn batch_norm_inference<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,
@@ -232,7 +232,7 @@ pub struct BatchNormGrads<'a, T: FloatElement> {
 /// `use_global_stats`).
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn batch_norm_backward<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,

@@ -14,7 +14,7 @@ use num_traits::Float;
 /// (batch times channels, space, 1).
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
     let NormShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
@@ -66,7 +66,7 @@ pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: 
 /// The gradient of [`l2_norm_forward`] with respect to `x`, from its results and the gradient of `y`.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
     let NormShape { outer, axis, inner } = shape;
     shape.check(&[y.len(), y_grad.len(), x_grad.len()]);

@@ -40,7 +40,7 @@ impl LocalNorm {
 /// axis, and windows are clipped at the first and last channel.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
     shape.check(&[x.len(), y.len(), norm.len()]);
     let NormShape { outer, axis, inner } = shape;
@@ -77,7 +77,7 @@ pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &
 /// `y_grad * norm^-beta - 2 beta alpha / window * x * sum of (y_grad x norm^(-beta - 1)) over the window`.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn local_norm_backward<T: FloatElement>(
     shape: NormShape,
     p: &LocalNorm,

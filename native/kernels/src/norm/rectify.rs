@@ -14,7 +14,7 @@ pub fn rectify<T: FloatElement>(y: &mut [T]) {
 /// The gradient of [`rectify`]: `y_grad` where the result `y` is positive, else zero.
 ///
 /// # Panics
-/// When the lengths differ.
+/// Panics if the lengths differ.
 pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
     assert_eq!([y.len(), y_grad.len()], [x_grad.len(); 2], "elements of a gradient");
     parallel_rows(x_grad, GRAIN, 1, |i, to| {

@@ -45,7 +45,7 @@ impl<A: Accum> Affine<'_, A> {
 /// `sqrt(variance + eps)` of each of the `outer` x `inner` rows.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn row_norm_forward<T: FloatElement>(
     shape: NormShape,
     affine: Affine<'_, T::Acc>,
@@ -224,7 +224,7 @@ pub struct RowNormGrads<'a, T: FloatElement> {
 /// The gradients of [`row_norm_forward`] from the gradient of its result, `y_grad`, and the statistics that it stored.
 ///
 /// # Panics
-/// When the lengths do not match the shape.
+/// Panics if the lengths do not match the shape.
 pub fn row_norm_backward<T: FloatElement>(
     shape: NormShape,
     affine: Affine<'_, T::Acc>,

@@ -8,7 +8,7 @@ use crate::par::{parallel_rows, parallel_rows2};
 /// The mean and the biased variance of each row of `len` elements.
 ///
 /// # Panics
-/// Unless there is one mean and one variance per row.
+/// Panics unless there is one mean and one variance per row.
 pub fn row_moments<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
     assert_eq!([mean.len() * len, variance.len() * len], [x.len(); 2], "elements of {} rows", mean.len());
     parallel_rows2((mean, 1), (variance, 1), GRAIN.div_ceil(len.max(1)), |i, mean, variance| {
@@ -21,7 +21,7 @@ pub fn row_moments<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], varianc
 /// The gradient of [`row_moments`]: `(mean_grad + 2 (x - mean) variance_grad) / len`.
 ///
 /// # Panics
-/// Unless there is one mean and one gradient of each kind per row.
+/// Panics unless there is one mean and one gradient of each kind per row.
 pub fn row_moments_backward<T: FloatElement>(
     len: usize,
     x: &[T],

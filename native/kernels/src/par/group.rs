@@ -15,7 +15,7 @@ impl<'a, T, U, const N: usize> Group<'a, T, U, N> {
     /// A group of slices.
     ///
     /// # Panics
-    /// If they differ in length.
+    /// Panics if they differ in length.
     pub fn new(main: [&'a mut [T]; N], side: &'a mut [U]) -> Self {
         let len = main.first().map_or(side.len(), |m| m.len());
         for l in main.iter().map(|m| m.len()) {

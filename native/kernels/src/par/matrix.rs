@@ -33,7 +33,7 @@ impl<'a, T> MatRef<'a, T> {
     /// A `rows` x `cols` matrix with strides in elements.
     ///
     /// # Panics
-    /// When `data` is too short.
+    /// Panics if `data` is too short.
     pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
         check(data.len(), rows, cols, row_stride, col_stride);
         MatRef { data, rows, cols, row_stride, col_stride }
@@ -42,7 +42,7 @@ impl<'a, T> MatRef<'a, T> {
     /// A dense row-major `rows` x `cols` matrix.
     ///
     /// # Panics
-    /// When `data` is too short.
+    /// Panics if `data` is too short.
     pub fn row_major(data: &'a [T], rows: usize, cols: usize) -> Self {
         Self::new(data, rows, cols, cols, 1)
     }
@@ -56,7 +56,7 @@ impl<'a, T> MatRef<'a, T> {
     /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics
-    /// When the block does not lie within the matrix.
+    /// Panics if the block does not lie within the matrix.
     pub fn block(self, row: usize, col: usize, rows: usize, cols: usize) -> Self {
         check_block((self.rows, self.cols), row, col, rows, cols);
         let start = if rows == 0 || cols == 0 { 0 } else { row * self.row_stride + col * self.col_stride };
@@ -115,7 +115,7 @@ impl<'a, T> MatMut<'a, T> {
     /// A `rows` x `cols` matrix with a row stride (leading dimension) in elements.
     ///
     /// # Panics
-    /// When `data` is too short, or rows would overlap.
+    /// Panics if `data` is too short, or rows would overlap.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize) -> Self {
         check(data.len(), rows, cols, row_stride, 1);
         assert!(row_stride >= cols || rows <= 1, "rows of {cols} elements overlap at a distance of {row_stride}");
@@ -125,7 +125,7 @@ impl<'a, T> MatMut<'a, T> {
     /// A dense `rows` x `cols` matrix.
     ///
     /// # Panics
-    /// When `data` is too short.
+    /// Panics if `data` is too short.
     pub fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         Self::new(data, rows, cols, cols)
     }
@@ -153,7 +153,7 @@ impl<'a, T> MatMut<'a, T> {
     /// The elements of one row.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// Panics if there is no such row.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "row {row} of a matrix with {} rows", self.rows);
         // SAFETY: the row lies within the borrowed elements (checked in `new` and `block`), which only `self` covers.
@@ -163,7 +163,7 @@ impl<'a, T> MatMut<'a, T> {
     /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics
-    /// When the block does not lie within the matrix.
+    /// Panics if the block does not lie within the matrix.
     pub fn block(&mut self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'_, T> {
         check_block((self.rows, self.cols), row, col, rows, cols);
         // SAFETY: the block lies within the matrix, as checked, and `self` stays borrowed while it is in use.
@@ -173,7 +173,7 @@ impl<'a, T> MatMut<'a, T> {
     /// A contiguous column, viewed as a row.
     ///
     /// # Panics
-    /// When there are several columns, or the row stride is not 1.
+    /// Panics if there are several columns, or the row stride is not 1.
     pub fn into_row(self) -> MatMut<'a, T> {
         assert!(
             self.cols == 1 && self.row_stride == 1,

@@ -145,7 +145,7 @@ pub fn set_num_threads(threads: usize) -> usize {
 /// If called from within a chunk, or while another thread runs a parallel loop, it runs on the calling thread alone.
 ///
 /// # Panics
-/// When a chunk panics: with the payload of the first panic, after all started chunks have ended. The pool remains usable.
+/// Panics if a chunk panics: with the payload of the first panic, after all started chunks have ended. The pool remains usable.
 #[inline]
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     run_chunks(chunks, &f);

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// `input` is read for the maximum and for powers, `output` for powers only; otherwise they may be empty.
 ///
 /// # Panics
-/// When a slice that is used does not have the length that `shape` implies, or a stride is zero.
+/// Panics if a slice that is used does not have the length that `shape` implies, or a stride is zero.
 pub fn pool_backward<T: FloatElement>(
     shape: &PoolShape,
     kind: PoolKind,

@@ -9,7 +9,7 @@ use crate::simd::multiversion::{self, Kernel};
 /// integer.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies, or a stride is zero.
+/// Panics if a slice does not have the length that `shape` implies, or a stride is zero.
 pub fn max_pool_bytes(shape: &PoolShape, is_signed: bool, input: &[u8], output: &mut [u8]) {
     shape.check(input.len(), output.len());
     let (plane, axes) = (shape.input_plane(), shape.axes());

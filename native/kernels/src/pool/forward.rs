@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Pools `input` into `output`.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies, or a stride is zero.
+/// Panics if a slice does not have the length that `shape` implies, or a stride is zero.
 pub fn pool_forward<T: FloatElement>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
     shape.check(input.len(), output.len());
     if output.is_empty() {

@@ -88,7 +88,7 @@ impl Windows {
 /// column-major within the plane. Windows that lie entirely in the padding get `lowest` and index 0.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn window_maxima<T: Copy + PartialOrd + Send + Sync>(
     x: &[T],
     windows: &Windows,

@@ -11,7 +11,7 @@ const TILE: usize = 512;
 /// than every number, as in MXNet.
 ///
 /// # Panics
-/// If the axis is empty or a length does not match.
+/// Panics if the axis is empty or a length does not match.
 pub fn argmax<T, U, C>(x: &[T], dims: (usize, usize, usize), out: &mut [U])
 where
     C: NumericLane,
@@ -24,7 +24,7 @@ where
 /// The index of the first smallest element; NaN counts as smaller than every number. See [`argmax`].
 ///
 /// # Panics
-/// If the axis is empty or a length does not match.
+/// Panics if the axis is empty or a length does not match.
 pub fn argmin<T, U, C>(x: &[T], dims: (usize, usize, usize), out: &mut [U])
 where
     C: NumericLane,

@@ -53,7 +53,7 @@ fn groups(shape: &[usize], axes: &[usize]) -> Groups {
 /// [`Arith::Lane`](crate::map::Arith), `f32` for norms of integers. `out` has the remaining axes in order.
 ///
 /// # Panics
-/// If a length does not match the shape.
+/// Panics if a length does not match the shape.
 pub fn reduce<R, T, U, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut [U])
 where
     R: Reducer<C>,
@@ -67,7 +67,7 @@ where
 /// [`reduce`] of elements of any type.
 ///
 /// # Panics
-/// If a length does not match the shape.
+/// Panics if a length does not match the shape.
 pub fn reduce_any<R, C>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>)
 where
     R: Reducer<C>,
@@ -435,7 +435,7 @@ fn fold_narrow<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, width: usize, o
 /// broadcasting `target` to `shape`.
 ///
 /// # Panics
-/// If `target` cannot be broadcast to `shape`, or a length does not match its shape.
+/// Panics if `target` cannot be broadcast to `shape`, or a length does not match its shape.
 pub fn reduce_to_shape<T, C>(x: &[T], shape: &[usize], target: &[usize], out: &mut [T])
 where
     C: NumericLane,

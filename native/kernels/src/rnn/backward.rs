@@ -34,7 +34,7 @@ pub struct Gradients<'a, T> {
 /// Computes gradients from the inputs, the output and the reserve of [`forward`](super::forward()).
 ///
 /// # Panics
-/// When the lengths of the slices do not match the geometry.
+/// Panics if the lengths of the slices do not match the geometry.
 pub fn backward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, y: &[T], reserve: &[T], grads: Gradients<'_, T>) {
     check(g, ins);
     let size = g.items() * g.output();

@@ -40,7 +40,7 @@ pub struct Outputs<'a, T> {
 /// Runs the network. `random` generates the dropout masks; without it nothing is dropped.
 ///
 /// # Panics
-/// When the lengths of the slices do not match the geometry.
+/// Panics if the lengths of the slices do not match the geometry.
 pub fn forward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'_, T>, random: Option<&Philox>) {
     let Outputs { y, h, c, reserve } = outs;
     check(g, ins);

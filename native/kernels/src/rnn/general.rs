@@ -199,7 +199,7 @@ struct DirectionRun<'a, T: RnnElement + 'static> {
 /// Computes a recurrent layer.
 ///
 /// # Panics
-/// If a length does not match.
+/// Panics if a length does not match.
 pub fn general_forward<T: RnnElement>(
     layer: &GeneralLayer<T>,
     ins: &GeneralInputs<'_, T>,

@@ -8,7 +8,7 @@ use ferromx_core::dtype::f16;
 /// Converts `src` to `dst`.
 ///
 /// # Panics
-/// When the lengths differ.
+/// Panics if the lengths differ.
 pub(crate) fn widen(src: &[f16], dst: &mut [f32]) {
     assert_eq!(src.len(), dst.len(), "elements to convert");
     #[cfg(target_arch = "x86_64")]
@@ -22,7 +22,7 @@ pub(crate) fn widen(src: &[f16], dst: &mut [f32]) {
 /// Converts `src` to `dst`, rounding to nearest even.
 ///
 /// # Panics
-/// When the lengths differ.
+/// Panics if the lengths differ.
 pub(crate) fn narrow(src: &[f32], dst: &mut [f16]) {
     assert_eq!(src.len(), dst.len(), "elements to convert");
     #[cfg(target_arch = "x86_64")]

@@ -76,7 +76,7 @@ impl OffsetTable {
     /// A table of offsets in elements, relative to the start of [`IndexedPanel::data`].
     ///
     /// # Panics
-    /// When an offset exceeds 32 bits.
+    /// Panics if an offset exceeds 32 bits.
     pub fn new(offsets: impl IntoIterator<Item = usize>) -> OffsetTable {
         let narrow = |offset: usize| {
             assert!(u32::try_from(offset).is_ok(), "offset {offset} exceeds 32 bits");
@@ -268,7 +268,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// Each element is a single chain of multiply-adds over the depth, so its value does not depend on the tiles.
     ///
     /// # Panics
-    /// When C is empty, or the panels are too wide or have too few elements for C.
+    /// Panics if C is empty, or the panels are too wide or have too few elements for C.
     pub fn tiles(
         &self,
         depth: usize,
@@ -307,7 +307,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// Computes one tile like [`Self::tiles`], for an unpacked A of (rows, depth) elements with any strides and one panel of B.
     ///
     /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
+    /// Panics if the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
     pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panels<'_, T>, mut c: MatMut<'_, T>, accumulate: bool) {
         let (depth, rows, cols) = (a.cols(), c.rows(), c.cols());
         assert!(a.rows() == rows, "A has {} rows, the tile {rows}", a.rows());
@@ -332,7 +332,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// Like [`Self::tiles`], for one panel of A and an indexed B of any number of columns.
     ///
     /// # Panics
-    /// When C is empty or has more than `mr` rows, the panel of A is too short, the table has fewer than `depth` rows from `first`
+    /// Panics if C is empty or has more than `mr` rows, the panel of A is too short, the table has fewer than `depth` rows from `first`
     /// on, or a row of B exceeds its data.
     pub fn indexed_tiles(
         &self,
@@ -379,7 +379,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// and column `j`; the remaining elements of `out` are unspecified.
     ///
     /// # Panics
-    /// When the shapes do not match, or rows of A or columns of B are not contiguous.
+    /// Panics if the shapes do not match, or rows of A or columns of B are not contiguous.
     pub fn dots(&self, a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [[T; DOT]; DOT]) {
         let (rows, depth, cols) = (a.rows(), a.cols(), b.cols());
         assert!(
@@ -397,7 +397,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// Writes the transpose of `from` to `to`.
     ///
     /// # Panics
-    /// When the rows of `from` are not contiguous or the shapes do not match.
+    /// Panics if the rows of `from` are not contiguous or the shapes do not match.
     pub fn transpose(&self, from: MatRef<'_, T>, to: &mut MatMut<'_, T>) {
         let (rows, cols) = (from.rows(), from.cols());
         assert!(from.col_stride() == 1, "rows of the matrix must be contiguous");
@@ -435,7 +435,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// unspecified.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Self::packed_a_len`].
+    /// Panics if `out` is shorter than [`Self::packed_a_len`].
     pub fn pack_a(&self, a: MatRef<'_, T>, out: &mut [T]) {
         self.pack_lanes(a, self.mr, out);
     }
@@ -444,7 +444,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// panel are unspecified.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Self::packed_b_len`].
+    /// Panics if `out` is shorter than [`Self::packed_b_len`].
     pub fn pack_b(&self, b: MatRef<'_, T>, out: &mut [T]) {
         self.pack_lanes(b.t(), self.nr, out);
     }
@@ -453,7 +453,7 @@ impl<T: GemmElement> MicroKernel<T> {
     /// panel are unspecified.
     ///
     /// # Panics
-    /// When `out` is too short.
+    /// Panics if `out` is too short.
     pub fn pack_lanes(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
         let (lanes, depth) = (m.rows(), m.cols());
         let needed = lanes.next_multiple_of(width) * depth;

@@ -156,7 +156,7 @@ impl<C, D> Loop<C, D> {
     /// [`LANE_MULTIPLE`](crate::map::LANE_MULTIPLE).
     ///
     /// # Panics
-    /// If an operand is shorter.
+    /// Panics if an operand is shorter.
     pub fn run(&self, x: &[&[C]], y: &mut [D]) {
         #[allow(clippy::match_single_binding)] // debug builds have the last arm only
         let version = match level() {

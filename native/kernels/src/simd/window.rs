@@ -38,7 +38,7 @@ impl Runs {
     /// Adds a run of `len` lanes from `lane` on, whose elements start at `offset`.
     ///
     /// # Panics
-    /// When the lanes exceed the panel.
+    /// Panics if the lanes exceed the panel.
     pub fn push(&mut self, lane: usize, len: usize, offset: usize) {
         assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
         self.end = self.end.max(offset + len);
@@ -52,7 +52,7 @@ pub trait WindowElement: GemmElement {
     /// offset of its run, or zero if it has no run.
     ///
     /// # Panics
-    /// When the table has fewer rows than `out` has room for, or an element is outside `data`.
+    /// Panics if the table has fewer rows than `out` has room for, or an element is outside `data`.
     fn pack_runs(runs: &Runs, panel: IndexedPanel<'_, Self>, out: &mut [Self]);
 }
 

@@ -17,7 +17,7 @@ const COLUMNS: usize = 64;
 /// (single for 16-bit types).
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     shape: SoftmaxShape,
     kind: SoftmaxKind,
@@ -126,7 +126,7 @@ fn lanes_of_columns<'s, A: Accum>(
 /// The gradient of [`softmax_forward`] with respect to `x`, from its result `y` and the gradient of the result.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     shape: SoftmaxShape,
     kind: SoftmaxKind,

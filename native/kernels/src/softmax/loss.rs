@@ -30,7 +30,7 @@ pub fn valid_labels<T: FloatElement>(labels: &[T], ignore_label: f64) -> usize {
 /// `labels` has `outer` x `inner` elements; the other slices have those of the shape.
 ///
 /// # Panics
-/// When a slice does not have the length that `shape` implies.
+/// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_output_backward<T: FloatElement>(
     target: &SoftmaxTarget,
     probabilities: &[T],
@@ -69,7 +69,7 @@ pub fn softmax_output_backward<T: FloatElement>(
 /// The gradient of `SoftmaxOutput` for labels that are probabilities: `(probability - label) * scale`, times `head_grad` if given.
 ///
 /// # Panics
-/// When the slices differ in length.
+/// Panics if the slices differ in length.
 pub fn softmax_output_backward_dense<T: FloatElement>(
     scale: f64,
     probabilities: &[T],
@@ -111,7 +111,7 @@ fn class<T: FloatElement>(label: T, classes: usize) -> usize {
 /// row. Invalid labels are clamped to the nearest class.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn cross_entropy_forward<T: FloatElement>(classes: usize, x: &[T], labels: &[T]) -> T {
     assert_eq!(x.len(), labels.len() * classes, "a row of {classes} classes for each label");
     const ROWS: usize = 64;
@@ -136,7 +136,7 @@ fn row_loss<T: FloatElement>(x: &[T], label: T) -> T::Acc {
 /// rows.
 ///
 /// # Panics
-/// When the lengths do not match.
+/// Panics if the lengths do not match.
 pub fn cross_entropy_backward<T: FloatElement>(
     classes: usize,
     probabilities: &[T],

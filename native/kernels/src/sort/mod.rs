@@ -41,7 +41,7 @@ fn ordered<T: SortKey>(x: T, order: Order) -> T::Key {
 /// Sorts each row of `width` elements. Zeros of different sign may be swapped, and NaNs lose their payload.
 ///
 /// # Panics
-/// If the lengths differ or are not multiples of `width`.
+/// Panics if the lengths differ or are not multiples of `width`.
 pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     check(src.len(), width, dst.len(), width);
     if width == 1 {
@@ -65,7 +65,7 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
 /// The indices that sort each row of `width` elements.
 ///
 /// # Panics
-/// If the lengths differ or are not multiples of `width`, or a row has 2^32 elements or more.
+/// Panics if the lengths differ or are not multiples of `width`, or a row has 2^32 elements or more.
 pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, dst: &mut [I]) {
     check(src.len(), width, dst.len(), width);
     if width == 1 {
@@ -101,7 +101,7 @@ fn sorted_indices<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
 /// The indices of the `k` first elements of each row of `width` elements, in sorted order.
 ///
 /// # Panics
-/// If `k` exceeds `width` or the lengths do not match.
+/// Panics if `k` exceeds `width` or the lengths do not match.
 pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Order, dst: &mut [I]) {
     assert!(k <= width, "{k} elements cannot be selected from a row of {width}");
     check(src.len(), width, dst.len(), k);

@@ -13,7 +13,7 @@ const RADIX_BITS: u32 = 11;
 /// The indices of the keys in ascending order of the keys. Equal keys keep their order.
 ///
 /// # Panics
-/// When a key is negative.
+/// Panics if a key is negative.
 pub fn stable_order(keys: &[i64]) -> Vec<usize> {
     let mut order: Vec<usize> = memory::collected(0..keys.len());
     if keys.is_sorted() {
@@ -45,7 +45,7 @@ pub fn stable_order(keys: &[i64]) -> Vec<usize> {
 /// The distinct keys in ascending order.
 ///
 /// # Panics
-/// When a key is negative.
+/// Panics if a key is negative.
 pub fn sorted_distinct(keys: &[i64]) -> Vec<i64> {
     let mut sorted: Vec<i64> = match keys.is_sorted() {
         true => memory::copied(keys),

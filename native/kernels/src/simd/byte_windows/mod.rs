@@ -49,7 +49,7 @@ impl ByteWindows<'_> {
     /// Computes the output rows `rows` into `out`, whose row length is a multiple of [`LANES`].
     ///
     /// # Panics
-    /// If the plane or the weights do not have the length that the sizes imply, or [`is_supported`] is false.
+    /// Panics if the plane or the weights do not have the length that the sizes imply, or [`is_supported`] is false.
     pub(crate) fn sums(&self, rows: Range<usize>, out: &mut [i32]) {
         let width = out.len() / rows.len().max(1);
         assert!(width.is_multiple_of(LANES) && width * rows.len() == out.len(), "{width} lanes");

@@ -42,7 +42,7 @@ impl PlaneConv {
     }
 
     /// # Panics
-    /// When a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
+    /// Panics if a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
     fn check(&self, taps: usize, source: usize, grid: usize) {
         let planes = [self.source, self.grid].map(|[height, width]| height * width);
         assert_eq!([source, grid], planes, "elements of the planes of {self:?}");

@@ -138,7 +138,7 @@ impl Tile<'_> {
     /// Computes the sums. Sums outside `num_rows` and `num_cols` are unspecified.
     ///
     /// # Panics
-    /// If an operand is too short, or the processor lacks the instructions of the layout.
+    /// Panics if an operand is too short, or the processor lacks the instructions of the layout.
     pub(crate) fn multiply(&self, layout: Layout, sums: &mut Sums) {
         let halves = self.check();
         match layout {
@@ -171,7 +171,7 @@ impl Tile<'_> {
     /// unspecified.
     ///
     /// # Panics
-    /// If an operand is too short, or the processor lacks the instructions of the layout.
+    /// Panics if an operand is too short, or the processor lacks the instructions of the layout.
     pub(crate) fn multiply_to_bytes(&self, conversion: &Conversion<'_>, out: &mut Bytes) {
         let halves = self.check();
         let channels = if self.has_data_rows { COLS } else { ROWS };
