@@ -16,9 +16,9 @@ const BUDGET: f64 = 0.25;
 #[derive(Clone, Copy, PartialEq)]
 enum Stored {
     RowMajor,
-    /// A, as the gradient of a layer's output is for that of its weights.
+    /// A, as in the gradient of a layer's weights.
     LeftTransposed,
-    /// B, as the weights of a layer are.
+    /// B, as in the forward pass of a fully connected layer.
     RightTransposed,
 }
 use Stored::{LeftTransposed, RightTransposed, RowMajor};

@@ -1,4 +1,4 @@
-//! Times 8-bit convolutions and products beside those in single precision: `int8_bench [seconds per kernel]`.
+//! Compares 8-bit and single precision convolutions and products: `int8_bench [seconds per kernel]`.
 //!
 //! Prints minimum wall times in milliseconds. `OMP_NUM_THREADS` sets the number of threads, `FERROMX_ISA` the instruction set.
 #![allow(clippy::print_stdout)] // its purpose
@@ -21,12 +21,12 @@ fn time(seconds: f64, mut f: impl FnMut()) -> f64 {
     best
 }
 
-/// Results in 8 bits, above zero.
+/// An epilogue with non-negative 8-bit results.
 fn epilogue(scale: &[f32]) -> Epilogue<'_> {
     Epilogue { bias: &[], scale, shift: &[], limits: Limits::of(DType::U8, 0, [0.0, f32::INFINITY]) }
 }
 
-/// Prints the times in milliseconds of `gmacs` thousand million multiply-adds.
+/// Prints the times in milliseconds of `gmacs` billion multiply-adds.
 fn report(what: &str, gmacs: f64, int8: f64, float: f64) {
     println!(
         "{what}: int8 {int8:.4} ms ({:.0} GMAC/s), float {float:.4} ms, {:.2} times",

@@ -29,13 +29,13 @@ impl Interleaved {
         self.len() == 0
     }
 
-    /// One of the vectors of a group at all positions: a matrix (length, dim).
+    /// One part of a group at all positions: a matrix (length, dim).
     fn matrix<'a, T>(&self, data: &'a [T], group: usize, part: usize) -> MatRef<'a, T> {
         let start = ((group * self.parts + part) * self.dim).min(data.len());
         MatRef::new(&data[start..], self.length, self.dim, self.groups * self.parts * self.dim, 1)
     }
 
-    /// Interleaves parts of shape (groups, length, dim); one that is `None` becomes zero.
+    /// Interleaves parts of shape (groups, length, dim); zeros replace a part that is `None`.
     fn interleave<T: Item>(&self, parts: &[Option<&[T]>], out: &mut [T]) {
         let Interleaved { length, groups, dim, .. } = *self;
         parallel_rows(out, self.parts * dim, (1usize << 14).div_ceil((self.parts * dim).max(1)), |row, out| {

@@ -7,8 +7,8 @@ use crate::simd::per_isa;
 /// The count given to an empty bin, so that its logarithm is finite.
 const EMPTY_COUNT: f64 = 1e-4;
 
-/// The upper end of the best range, and its Kullback-Leibler divergence. Of all ranges around the middle bin with at least
-/// `quantized_bins` bins, it minimizes the divergence between the clipped distribution and the same distribution quantized to
+/// The upper end of the best range, and its Kullback-Leibler divergence. Among all ranges around the middle bin with at least
+/// `quantized_bins` bins, the best one minimizes the divergence between the clipped distribution and its quantization to
 /// `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds of the bins.
 ///
 /// # Panics
@@ -33,7 +33,7 @@ fn range(n: usize, middle: usize, half: usize) -> (usize, usize) {
     (middle - half, (middle + half + 1).min(n))
 }
 
-/// The divergence of the quantized range from the clipped one, whose outermost bins include the counts outside the range.
+/// The divergence between the clipped distribution, whose outermost bins include the counts outside the range, and the quantized one.
 fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) -> f64 {
     let len = end - start;
     with_scratch(2 * len, |buffer: &mut [f64]| {
@@ -53,7 +53,7 @@ fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) 
     })
 }
 
-/// Smooths a distribution: gives empty bins a small count, taken from the others. Returns false if the others have too little.
+/// Smooths a distribution: moves a small count from the other bins to the empty ones. Returns false if the others have too little.
 fn smooth_empty_bins(x: &mut [f64]) -> bool {
     let empty = x.iter().filter(|x| **x == 0.0).count();
     let less = EMPTY_COUNT * empty as f64 / (x.len() - empty) as f64;
@@ -79,7 +79,7 @@ per_isa! {
     }
 }
 
-/// Sums are computed in this many lanes.
+/// Number of independent accumulators of a sum.
 const LANES: usize = 16;
 
 per_isa! {

@@ -9,7 +9,7 @@ use ferromx_core::dtype::Element;
 
 /// Elements per chunk.
 const GRAIN: usize = 1 << 15;
-/// Elements in a block, between whose checks the common result is read.
+/// Elements in a block; before each block, the shared result is checked.
 const BLOCK: usize = 1024;
 
 /// Checks that all elements are finite: 0 times a finite number is 0, and NaN otherwise.
@@ -31,7 +31,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// True if no element is infinite or NaN. Stops soon after the first one.
+/// True if no element is infinite or NaN. Stops soon after it finds one.
 pub fn all_finite<T: Element + Load<f32> + Load<f64>>(x: &[T]) -> bool {
     let finite = AtomicBool::new(true);
     parallel_ranges(x.len(), GRAIN, |range| {

@@ -19,7 +19,7 @@ pub struct CtcShape {
     pub blank: usize,
 }
 
-/// Computes the loss of each sequence, -log of the probability of its labels, from scores `x` (frames, batch, classes), to which
+/// Computes the loss of each sequence, the negative log probability of its labels, from scores `x` (frames, batch, classes), to which
 /// softmax is applied. Unless `grad` is empty, also stores the gradient of the loss with respect to the scores, as (batch,
 /// frames, classes). Frames past the length of a sequence are ignored. Sequences with more labels than their frames allow have loss
 /// and gradient 0.
@@ -94,7 +94,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// The gradient of a frame: the probability of each class, minus its posterior.
+    /// The gradient of a frame: the probability of each class minus its posterior.
     fn frame_gradient<T: FloatElement>(logs: &[T::Acc], class_posteriors: &[T::Acc], grad: &mut [T]) {
         for (grad, (log, posterior)) in grad.iter_mut().zip(logs.iter().zip(class_posteriors)) {
             *grad = (log.exponential() - *posterior).store();
@@ -118,7 +118,7 @@ fn sequence<T: FloatElement>(
         }
         return T::Acc::zero();
     }
-    // States: a blank, then each label followed by a blank.
+    // The states are a blank, then each label followed by a blank.
     let states = 2 * labels.len() + 1;
     let class = |state: usize| if state.is_multiple_of(2) { s.blank } else { labels[state / 2] };
     let is_distinct_label = |state: usize| class(state) != s.blank && class(state) != class(state - 2);

@@ -18,7 +18,7 @@ fn conjugate<T: Scalar>(a: Complex<T>) -> Complex<T> {
 /// The points exp(-i pi k / half) of the unit circle for k = 0, ..., `count` - 1, or exp(-i pi k^2 / half) if `squares`.
 fn unit_circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>> {
     let point = |k: usize| {
-        // Full turns are subtracted before the angle is rounded.
+        // Full turns are subtracted exactly, before the angle is rounded.
         let k = if squares { (k as u128 * k as u128 % (2 * half as u128)) as f64 } else { k as f64 };
         let (sin, cos) = libm::sincos(-PI * k / half as f64);
         [T::from(cos).unwrap_or(T::zero()), T::from(sin).unwrap_or(T::zero())]

@@ -11,8 +11,8 @@ const GRAIN: usize = 1 << 16;
 /// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`; the last bin includes its upper edge. Elements
 /// outside all bins, and NaN, are not counted.
 ///
-/// `range` is the range that equal bins divide; their edges may be rounded to the type of the elements. As in MXNet, an element then
-/// belongs to its bin of the range, or to the bin beside it if a rounded edge lies between.
+/// With `range`, the bins divide that range evenly; their edges may be rounded to the type of the elements. As in MXNet, an element
+/// then belongs to the bin computed from the range, or to the adjacent bin if a rounded edge lies in between.
 ///
 /// # Panics
 /// Panics unless there is one more edge than there are counts.
@@ -64,17 +64,17 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], range: Option<(f64, f64)>
     });
 }
 
-/// Elements whose bins are computed at once.
+/// Elements whose bins are computed together.
 const BLOCK: usize = 512;
 
 crate::simd::per_isa! {
-    /// The bins of elements, with fractions, where `num_bins` equal bins divide the range; NaN for elements outside.
+    /// The fractional bin index of each element, for `num_bins` equal bins of the range; NaN for elements outside.
     fn bins_of(xs: &[f64], range: (f64, f64), num_bins: f64, bins: &mut [f64]) {
         let (low, high) = range;
         for (bin, x) in bins.iter_mut().zip(xs) {
             let inside = (*x >= low) & (*x <= high);
             let fraction = (*x - low) * num_bins / (high - low);
-            // `max` makes the zero divided by zero of an empty range zero.
+            // `max` turns the NaN of an empty range, 0 / 0, into 0.
             *bin = if inside { fraction.max(0.0) } else { f64::NAN };
         }
     }

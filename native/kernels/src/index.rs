@@ -50,7 +50,7 @@ fn resolve(index: i64, len: usize, bounds: Bounds) -> Option<usize> {
 /// Resolves `indices` to row indices on an axis of `len` rows.
 ///
 /// # Errors
-/// The first index outside the axis with [`Bounds::Raise`], or the first one of all if the axis is empty.
+/// The first index outside the axis with [`Bounds::Raise`], or the first index of all if the axis is empty.
 pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
     let row = |(position, i): (usize, &I)| {
         let index = i.lane();
@@ -273,7 +273,7 @@ fn for_each_target_row<T: Send>(
     }
     let n = dst.len() / inner;
     assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
-    // No more chunks than threads, because each one scans all indices. A row gets its sources in the order of i in any case.
+    // No more chunks than threads, because each chunk scans all indices. However many there are, a row gets its sources in order of i.
     let chunk_rows = if len < GRAIN { n } else { n.div_ceil(par::num_threads()) };
     par::parallel_rows(dst, chunk_rows * inner, 1, |chunk, dst| {
         let first = chunk * chunk_rows;

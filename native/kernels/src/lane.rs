@@ -12,15 +12,15 @@ use std::ops::Range;
 
 /// `a` if `condition`, else `b`; for a loop that updates elements, such as `*x = replace_if(*x < 0.0, 0.0, *x, unchanged())`.
 ///
-/// Where `b` is the old value of the element, the compiler would store `a` alone, by a masked store, which takes twelve cycles on
-/// AMD's processors without AVX-512. Adding a negative zero that the compiler does not know prevents that, and changes no value.
+/// If `b` is the old value of the element, the compiler stores only `a`, with a masked store, which takes twelve cycles on AMD
+/// processors without AVX-512. Adding a negative zero that is opaque to the compiler prevents this and changes no value.
 /// `scripts/masked-stores` lists the masked stores of the library.
 #[inline(always)]
 pub(crate) fn replace_if<A: Float>(condition: bool, a: A, b: A, unchanged: A) -> A {
     (if condition { a } else { b }) + unchanged
 }
 
-/// The last argument of [`replace_if`], to compute before the loop.
+/// The last argument of [`replace_if`]; call it before the loop.
 #[inline(always)]
 pub(crate) fn unchanged<A: Float>() -> A {
     std::hint::black_box(A::neg_zero())
@@ -28,14 +28,13 @@ pub(crate) fn unchanged<A: Float>() -> A {
 
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
-    /// True if loops over these lanes are compiled for every instruction set. The others, which few programs use, lack AVX-512 to
-    /// save code.
+    /// True if loops over these lanes are compiled for every instruction set. Rarely used lane types go without AVX-512 to save code.
     const EVERY_ISA: bool;
     /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;
     /// The destination as lanes, if its elements are lanes of this type.
     fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [Self]>;
-    /// Converts the elements from index `start` on to `dst`.
+    /// Converts the elements starting at index `start` to `dst`.
     fn load_any(src: Elements<'_>, start: usize, dst: &mut [Self]);
     /// Converts lanes to the elements of `dst`, which has the same length.
     fn store_any(src: &[Self], dst: ElementsMut<'_>);

@@ -10,7 +10,7 @@ use ferromx_core::memory;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 14;
 
-/// The divisor of the end of a range that gives the scale.
+/// The number by which the end of a range is divided to obtain the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Levels {
     /// 127 and 255: the end of the range is the largest integer.

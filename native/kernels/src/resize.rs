@@ -79,7 +79,7 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
         let image_row = |r: usize| &image[r * width..(r + 1) * width];
         let (upper, lower) = (image_row(row.first), image_row(row.second));
         if 4 * out_width < width {
-            // Few pixels of the rows are read, so only these are interpolated.
+            // Only a few pixels of the rows are read, so only these are interpolated.
             let lerp_at =
                 |c: usize| T::Acc::of(upper[c]) * (T::Acc::one() - row.weight) + T::Acc::of(lower[c]) * row.weight;
             for (y, column) in y.iter_mut().zip(&columns) {

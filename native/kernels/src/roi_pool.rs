@@ -21,7 +21,7 @@ pub struct RoiPoolShape {
     pub scale: f64,
 }
 
-/// The index of the maximum of a bin in which no element is larger than the lowest finite number.
+/// The index for a bin without an element larger than the lowest finite number.
 const NO_MAXIMUM: i32 = -1;
 
 /// A region in pixels.

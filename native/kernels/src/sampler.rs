@@ -127,7 +127,7 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
     if y.is_empty() {
         return;
     }
-    // The channels of an image share the corners, so an image is one chunk unless it is large.
+    // The channels of an image share the corners, so a small image is one chunk.
     let channels = GRAIN.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
     let groups = shape.channels.div_ceil(channels);
     let starts: Vec<_> = (0..shape.batch * groups).map(|i| (i / groups, i % groups * channels)).collect();

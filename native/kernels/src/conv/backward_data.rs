@@ -13,7 +13,7 @@ use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
 use std::ops::Range;
 
-/// Writes `input_grad`, the gradient of the input, from `output_grad`, the gradient of the output.
+/// Computes the gradient of the input from the gradient of the output.
 ///
 /// # Panics
 /// Panics if a slice does not have the length that `shape` implies.
@@ -131,13 +131,13 @@ fn backward_phases<T: Accum>(
     });
 }
 
-/// The pointwise convolution that computes the gradient of the input of a pointwise convolution without stride and padding.
+/// The pointwise convolution that computes the input gradient of an unstrided, unpadded pointwise convolution.
 fn pointwise_adjoint(shape: &ConvShape) -> Option<ConvShape> {
     let adjoint = ConvShape { in_channels: shape.out_channels, out_channels: shape.in_channels, ..*shape };
     adjoint.windows().is_pointwise().then_some(adjoint)
 }
 
-/// Convolves the gradient of the output with the transposed weights, input channels in the vector lanes.
+/// Convolves the output gradient with the transposed weights, with input channels in the vector lanes.
 fn backward_pointwise<T: Accum>(adjoint: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let (kernel, rows, depth) = (T::microkernel(), adjoint.group_out(), adjoint.depth());
     let len = kernel.packed_b_len(rows, depth);

@@ -1,9 +1,9 @@
 //! The gradient of the weights.
 //!
-//! It is a matrix product whose depth is the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The
-//! input that a block of pixels reads is transposed to channels-last order in scratch memory, padding included. A panel of B is
-//! then a table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a
-//! row, which are contiguous in this order, fill the lanes together.
+//! A matrix product over the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The input of a block
+//! of pixels, padding included, is transposed to channels-last order in scratch memory, so a panel of B is a table of offsets,
+//! one per pixel, that all taps share. With fewer channels than lanes, neighbouring taps of a row fill the lanes together: they
+//! are contiguous in this order.
 
 use super::gaps::Compact;
 use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
@@ -23,8 +23,8 @@ const MAX_SLICES: usize = 4;
 /// Maximum bytes of the gradients of all slices.
 const SLICES_BYTES: usize = 2 << 20;
 
-/// Writes the gradient of the weights from that of the output. It is summed within slices of the batch, whose number depends only
-/// on the shape, and then over the slices in order.
+/// Computes the gradient of the weights. It is summed within slices of the batch, then over the slices in order; the number of
+/// slices depends only on the shape, so that the result does not depend on the number of threads.
 ///
 /// # Panics
 /// Panics if a slice does not have the length that `shape` implies.
@@ -78,12 +78,12 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     let unit = rows * nr;
     let len = shape.groups * product.units.len() * unit;
     let max_slices = MAX_SLICES.min(shape.batch).min((SLICES_BYTES / (len * size_of::<T>())).max(1));
-    // A power of two, which divides evenly among two or four threads.
+    // A power of two divides evenly among two or four threads.
     let slices = 1 << max_slices.ilog2();
     with_scratch(slices * len, |sums: &mut [T]| {
         product.run(slices, sums);
         let sums = &*sums;
-        // Up to 16 rows per chunk, which divide those of a group, so that the rows of a unit are contiguous.
+        // The largest divisor of the rows up to 16: a chunk must not span two groups.
         let chunk_rows = (1..=16.min(rows)).rev().find(|chunk_rows| rows.is_multiple_of(*chunk_rows)).unwrap_or(1);
         parallel_rows(weights_grad, chunk_rows * depth, 1, |i, grad| {
             let row = i * chunk_rows;
@@ -234,7 +234,7 @@ impl<'a, T: Accum> Product<'a, T> {
     /// Writes the gradients of `slices` slices of the batch: (slices, groups, units, output channels, nr).
     fn run(&self, slices: usize, sums: &mut [T]) {
         let unit = self.shape.group_out() * self.kernel.nr();
-        // If there are more threads than slices and groups, the units are divided, too, which changes no result.
+        // With more threads than slices and groups, the units are divided, too; this changes no result.
         let chunks = num_threads().div_ceil(slices * self.shape.groups).min(self.units.len());
         let chunk_units = self.units.len().div_ceil(chunks);
         let sums = MatMut::row_major(sums, slices * self.shape.groups, self.units.len() * unit);
@@ -330,14 +330,14 @@ impl<'a, T: Accum> Product<'a, T> {
         })
     }
 
-    /// True if the gradients of the output under the regions are read without packing.
+    /// True if the output gradients of the regions are read in place, without packing.
     fn reads_grads_in_place(&self, regions: &[PixelRegion]) -> bool {
         let stride = self.shape.output_plane() * size_of::<T>();
         let pointwise = self.shape.taps() == 1 && self.shape.stride == [1; 3] && self.shape.pad == [0; 3];
         pointwise && regions.len() == 1 && !stride.is_multiple_of(CACHE_WAY_BYTES)
     }
 
-    /// The gradients of the output under a region: (output channels of the group, pixels).
+    /// The output gradients of a region: (output channels of the group, pixels).
     fn grads(&self, group: usize, region: &PixelRegion) -> MatRef<'_, T> {
         let ([_, height, width], rows, pixels) =
             (self.shape.output(), self.shape.group_out(), self.shape.output_plane());
@@ -346,7 +346,7 @@ impl<'a, T: Accum> Product<'a, T> {
         MatRef::new(&self.output_grad[channel * pixels + first..], rows, region.pixels(), pixels, 1)
     }
 
-    /// Packs the gradients of the output as panels of A: rows are output channels of the group, k indices are pixels.
+    /// Packs the output gradients as panels of A: rows are output channels of the group, k indices are pixels.
     fn pack_grads(&self, group: usize, regions: &[PixelRegion], depth: usize, out: &mut [T]) {
         let (rows, mr) = (self.shape.group_out(), self.kernel.mr());
         let mut done = 0;

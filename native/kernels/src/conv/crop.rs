@@ -3,8 +3,8 @@
 use super::ConvShape;
 use ferromx_core::dtype::Element;
 
-/// The equivalent convolution without the outermost taps of each axis that read only padding for all outputs, equally many on
-/// either side; `None` if there are no such taps.
+/// The equivalent convolution without the outer taps that read only padding for every output, the same number on both sides of an
+/// axis; `None` if there are no such taps.
 pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
     let output = shape.output();
     let crop: [usize; 3] = std::array::from_fn(|d| {
@@ -47,7 +47,7 @@ pub(super) fn crop<T: Element>(shape: &ConvShape, weights: &[T], inner: &ConvSha
     });
 }
 
-/// The reverse of [`crop`] for gradients: that of the removed taps is zero.
+/// The inverse of [`crop`] for gradients: removed taps have gradient zero.
 pub(super) fn extend<T: Element>(shape: &ConvShape, weights: &mut [T], inner: &ConvShape, from: &[T]) {
     let len = inner.kernel[2];
     weights.fill(T::default());

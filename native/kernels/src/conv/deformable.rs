@@ -18,8 +18,8 @@ pub struct DeformShape {
     pub conv: ConvShape,
     /// Groups of input channels that share offsets; divides the number of input channels.
     pub offset_groups: usize,
-    /// True if points up to one pixel outside the image are interpolated with zeros. Otherwise they are zero, and points past the
-    /// centres of the last row or column are clamped to it.
+    /// True if points up to one pixel outside the image are interpolated with zeros. If false, such points are zero, and points
+    /// beyond the centres of the last row or column are clamped to it.
     pub zero_border: bool,
 }
 
@@ -161,7 +161,7 @@ impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
         });
     }
 
-    /// Computes the gradient of the image from `columns_grad`, that of the windows.
+    /// Computes the gradient of the image from the gradient of its windows.
     fn data_gradient(&self, columns_grad: &[A], image_grad: &mut [A]) {
         let SampledImage { shape, points, mask, .. } = self;
         let (pixels, taps, [height, width]) = (shape.pixels(), shape.taps(), shape.size());
@@ -184,13 +184,13 @@ impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
         });
     }
 
-    /// Computes the gradients of the offsets and the mask from `columns_grad`, that of the windows.
+    /// Computes the gradients of the offsets and the mask from the gradient of the windows.
     fn offset_gradients(&self, columns_grad: &[A], offset_grad: Option<&mut [A]>, mask_grad: Option<&mut [A]>) {
         let SampledImage { shape, image, points, mask } = self;
         let (pixels, taps, [height, width]) = (shape.pixels(), shape.taps(), shape.size());
         let channels = shape.conv.in_channels / shape.offset_groups;
-        // For point `i`, sums over the channels of its offset group: the window's gradient times the sampled value, times its
-        // derivative in y, and times its derivative in x.
+        // For point `i`, three sums over the channels of its offset group: the window's gradient times the sampled value, times the
+        // value's derivative in y, and times its derivative in x.
         let sums = |i: usize| {
             let (tap, pixel) = (i / pixels, i % pixels);
             let (group, tap) = (tap / taps, tap % taps);

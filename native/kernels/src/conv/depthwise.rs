@@ -57,7 +57,7 @@ crate::simd::per_isa! {
     /// Two rows are computed together because they share most of their input.
     fn convolve_3x3<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
         let height = out.len() / width;
-        // The last two rows and the last outputs of a row may be computed twice.
+        // The last pair of rows, and the last outputs of a row, may overlap those already computed.
         for row in (0..height).step_by(2).map(|row| row.min(height - 2)) {
             let (from, out) = (&from[row * pitch..], &mut out[row * width..(row + 2) * width]);
             let (upper, lower) = out.split_at_mut(width);
@@ -182,7 +182,7 @@ impl<'a> Planes<'a> {
     }
 }
 
-/// Up to `count` planes of `len` elements to prefetch, from index `first` on; empty past the last plane.
+/// Up to `count` planes of `len` elements to prefetch, starting at index `first`; empty past the last plane.
 fn next_planes<T>(planes: &[T], len: usize, first: usize, count: usize) -> &[T] {
     planes.get(first * len..planes.len().min((first + count) * len)).unwrap_or_default()
 }
@@ -293,7 +293,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
     });
 }
 
-/// The gradient of the input for two axes with a stride of 2. The even and odd columns of a row, which are two phases, are computed
+/// The gradient of the input for a stride of 2 along both axes. The even and odd columns of a row are two phases, which are computed
 /// together.
 fn backward_data_stride_2<T: Accum>(
     shape: &ConvShape,

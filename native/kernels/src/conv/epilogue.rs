@@ -64,7 +64,7 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         self.bias.is_none() && self.residual.is_none() && matches!(self.activation, Activation::Identity)
     }
 
-    /// The epilogue of one output channel as scale, bias and clamp; `None` if it is the identity, has a residual or another
+    /// The epilogue of one output channel as scale, bias and clamp; `None` if it is the identity, or has a residual or another
     /// activation.
     pub(super) fn scale_clamp(&self, channel: usize) -> Option<ScaleClamp<T>> {
         let (low, high) = match self.activation {

@@ -1,5 +1,5 @@
-//! The gradient of the input if the kernel is nearly as large as the padded image, so that there are few outputs. Implicit GEMM
-//! would mostly multiply the zeros of the padding; here each tap is multiplied only with the outputs that read it.
+//! The gradient of the input for kernels nearly as large as the padded image, which have few outputs. Implicit GEMM would mostly
+//! multiply padding zeros; here each tap is multiplied only by the outputs that read it.
 
 use super::ConvShape;
 use crate::float::Accum;
@@ -11,7 +11,7 @@ use std::ops::Range;
 const MIN_SAVING: usize = 4;
 /// Minimum number of outputs for which GEMM is faster than adding multiples of kernel rows.
 const GEMM_OUTPUTS: usize = 8;
-/// Elements of the products held in memory output a time.
+/// Elements of the products that are held in memory at a time.
 const BLOCK: usize = 1 << 16;
 
 /// True if this algorithm is faster than implicit GEMM.

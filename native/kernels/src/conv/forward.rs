@@ -1,4 +1,4 @@
-//! The forward pass: the choice of the algorithm, and weights packed for it.
+//! The forward pass: chooses the algorithm and packs the weights for it.
 
 use super::epilogue::ConvEpilogue;
 use super::implicit::{Implicit, Stage, pack_weights};
@@ -69,7 +69,7 @@ struct PackedRef<'a, T: 'static> {
     data: &'a [T],
 }
 
-/// Weights packed once for the algorithm of their convolution and used many times.
+/// Weights packed once, for the algorithm that suits their convolution, and used many times.
 pub struct PackedConvWeights<T: FloatElement> {
     shape: ConvShape,
     algorithm: Algorithm,

@@ -8,7 +8,7 @@ use crate::par::{List, parallel_rows};
 /// Marks a coordinate in the padding.
 const PADDING: usize = usize::MAX;
 
-/// A convolution without the gaps of another one.
+/// The convolution of a copy without the gaps.
 pub(super) struct Compact {
     pub(super) shape: ConvShape,
     /// For each axis, the input coordinate of each coordinate of the copy.
@@ -16,7 +16,7 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    /// `None` if there are no gaps, or too few for the copy to pay off.
+    /// `None` if there are no gaps, or too few to pay for the copy.
     pub(super) fn new(shape: &ConvShape) -> Option<Compact> {
         let has_gaps = |d: usize| shape.kernel[d] > 0 && shape.stride[d] > shape.dilate[d] * (shape.kernel[d] - 1) + 1;
         if !(0..3).any(has_gaps) {
@@ -57,7 +57,7 @@ impl Compact {
         });
     }
 
-    /// The reverse of [`Compact::gather`]. Elements that no window reads are zero.
+    /// The inverse of [`Compact::gather`]. Elements that no window reads are zero.
     pub(super) fn scatter<T: Accum>(&self, full: &ConvShape, from: &[T], input: &mut [T]) {
         parallel_rows(input, full.input_plane(), 1, |i, to| {
             let from = &from[i * self.shape.input_plane()..][..self.shape.input_plane()];
@@ -72,8 +72,8 @@ impl Compact {
         });
     }
 
-    /// Calls `f` for each row of a plane of the copy, with the offset of the input row, or `None` in the padding, and that of the
-    /// row in the copy.
+    /// Calls `f(input, copy)` for each row of a plane of the copy, with the offset of the input row, or `None` in the padding, and
+    /// the offset of its copy.
     fn each_row(&self, full: &ConvShape, mut f: impl FnMut(Option<usize>, usize)) {
         let [_, height, width] = full.input;
         let rows = self.coordinates[0].iter().flat_map(|d| self.coordinates[1].iter().map(move |h| (*d, *h)));

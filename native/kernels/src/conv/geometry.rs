@@ -1,4 +1,4 @@
-//! Which input elements the windows of a convolution read.
+//! The input elements that the windows of a convolution read.
 
 use crate::par::List;
 

@@ -16,7 +16,7 @@ struct Row {
     output_row: usize,
     /// The outputs of the row for which the tap is not in the padding.
     outputs: std::ops::Range<usize>,
-    /// Offset of the element that the first of these outputs reads; the next ones follow at the stride.
+    /// Offset of the element that the first of these outputs reads; the others follow at the stride.
     first: usize,
 }
 
@@ -82,7 +82,7 @@ fn add_row<T: FloatElement>(from: &[T], to: &mut [T::Acc]) {
     to.iter_mut().zip(from).for_each(|(sum, from)| *sum += T::Acc::of(*from));
 }
 
-/// The gradient of [`im2col`]: sums for each pixel the elements of the windows that were read from it.
+/// The gradient of [`im2col`]: for each pixel, the sum of the window elements that were read from it.
 ///
 /// # Panics
 /// Panics if the lengths do not match.

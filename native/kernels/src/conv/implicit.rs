@@ -20,7 +20,7 @@ use std::ops::Range;
 
 /// Minimum multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 18;
-/// Bytes of the panels of windows that are multiplied with one panel of weights: a fraction of the L2 cache.
+/// Bytes of the panels of windows that are multiplied by one panel of weights: a fraction of the L2 cache.
 const PANELS_BYTES: usize = 128 << 10;
 /// Cost of packing the windows, in rows of the product.
 const PACKING_ROWS: f64 = 4.0;
@@ -116,7 +116,7 @@ pub(super) enum Stage {
 }
 
 /// Callback `(stage, row, pixel, block)` for every block of the result, with the indices of its first row and pixel. The block is
-/// borrowed because moving the view, whose fields were just stored, would stall on store forwarding.
+/// borrowed: moving the view right after its fields were stored would stall on store forwarding.
 pub(super) type OnBlock<'f, T> = &'f dyn Fn(Stage, usize, usize, &mut MatMut<'_, T>);
 
 /// An [`OnBlock`] that several threads may call.
@@ -133,8 +133,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
-    /// Number of panels of windows multiplied with one panel of weights. More panels access longer contiguous runs of each row of
-    /// the result and of each channel.
+    /// Number of panels of windows multiplied by one panel of weights. More panels mean longer contiguous runs in each row of the
+    /// result and in each channel.
     fn panels(&self) -> usize {
         let longest = depth_blocks::<T>(self.depth()).map(|block| block.len()).max().unwrap_or(0);
         (PANELS_BYTES / (longest * self.kernel.nr() * size_of::<T>()).max(1)).clamp(4, 16)
@@ -182,7 +182,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// Rows and pixels of a chunk that divide the work evenly; `images` is batch x groups.
+    /// The rows and pixels of a chunk that divide the work evenly; `images` is batch x groups.
     fn fair_chunk(&self, blocking: &Option<Blocking<'_>>, images: usize, pixels: usize) -> (usize, usize) {
         let (mr, lanes, threads) = (self.kernel.mr(), self.kernel.lanes(), num_threads());
         let tiles = self.rows.div_ceil(mr);
@@ -218,7 +218,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let max_rows = if planes > 1 || whole_images >= 1 { height } else { max_rows.min(ROW_BLOCK_BYTES / row_bytes) };
         let max_rows = max_rows.clamp(1, height.max(1));
         let images = if max_rows == height { whole_images.clamp(1, images.max(1)) } else { 1 };
-        // Of the larger blocks, take the size that wastes the fewest lanes between rows and after the last row.
+        // Among the larger sizes, choose the one that wastes the fewest lanes between rows and after the last row.
         let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
         let best = (max_rows.div_ceil(2)..=max_rows).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
@@ -257,7 +257,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (self.geometry.grid[0] * blocking.rows * self.geometry.grid[2]).max(1)
     }
 
-    /// Computes the images from `image` on for which `out` has rows, and of each the pixels from `pixel` on for which it has
+    /// Computes as many images, starting at `image`, as `out` has rows for, and as many pixels of each, starting at `pixel`, as it has
     /// columns.
     pub(super) fn images(
         &self,
@@ -408,8 +408,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (images, rows) = (pixels.images.len(), chunk.rows.len());
         let (first, count) = (self.first_row(chunk, pixels), pixels.cols / width / planes);
         let outputs = if blocking.order == Order::Contiguous { layout.outputs(count) } else { images * pixels.cols };
-        // Unless the results are computed in the layout of the output, they are copied at the end. The stride is an odd number of
-        // cache lines, so that rows map to different cache sets.
+        // Results that are not computed in the layout of the output are copied to it at the end. Their row stride is an odd number
+        // of cache lines, so that rows map to different cache sets.
         let in_place = images == 1 && outputs == pixels.cols;
         let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
         let image = self.channels * layout.len();
@@ -439,7 +439,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of the images of a block, and prefetches
+    /// Multiplies the weights by the windows of `count` rows of pixels in each plane of the images of a block, and prefetches
     /// `ahead`.
     fn multiply<'s>(
         &self,

@@ -1,7 +1,7 @@
 //! Copies planes to scratch memory, so that each tap of a convolution reads contiguous elements for neighbouring outputs.
 //!
 //! A plane is copied with its padding and split into phases, one per residue of the stride. Rows of outputs are computed at the
-//! pitch of the scratch memory: a plane is a single loop, whatever its width, and the outputs between rows are dropped.
+//! pitch of the scratch memory: a plane is a single loop, whatever its width, and the outputs between rows are discarded.
 
 use super::geometry::Geometry;
 use crate::float::Accum;
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
         self.len
     }
 
-    /// Number of outputs computed for `rows` rows in each plane of the grid, including the dropped ones between rows.
+    /// Number of outputs computed for `rows` rows in each plane of the grid, including those between rows that are discarded.
     pub(super) fn outputs(&self, rows: usize) -> usize {
         let [depth, width] = [self.geometry.grid[0], self.geometry.grid[2]];
         if depth * rows * width == 0 { 0 } else { ((depth - 1) * self.phase[1] + rows - 1) * self.phase[2] + width }
@@ -99,14 +99,14 @@ impl<'a> Layout<'a> {
         Some(phase * self.phase.iter().product::<usize>() + offset)
     }
 
-    /// The range of source coordinates along axis `d` that is copied for outputs from `first` on.
+    /// The range of source coordinates along axis `d` that is copied for outputs starting at `first`.
     pub(super) fn range(&self, d: usize, first: usize) -> Range<usize> {
         let start = (first * self.geometry.stride[d]) as isize + self.origin[d];
         let end = start + (self.phase[d] * self.geometry.stride[d]) as isize;
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
     }
 
-    /// Copies the source rows that the outputs from grid row `first` on read, for each of `planes`, to `to`, where the planes
+    /// Copies the source rows that the outputs starting at grid row `first` read, for each of `planes`, to `to`, where the planes
     /// have a stride of `len`. The elements of `to` that are padding must be zero already.
     pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, stride]) = (self.geometry.source, self.geometry.stride);
@@ -138,7 +138,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Calls `f(output, computed)` for `rows` rows in each plane of the grid, with the range of the row in the output and among the
+    /// Calls `f(output, computed)` for `rows` rows in each plane of the grid, with the range of the row in the output and in the
     /// computed values.
     pub(super) fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
         let (mut output, width) = (0, self.geometry.grid[2]);
@@ -161,7 +161,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The reverse of [`Self::collect`].
+    /// The inverse of [`Self::collect`].
     pub(super) fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
@@ -170,7 +170,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, to those of a panel, from lane `lane` on.
+    /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, to the runs of a panel, starting at lane `lane`.
     /// `start` is the offset of the plane's copy.
     pub(super) fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
         let width = self.geometry.grid[2];

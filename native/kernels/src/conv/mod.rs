@@ -1,9 +1,9 @@
 //! Convolution over one to three spatial dimensions and its gradients (MXNet's `Convolution`). With roles exchanged, the same
 //! functions compute `Deconvolution` and its gradients.
 //!
-//! A convolution is an implicit GEMM: panels of windows are packed straight from the image, padding included, and multiplied with
-//! packed weights. The gradient of the data is a convolution of the output's gradient with the rotated weights, one per residue of
-//! the stride; the gradient of the weights is the product of the output's gradient with the windows. Results do not depend on the
+//! A convolution is an implicit GEMM: panels of windows are packed straight from the image, padding included, and multiplied by
+//! packed weights. The gradient of the data is a convolution of the output gradient with the rotated weights, one for each residue
+//! of the stride; the gradient of the weights is the product of the output gradient and the windows. Results do not depend on the
 //! number of threads.
 //!
 //! 3 x 3 kernels with stride 1 on many channels use Winograd's algorithm in `f32`, whose rounding errors are about ten times as
@@ -12,8 +12,8 @@
 //! - `forward`: the choice of the algorithm, and packed weights.
 //! - `backward_data`, `backward_weights`, `bias`: the gradients.
 //! - `epilogue`: what is applied to the output.
-//! - `geometry`: which input elements the windows read.
-//! - `phases`: the parts of the input that the same taps read.
+//! - `geometry`: the input elements that the windows read.
+//! - `phases`: the elements of the input that the same taps read.
 //! - `layout`: copies planes so that taps read contiguous elements.
 //! - `implicit`: implicit GEMM with pixels in the vector lanes.
 //! - `output_channel_gemm`: implicit GEMM with output channels in the vector lanes, for small images.

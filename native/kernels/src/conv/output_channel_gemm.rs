@@ -1,8 +1,8 @@
 //! Implicit GEMM with output channels in the vector lanes: the windows (pixels, depth) times the weights (depth, output channels).
 //!
-//! Networks have multiples of 32 output channels, so no lanes are wasted on small images: 49 pixels make four tiles of up to 13
-//! rows, whereas in the lanes they would fill only three quarters of two panels of 32 columns. Weights are read once, in order, and
-//! prefetched. The sums are (pixels, output channels) and are transposed into planes when they are complete.
+//! Most layers have a multiple of 32 output channels, so small images waste no lanes: 49 pixels make four tiles of up to 13 rows,
+//! whereas in the lanes they would fill only three quarters of two panels of 32 columns. Weights are read once, in order, and
+//! prefetched. The sums are (pixels, output channels); complete ones are transposed into planes.
 
 use super::ConvShape;
 use super::implicit::{Implicit, SharedOnBlock, Stage, pack_blocks};
@@ -28,7 +28,7 @@ const PACKING_COST: f64 = 0.125;
 pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let (pixels, channels, lanes) = (shape.output_plane(), shape.group_out(), T::microkernel().lanes());
     let (by_pixels, by_channels) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
-    // On a tie, the kernel size decides: windows of more than one tap take longer to pack than weights.
+    // The kernel size breaks ties: windows of more than one tap take longer to pack than weights.
     let small = pixels <= BLOCK_PIXELS && shape.taps() > 1 && by_channels <= by_pixels;
     small || 8 * by_channels <= 7 * by_pixels
 }
@@ -97,7 +97,7 @@ impl<T: Accum> Implicit<'_, T> {
         }
     }
 
-    /// Computes the output channels from `row` on, all of one group, for the block of pixels from `pixel` on.
+    /// Computes the output channels starting at `row`, all of one group, for the block of pixels starting at `pixel`.
     fn channel_block(
         &self,
         windows: &Option<Windows<'_>>,

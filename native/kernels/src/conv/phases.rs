@@ -1,4 +1,4 @@
-//! The phases of the input, from which strided convolutions compute the gradient of the input, and the bands of rows that divide an image.
+//! The phases by which strided convolutions compute the gradient of the input, and the bands of rows that divide an image.
 //!
 //! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps,
 //! from neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
@@ -45,11 +45,11 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
         taps: List::default(),
         weights: 0,
     };
-    // Last tap first, which is ascending order of the outputs that the taps read.
+    // The last tap first: outputs are then read in ascending order.
     for tap in (0..shape.taps()).rev() {
         let tap_index =
             [tap / (shape.kernel[1] * shape.kernel[2]), tap / shape.kernel[2] % shape.kernel[1], tap % shape.kernel[2]];
-        // Padded coordinates of the window whose tap `tap` is the first element of the phase.
+        // Padded coordinates of the window whose tap `tap` reads the first element of the phase.
         let window: [isize; 3] =
             std::array::from_fn(|d| (first[d] + shape.pad[d]) as isize - (tap_index[d] * shape.dilate[d]) as isize);
         if (0..3).all(|d| window[d] % shape.stride[d] as isize == 0) {
@@ -61,7 +61,7 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
 }
 
 impl Phase {
-    /// The first element of the input's row that has row `row` of the phase, counted through its planes of `height` rows.
+    /// The first element of the input row that contains row `row` of the phase, counted through its planes of `height` rows.
     fn start(&self, shape: &ConvShape, row: usize, height: usize) -> usize {
         let d = self.first[0] + row / height * shape.stride[0];
         let h = self.first[1] + row % height * shape.stride[1];
@@ -87,7 +87,7 @@ const BAND_ELEMENTS: usize = 1 << 16;
 pub(super) struct Bands {
     /// Rows of each phase in a band.
     pub rows: usize,
-    /// Rows of the phases in all.
+    /// Total number of rows of a phase.
     all_rows: usize,
     /// Longest row of a phase, times its planes.
     width: usize,
@@ -162,7 +162,7 @@ pub(super) fn scatter<T: Copy>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], ba
     }
 }
 
-/// Writes the elements of `even` and `odd` in turn.
+/// Writes the elements of `even` and `odd` alternately.
 fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
     let (pairs, last) = to.as_chunks_mut::<2>();
     for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {

@@ -67,7 +67,7 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 1, 3, 4], [[20, 21], [15, 12], [2, 3], [0, 1], one]),
         plane([2, 1, 3, 4], [[20, 21], [9, 6], one, [1, 0], [2, 3]]),
         plane([2, 1, 3, 4], [[20, 21], [19, 21], one, [0, 1], one]),
-        // Depthwise, with kernels that read the planes in place.
+        // Depthwise kernels that read the planes in place.
         plane([2, 6, 6, 6], [[9, 20], [5, 5], one, [2, 2], one]),
         plane([1, 5, 5, 5], [[14, 37], [5, 5], [2, 2], [2, 2], one]),
         plane([1, 4, 4, 4], [[6, 7], [5, 5], one, [0, 0], one]),

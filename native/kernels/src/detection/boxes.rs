@@ -9,7 +9,7 @@ use super::wide;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 13;
 
-/// The four numbers of a box.
+/// The meaning of the four numbers of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxFormat {
     /// Left, top, right, bottom.
@@ -105,7 +105,7 @@ pub fn box_encode<T: FloatElement>(
     let means_stds = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
     par::parallel_rows2((targets, 4 * GRAIN), (masks, 4 * GRAIN), 1, |chunk, targets, masks| {
         let first = chunk * GRAIN;
-        // The index of the first reference of the current example, and the number of its remaining anchors.
+        // The index of the first reference of the current example, and the number of anchors left in the example.
         let (mut boxes, mut left) = (first / per_example * refs_per_example, per_example - first % per_example);
         with_scratch(targets.len(), |codes: &mut [T::Acc]| {
             let rows = codes.as_chunks_mut::<4>().0.iter_mut().zip(masks.as_chunks_mut::<4>().0);
@@ -178,7 +178,7 @@ const DECODE_GRAIN: usize = 1 << 11;
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Decodes the boxes from index `first` on.
+    /// Decodes the boxes starting at index `first`.
     fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, params: &Decoding, out: &mut [T]) {
         let stds = params.stds.map(T::Acc::of);
         let clip = T::Acc::of(params.clip);

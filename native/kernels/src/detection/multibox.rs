@@ -78,7 +78,7 @@ pub struct Targets {
     pub overlap: f32,
     /// Class target of anchors that are ignored in training.
     pub ignore: f32,
-    /// Hard negative mining; if absent, all anchors without an object are background.
+    /// Hard negative mining; without it, all anchors without an object are background.
     pub mining: Option<NegativeMining>,
     /// Variances, by which the codes are divided.
     pub variances: [f32; 4],
@@ -176,7 +176,7 @@ fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Ta
 /// Matches each object with the unmatched anchor that it overlaps most, in order of decreasing overlap.
 fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     let mut free = memory::filled(true, objects);
-    // The best anchor of an object is searched again only if another object has taken it.
+    // The best anchor of an object is only searched again if another object has taken it.
     let search = |object: usize, roles: &[Role]| {
         let column = overlaps.iter().skip(object).step_by(objects).enumerate();
         column

@@ -158,7 +158,7 @@ impl<T: FloatElement> DeformableBins<'_, T> {
     }
 }
 
-/// The pixels on either side of a coordinate, which are equal if it is an integer, and its fraction.
+/// The pixels on either side of a coordinate (equal if it is an integer), and its fraction.
 fn neighbors(x: f64) -> ([usize; 2], f64) {
     ([x.floor() as usize, x.ceil() as usize], x - x.floor())
 }

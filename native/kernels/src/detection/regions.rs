@@ -298,7 +298,7 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
         let corner = |k: usize| roi[k] * self.shape.scale - offset;
         let (x, y) = (corner(1), corner(2));
         let least = if self.aligned { 0.0 } else { 1.0 };
-        // A NaN stays, so that the bins become NaN.
+        // NaN is kept, so that the bins become NaN.
         let at_least = |size: f64| if size < least { least } else { size };
         let size = (at_least(corner(4) - y), at_least(corner(3) - x));
         let mut region = Region::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));

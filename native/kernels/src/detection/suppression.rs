@@ -88,7 +88,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
         let row = &rows[row_index * params.width..][..params.width];
         let area = Area::new(params.input.corners(wide::<T::Acc, T>(&row[params.coordinates..])));
         let class = by_class.map_or(0.0, |c| row[c].to_f32().trunc());
-        // An overlap that is NaN, of infinite boxes, suppresses none.
+        // The overlap of infinite boxes is NaN and suppresses nothing.
         let overlaps = |better: &Area<T::Acc>| better.iou(&area) > threshold;
         if !kept.iter().any(|(_, better, of)| *of == class && overlaps(better)) {
             kept.push((row_index, area, class));

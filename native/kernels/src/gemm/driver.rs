@@ -29,8 +29,8 @@ const CHUNK_PANELS: usize = 4;
 const IN_PLACE_BYTES: usize = 64 << 10;
 /// Maximum number of panels of B for which A is read in place.
 const IN_PLACE_PANELS: usize = 8;
-/// The same for an A whose rows map to the same L1 cache sets, or whose rows are not contiguous: it does not stay in the L1 cache,
-/// so each panel of B reads it from the L2 cache again.
+/// The same for an A whose rows map to the same L1 cache sets or are not contiguous: it does not stay in the L1 cache, so every
+/// panel of B reads it from the L2 cache again.
 const IN_PLACE_PANELS_STRIDED: usize = 2;
 /// Addresses at multiples of this stride map to the same L1 cache set.
 const CACHE_WAY_BYTES: usize = 4096;
@@ -61,7 +61,7 @@ impl<T: GemmElement> Product<'_, T> {
             return;
         }
         if let (Lhs::View(a), Rhs::View(b), 1, 1, 2..) = (self.a, self.b, n, c.row_stride(), m) {
-            // As a row of the transposed product, a contiguous column of C fills the vectors.
+            // A contiguous column of C fills the vectors if it is computed as a row of the transposed product.
             let epilogue = self.epilogue.t();
             let product = Product { a: Lhs::View(b.t()), b: Rhs::View(a.t()), epilogue: &epilogue, ..*self };
             return product.run(c.into_row());
@@ -98,8 +98,8 @@ impl<T: GemmElement> Product<'_, T> {
     /// Computes the block `c` of columns of C, which starts at column `col`, with B read in place.
     fn run_in_place(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
         let (k, cols) = (b.rows(), c.cols());
-        // If C is a single row of tiles, B is read once, so short depth blocks read it nearly in memory order; their length grows
-        // with the rows that reuse B. The depth blocks of a packed A are given.
+        // If C is a single row of tiles, B is read once, and short depth blocks read it nearly in memory order; the more rows reuse
+        // B, the longer the blocks. A packed A determines its depth blocks.
         let depth = match self.a {
             Lhs::Packed(_) => depth_blocks::<T>(k).next().map_or(k, |block| block.len()),
             Lhs::View(_) if c.rows() <= self.kernel.mr() => (4 * c.rows()).max(16),

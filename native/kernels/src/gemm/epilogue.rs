@@ -147,17 +147,17 @@ crate::simd::per_isa! {
     }
 }
 
-/// Scale and bias of the values of a row.
+/// The scale and bias of a row.
 #[derive(Clone, Copy)]
 enum ScaleBias<'a, T> {
     /// The same scale and bias for all values.
     Same(T, T),
-    /// A scale, if there are any, and a bias for each value.
+    /// A scale (1 if absent) and a bias for each value.
     Each(Option<&'a [T]>, &'a [T]),
 }
 
 impl<T: GemmElement> ScaleBias<'_, T> {
-    /// Changes no value: adding negative zero keeps the sign of zeros. The compiler does not know that, see `replace_if`.
+    /// Leaves every value unchanged: adding negative zero keeps the sign of zeros. The compiler cannot see that; `replace_if` explains why.
     fn identity() -> Self {
         ScaleBias::Same(T::one(), unchanged())
     }
@@ -204,7 +204,7 @@ fn activate<T: GemmElement>(
     }
 }
 
-/// Values gated at a time.
+/// Values per block of a gated activation.
 const GATES: usize = 256;
 
 /// min(max(alpha * x + beta, 0), 1), keeping NaN.
@@ -237,8 +237,8 @@ fn replace<T: GemmElement>(values: &mut [T], scale_bias: ScaleBias<'_, T>, resid
     }
 }
 
-/// Replaces every value by `f` of it and the operands at its index. Slicing the operands to the common length lets the compiler
-/// vectorize the loop.
+/// Replaces every value by `f(value, operands at its index)`. Slicing the operands to one length lets the compiler vectorize the
+/// loop.
 #[inline(always)]
 fn zip_map<T: GemmElement, const N: usize>(values: &mut [T], operands: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     let len = values.len();

@@ -32,7 +32,7 @@ pub(super) fn run<T: GemmElement>(product: &Product<'_, T>, a: MatRef<'_, T>, b:
     par::parallel_blocks(c, m, cols, |_, col, c| compute_columns(product, a, b, col, c));
 }
 
-/// Computes `c`, the columns of C from `col` on.
+/// Computes `c`, the columns of C starting at `col`.
 fn compute_columns<T: GemmElement>(
     product: &Product<'_, T>,
     a: MatRef<'_, T>,

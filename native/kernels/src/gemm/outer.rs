@@ -1,4 +1,4 @@
-//! Outer products, the products of depth 1: the gradient of a weight for a single example. Only C takes time.
+//! Outer products, which have depth 1, such as the gradient of a weight for a single example. Writing C takes all the time.
 
 use super::product::Product;
 use crate::par::{self, MatMut, MatRef};

@@ -68,7 +68,7 @@ impl<T: GemmElement> PackedB<T> {
         self.kernel
     }
 
-    /// The panels of the depth block of `depth` k indices from `p` on, starting with the one at column `col`, a multiple of `nr`.
+    /// The panels of the depth block of `depth` k indices starting at `p`, starting with the one at column `col`, a multiple of `nr`.
     pub(super) fn panels(&self, p: usize, depth: usize, col: usize) -> &[T] {
         let start = self.kernel.packed_b_len(self.cols, p);
         &self.data[start + col * depth..self.kernel.packed_b_len(self.cols, p + depth)]
@@ -113,7 +113,7 @@ impl<T: GemmElement> PackedA<T> {
         self.kernel
     }
 
-    /// The panels of the depth block of `depth` k indices from `p` on, starting with the one at row `row`, a multiple of `mr`.
+    /// The panels of the depth block of `depth` k indices starting at `p`, starting with the one at row `row`, a multiple of `mr`.
     pub(super) fn panels(&self, p: usize, depth: usize, row: usize) -> &[T] {
         let start = self.kernel.packed_a_len(self.rows, p);
         &self.data[start + row * depth..self.kernel.packed_a_len(self.rows, p + depth)]

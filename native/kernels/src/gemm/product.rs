@@ -1,4 +1,4 @@
-//! A matrix product to compute, for the ways to compute it.
+//! The description of a matrix product, which `driver`, `few_rows` and `outer` compute.
 
 use super::epilogue::Epilogue;
 use super::packed::{PackedA, PackedB};

@@ -48,8 +48,8 @@ fn reference<T: GemmElement>(
     out
 }
 
-/// Asserts that the (m, n) matrix `c` with the given row stride equals `expected`, up to rounding errors of a sum of `terms` terms
-/// in [-1, 1), and that the elements between its rows equal `before`.
+/// Asserts that the (m, n) matrix `c` with the given row stride equals `expected`, up to the rounding error of a sum of `terms`
+/// terms in [-1, 1), and that the elements between its rows still equal `before`.
 fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
     let tolerance = value(T::epsilon()) * (4.0 + terms as f64);
     for (i, &got) in c.iter().enumerate() {

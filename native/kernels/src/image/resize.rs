@@ -57,8 +57,7 @@ impl Pixel for f64 {
 /// Fractional bits of a fixed-point weight.
 const FRACTION_BITS: u32 = 11;
 
-/// Source pixels per pixel of the result, rounded as in OpenCV, because the rounding decides on which side of an integer a
-/// coordinate lies.
+/// Source pixels per result pixel, rounded as in OpenCV: the rounding decides on which side of an integer a coordinate lies.
 fn scale(from: usize, to: usize) -> f64 {
     (to as f64 / from as f64).recip()
 }
@@ -173,7 +172,7 @@ pub fn resize<T: Pixel>(
     assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
     assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
     let is_halved = (height, width) == (2 * out_height, 2 * out_width);
-    // OpenCV rounds halves up in the vectorized loops that it has for these numbers of channels.
+    // OpenCV has vectorized loops for these numbers of channels, which round halves up.
     let halves_up = is_halved && matches!(channels, 1 | 3 | 4);
     let is_shrinking = out_height <= height && out_width <= width;
     let is_bytes = T::DTYPE == DType::U8;
@@ -294,7 +293,7 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
     par::parallel_rows(dst, out, shape.grain(), |row, dst| {
         let taps = &rows[row];
         let sources = taps.offsets.map(|row| &horizontal_sums[row * out..][..out]);
-        // Of four taps, OpenCV sums full vectors of eight elements in floating point and the tail of a row in integers.
+        // With four taps, OpenCV sums full vectors of eight elements in floating point and the tail of a row in integers.
         let vectors = if N == 4 { out / 8 * 8 } else { 0 };
         let (head, tail) = dst.split_at_mut(vectors);
         sum_in_floats(sources.map(|row| &row[..vectors]), taps.weights, head);

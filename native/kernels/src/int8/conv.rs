@@ -2,7 +2,7 @@
 //!
 //! The image is copied once, padded, with groups of channels interleaved into words and split into one phase per residue of the
 //! stride. The words that a tap reads for neighbouring outputs are then contiguous, at a fixed offset, and tiles read them in
-//! place. Outputs are computed for all columns of the padded phases, and the ones between rows are dropped.
+//! place. Outputs are computed for all columns of the padded phases; those between rows are discarded.
 
 use super::depthwise::Kernels;
 use super::epilogue::{Channels, overwrite};
@@ -17,7 +17,7 @@ use crate::simd::multiversion::{self, Kernel};
 const CHUNK_FILTERS: usize = 128;
 /// Approximate pixels in a chunk.
 const CHUNK_PIXELS: usize = 256;
-/// Minimum number of images x groups for making each a chunk.
+/// Minimum number of images x groups at which each is a chunk.
 const MANY_IMAGES: usize = 4;
 
 /// The weights of a convolution in one or two dimensions, packed.
@@ -198,7 +198,7 @@ impl Plan {
         }
     }
 
-    /// The segments of a tile of `len` columns that are outputs: column in the tile, index among the outputs from `row` on, length.
+    /// The segments of a tile of `len` columns that are outputs: column in the tile, index among the outputs starting at `row`, length.
     fn segments(&self, start_col: usize, len: usize, row: usize) -> ([[usize; 3]; COLS], usize) {
         let (mut segments, mut count) = ([[0; 3]; COLS], 0);
         if self.grid[1] == self.output[1] {
@@ -238,7 +238,7 @@ impl Kernel for FillWords<'_> {
         let [_, height, width] = shape.input;
         let source = height * width;
         let last = channels.len() / source - 1;
-        // The last channel stands in for missing ones, whose weights are zero.
+        // The last channel substitutes for missing ones, whose weights are zero.
         let planes: [&[u8]; 4] = std::array::from_fn(|i| &channels[i.min(last) * source..][..source]);
         if shape.stride == [1; 3] && shape.pad == [0; 3] && plan.grid == [height, width] {
             return interleave(planes, encoder, &mut to[..source]);

@@ -276,7 +276,7 @@ impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT,
             for i in 0..COLS {
                 integers[i] = sums[i].to_i32();
             }
-            // Twice as long as needed, because runs are copied as whole vectors.
+            // Twice the length, because runs are copied as whole vectors.
             let mut results = [T::default(); 2 * COLS];
             let Some(converted) = results.first_chunk_mut::<COLS>() else { return };
             channels.convert(channel, &integers, converted);

@@ -36,7 +36,7 @@ impl Limits {
     }
 }
 
-/// The results of a tile, row by row. The last row is only room for reading whole rows from any column.
+/// The results of a tile, row by row. The extra row lets a whole row be read from any column.
 type Results<T> = [T; (ROWS + 1) * COLS];
 
 /// The type of the results.
@@ -67,7 +67,7 @@ impl OutputElement for f32 {
     }
 }
 
-/// The integer nearest to `sum * scale + shift`, ties to even, within the limits, plus the zero point; `i8` by its bits.
+/// The integer nearest to `sum * scale + shift`, ties to even, within the limits, plus the zero point; an `i8` as its bits.
 impl OutputElement for u8 {
     #[inline(always)]
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> u8 {
@@ -149,7 +149,7 @@ impl Channels {
         }
     }
 
-    /// Computes a tile and converts it. The channels from `first` on are its columns if its rows are data, else its rows.
+    /// Computes a tile and converts it. The channels starting at `first` are its columns if its rows are data, else its rows.
     pub(super) fn multiply<T: OutputElement>(
         &self,
         first: usize,
@@ -170,13 +170,13 @@ impl Channels {
         }
     }
 
-    /// Converts a tile whose rows are the channels from `first` on.
+    /// Converts a tile whose rows are the channels starting at `first`.
     fn convert_rows<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + ROWS], &self.scale[first..first + ROWS]);
         rows(sums, init, scale, &self.shift[first..first + ROWS], &self.limits, out);
     }
 
-    /// Converts a tile whose columns are the channels from `first` on.
+    /// Converts a tile whose columns are the channels starting at `first`.
     fn convert_cols<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + COLS], &self.scale[first..first + COLS]);
         cols(sums, init, scale, &self.shift[first..first + COLS], &self.limits, out);

@@ -69,7 +69,7 @@ impl Int8Weights<'_> {
 #[derive(Clone, Copy)]
 struct Encoder {
     layout: Layout,
-    /// XORed with the bytes: makes data unsigned or signed, as the layout wants them, and weights in [`Layout::Bytes`] signed.
+    /// XORed with the bytes: gives data the signedness that the layout requires, and makes weights in [`Layout::Bytes`] signed.
     flip: u8,
     /// The zero point of the flipped bytes, which [`Layout::Words`] subtracts.
     zero: i32,

@@ -72,7 +72,7 @@ impl Plan {
 
 /// How elements of the image are converted for the padded copy.
 pub(super) trait FillRun<W> {
-    /// Fills a run from the elements at `first`, `first + stride` and so on in the plane of each channel.
+    /// Fills a run from the elements at `first`, `first + stride`, ... in the plane of each channel.
     fn fill(&self, first: usize, stride: usize, to: &mut [W]);
 }
 

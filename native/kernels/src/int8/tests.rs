@@ -4,7 +4,7 @@ use crate::par::{MatMut, MatRef};
 use ferromx_core::dtype::DType;
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
-    // The extremes are frequent, where sums of 16 bits would overflow.
+    // Extreme values are frequent: they would overflow sums of 16 bits.
     (0..len).map(|i| [255, 0, 128, 127, (i * 37 + seed * 11) as u8, (i * i + seed) as u8][(i * 7 + seed) % 6]).collect()
 }
 
@@ -154,7 +154,7 @@ fn results_are_converted_per_channel() {
     }
 }
 
-/// Without a shift, tiles convert their sums themselves where the processor can.
+/// Without a shift, a tile converts its sums itself if the processor supports it.
 #[test]
 fn tiles_round_to_bytes() {
     let all = [f32::NEG_INFINITY, f32::INFINITY];

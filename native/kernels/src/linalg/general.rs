@@ -226,7 +226,7 @@ impl<T: Scalar> Schur<'_, T> {
     }
 }
 
-/// Applies I - t v v^T from the left to the rows from `k` on, in the columns from `from` on.
+/// Applies I - t v v^T from the left to the rows starting at `k`, in the columns starting at `from`.
 fn reflect_rows<T: Scalar>(a: &mut [T], n: usize, v: &[T], t: T, k: usize, from: usize) {
     with_scratch(n - from, |products: &mut [T]| {
         products.fill(T::zero());

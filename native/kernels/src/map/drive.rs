@@ -18,14 +18,14 @@ pub(crate) const GRAIN: usize = 1 << 15;
 /// The largest number of operands.
 const MAX_OPERANDS: usize = 4;
 
-/// A loop over lanes: `body(operands, result)`, where each operand has the length of the result, or [`REPEATED`] lanes that are
+/// A loop over lanes: `body(operands, result)`. An operand has either the length of the result or [`REPEATED`] lanes, which are
 /// repeated.
 pub(crate) type Body<'b, C, D> = dyn Fn(&[&[C]], &mut [D]) + Sync + 'b;
 
-/// Lanes of an operand that are repeated: enough to make up for starting a loop again, few to write per row.
+/// Lanes of a repeated operand: enough to amortize restarting the loop, few enough to write for each row.
 pub(crate) const REPEATED: usize = 4 * LANE_MULTIPLE;
 
-/// The operands and the result of a loop in runs. The only run is the whole result, or [`REPEATED`] lanes if an operand has no more.
+/// Splits the operands and the result of a loop into runs: runs of [`REPEATED`] lanes if an operand is repeated, else a single one.
 pub(crate) struct Runs<'x, 'y, C, D, const N: usize> {
     operands: [&'x [C]; N],
     result: &'y mut [D],
@@ -37,8 +37,8 @@ impl<'x, 'y, C, D, const N: usize> Runs<'x, 'y, C, D, N> {
     #[inline(always)]
     pub(crate) fn new(x: &[&'x [C]], y: &'y mut [D]) -> Self {
         let len = y.len() & !(LANE_MULTIPLE - 1);
-        // Slices are stored as two words. Copying one as a single vector would wait for these two and all earlier stores, so the
-        // lengths are computed anew.
+        // Slices are stored as two words. Loading one as a single vector would fail store forwarding and stall, so the lengths
+        // are computed anew.
         let operands: [&[C]; N] = std::array::from_fn(|k| &x[k][..x[k].len().min(len)]);
         let run = if operands.iter().all(|x| x.len() == len) { len } else { REPEATED };
         Runs { operands, result: &mut y[..len], run }
@@ -67,8 +67,8 @@ impl<'x, 'y, C, D, const N: usize> Iterator for Runs<'x, 'y, C, D, N> {
 
 /// The source of an operand that has the shape of the output.
 ///
-/// Rust slices cannot overlap a mutable one, so an operand that is the output's own memory is passed as [`Src::InPlace`] instead
-/// of a slice. The caller must copy memory that overlaps the output in any other way.
+/// A slice must not overlap the mutable output, so an operand that is the output's own memory is passed as [`Src::InPlace`]. The
+/// caller must copy memory that overlaps the output in any other way.
 #[derive(Clone, Copy, Debug)]
 pub enum Src<'a, T> {
     /// Memory disjoint from the output, of the output's length.
@@ -132,7 +132,7 @@ pub enum Operand<'a, C> {
 }
 
 impl<'a, C: Lane> Operand<'a, C> {
-    /// The longest contiguous run of lanes in memory from output index `start` on, if there is one.
+    /// The longest contiguous run of lanes in memory starting at output index `start`, if there is one.
     fn run(&self, start: usize) -> Option<&'a [C]> {
         match *self {
             Operand::Elements(elements) => C::view_any(elements).map(|lanes| &lanes[start..]),
@@ -163,7 +163,7 @@ impl<'a, C: Lane> Operand<'a, C> {
         }
     }
 
-    /// The lanes of row `row` of the innermost axis, which has `len` elements, from `index` on; `None` if they need a conversion.
+    /// The lanes of row `row` of the innermost axis, which has `len` elements, starting at `index`; `None` if they need a conversion.
     fn row(&self, (row, len): (usize, usize), index: usize) -> Option<Row<'a, C>> {
         match *self {
             Operand::Elements(elements) => C::view_any(elements).map(|lanes| Row::Lanes(&lanes[row * len + index..])),
@@ -219,7 +219,7 @@ fn row_offset(axes: &[(usize, usize)], mut row: usize) -> usize {
     offset + row * outermost.1
 }
 
-/// Writes the lanes for the output indices from `start` on to `buf`; `load(offset, run)` reads a contiguous run.
+/// Writes the lanes for the output indices starting at `start` to `buf`; `load(offset, run)` reads a contiguous run.
 fn fill_strided<C: Lane>(axes: &[(usize, usize)], start: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
     let mut done = 0;
     while done < buf.len() {
@@ -312,7 +312,7 @@ fn drive_rows<C: Lane, D: Lane>(
     true
 }
 
-/// Computes the part of a row from index `at.1` on. `constants` are buffers for operands that are constant along the row.
+/// Computes the part of a row starting at index `at.1`. `constants` are buffers for operands that are constant along the row.
 fn drive_row<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     at: ((usize, usize), usize),

@@ -17,9 +17,9 @@ use zip::{zip_loop, zip3_loop};
 
 /// An elementwise function of lanes.
 ///
-/// Every Rust function and closure implements it, but whether these are inlined is the compiler's decision, and one that is not
-/// inlined runs a hundred times slower, without vector instructions. So a formula of more than a dozen operations needs a type of
-/// its own, whose `call` is `#[inline(always)]`: `lane_fn!` defines one.
+/// Every Rust function and closure implements it, but the compiler decides whether to inline them; without inlining, the loop has no
+/// vector instructions and runs a hundred times slower. So a formula of more than a dozen operations needs its own type, whose
+/// `call` is `#[inline(always)]`: `lane_fn!` defines one.
 pub trait LaneFn<Args, R>: Copy + Sync {
     /// Applies the function.
     fn call(self, args: Args) -> R;
@@ -102,7 +102,7 @@ where
     drive(&[x.operand()], U::elements_mut(out), &map_body(f));
 }
 
-/// The loop of [`map`] for [`drive()`]. A closure within [`map`] would be compiled for every element type.
+/// The loop of [`map`] for [`drive()`]; a closure inside [`map`] would be compiled for every element type.
 fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Map(Runs::new(x, y), f))
 }

@@ -50,7 +50,7 @@ pub(crate) fn zip3_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 3>, f: impl LaneFn<
     }
 }
 
-/// The loop of [`zip`] for [`drive()`]. A closure within [`zip`] would be compiled for every element type.
+/// The loop of [`zip`] for [`drive()`]; a closure inside [`zip`] would be compiled for every element type.
 pub(crate) fn zip_body<C: Lane, D: Lane, F: LaneFn<(C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Zip(Runs::new(x, y), f))
 }

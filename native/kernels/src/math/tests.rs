@@ -50,7 +50,7 @@ fn check(name: &str, bound: f64, f: impl Fn(f32) -> f32, want: impl Fn(f64) -> f
 #[test]
 fn single_precision_functions_are_within_their_bounds() {
     check("exp", 2.0, exp, libm::exp);
-    // Not `min`: what it returns for a signalling NaN depends on the processor.
+    // Not `min`, whose result for a signalling NaN depends on the processor.
     check(
         "exp_nonpositive",
         2.0,
@@ -85,7 +85,7 @@ fn single_precision_functions_are_within_their_bounds() {
 
 #[test]
 fn the_gamma_family_of_single_precision_agrees_with_that_of_double_precision() {
-    // Close to the zeros of a function its value has fewer significant digits than its terms.
+    // Close to a zero, the value of a function has fewer significant digits than its terms.
     let close = |got: f32, want: f64| ulps(got, want) <= 2.0 || (f64::from(got) - want).abs() < 4e-14;
     for x in arguments() {
         let w = f64::from(x);

@@ -8,8 +8,8 @@ pub fn diagonal_len(rows: i64, cols: i64, offset: i64) -> i64 {
     if offset >= 0 { rows.min(cols - offset) } else { cols.min(rows + offset) }
 }
 
-/// A view of the diagonals `offset` above the main ones: its start, its merged axes, and its shape, which is that of the axes
-/// other than `pair` in order, then the diagonal.
+/// A view of the diagonals `offset` above the main ones: its start, its merged axes, and its shape, which consists of the other axes
+/// in order, then the diagonal.
 fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Axes, Vec<usize>) {
     let strides = contiguous(shape);
     let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());

@@ -27,7 +27,7 @@ pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     });
 }
 
-/// Joins the rows of the parts from row `first` on.
+/// Joins the rows of the parts starting at row `first`.
 struct Join<'a, T> {
     parts: &'a [(&'a [T], usize)],
     width: usize,

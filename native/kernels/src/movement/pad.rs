@@ -67,7 +67,7 @@ pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usiz
     });
 }
 
-/// Pads rows from row `first` on.
+/// Pads rows starting at row `first`.
 struct Pad<'a, T> {
     src: &'a [T],
     offsets: &'a [Vec<Option<usize>>],

@@ -3,8 +3,7 @@
 use super::{Axis, Item, fill_run, offset_of};
 use crate::simd::multiversion::Kernel;
 
-/// Copies successive runs of a strided view. The runs are short more often than not, so the offset of each follows from that of the
-/// one before it.
+/// Copies successive runs of a strided view. Runs are usually short, so the offset of each is computed from the previous one.
 pub(super) struct Runs<'a, T> {
     pub(super) src: &'a [T],
     /// The offset of the first element of the view.
@@ -28,7 +27,7 @@ impl<T: Item> Kernel for Runs<'_, T> {
         match (inner.stride, outer.split_last()) {
             (1, _) => each_run(start, outer, first, inner.n, dst, |start, dst| copy_run(&src[start..], dst)),
             (0, Some((next, _))) if inner.n <= MAX_REPEATS && next.stride == 1 => {
-                // Elements that are repeated one after the other.
+                // Each element is repeated several times in a row.
                 each_row(start, outer, first, inner.n, dst, |start, _, dst| repeat_run(&src[start..], inner.n, dst));
             }
             (0, _) => each_run(start, outer, first, inner.n, dst, |start, dst| fill_run(dst, src[start])),
@@ -73,7 +72,7 @@ fn repeat_run<T: Item>(from: &[T], times: usize, dst: &mut [T]) {
         _ => {
             let mut done = 0;
             for from in &from[..dst.len() / times] {
-                // More elements than needed where there is room; the next ones overwrite them.
+                // Writes more elements than needed if there is room; the next element overwrites them.
                 match dst[done..].first_chunk_mut::<MAX_REPEATS>() {
                     Some(to) => *to = [*from; MAX_REPEATS],
                     None => dst[done..done + times].fill(*from),
@@ -98,7 +97,7 @@ pub(super) fn copy_run<T: Item>(src: &[T], dst: &mut [T]) {
     for (to, from) in dst.as_chunks_mut::<BLOCK>().0.iter_mut().zip(src.as_chunks::<BLOCK>().0) {
         *to = *from;
     }
-    // The last block overlaps the one before it.
+    // The last block overlaps the previous one.
     if let (Some(to), Some(from)) = (dst.last_chunk_mut::<BLOCK>(), src.last_chunk::<BLOCK>()) {
         *to = *from;
     }

@@ -193,7 +193,7 @@ fn elements_roll_around() {
     assert_eq!(y, [3, 4, 5, 0, 1, 2]);
 }
 
-/// Every element of a strided view of `x`, one by one.
+/// The elements of a strided view of `x` in order.
 fn view(x: &[u16], start: usize, axes: &[(usize, isize)]) -> Vec<u16> {
     let shape: Vec<usize> = axes.iter().map(|axis| axis.0).collect();
     let offset = |index: &Vec<usize>| index.iter().zip(axes).map(|(i, axis)| *i as isize * axis.1).sum::<isize>();
@@ -242,7 +242,7 @@ fn runs_of_every_length_and_stride_are_copied() {
 fn rows_are_padded_by_their_definition() {
     let shape = [2, 3, 4, 20];
     let x: Vec<u16> = count(&shape);
-    // The distance from the border of the element that is repeated beside it.
+    // The distance from the border of the element that the padding next to it repeats.
     for (mode, distance) in [
         (Padding::Constant(7), None),
         (Padding::Edge, Some(0)),

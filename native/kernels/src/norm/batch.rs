@@ -267,14 +267,14 @@ pub fn batch_norm_backward<T: FloatElement>(
                 param_grads.0[first + i] = T::Acc::of(product * inverse);
                 param_grads.1[first + i] = T::Acc::of(*sum);
                 let scale = params.gamma(first + i).wide() * inverse;
-                // The terms of d/dx of (x - mean) / deviation for a mean and a deviation that depend on x.
+                // The derivative of (x - mean) / deviation, whose mean and deviation depend on x.
                 let (constant, x) = if is_training {
                     (-scale * sum / count, -scale * product * inverse * inverse / count)
                 } else {
                     (0.0, 0.0)
                 };
                 *scales = GradScales {
-                    // Constant statistics do not enter the gradient, so an infinite mean must not turn it into NaN.
+                    // The gradient does not depend on constant statistics, so an infinite mean must not turn it into NaN.
                     mean: if is_training { mean[first + i] } else { T::Acc::zero() },
                     grad: T::Acc::of(scale),
                     x: T::Acc::of(x),
@@ -300,13 +300,13 @@ struct GradScales<A> {
 impl<A: Accum> GradScales<A> {
     #[inline(always)]
     fn apply(self, x: A, y_grad: A) -> A {
-        // With constant statistics x does not enter the gradient, not even as NaN.
+        // With constant statistics, the gradient does not depend on x, not even if x is NaN.
         let of_statistics = if self.x == A::zero() { A::zero() } else { (x - self.mean) * self.x };
         y_grad * self.grad + (of_statistics + self.constant)
     }
 }
 
-/// For each channel from `first` on, the sums of `y_grad` and of `y_grad (x - mean)`.
+/// For each channel starting at `first`, the sums of `y_grad` and of `y_grad (x - mean)`.
 fn block_sums<T: FloatElement>(
     shape: NormShape,
     x: &[T],

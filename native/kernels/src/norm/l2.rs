@@ -153,7 +153,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// The dot products of the columns of `a` and `b` from `column` on, over `axis` rows of the given stride.
+    /// The dot products of the columns of `a` and `b` starting at `column`, over `axis` rows of the given stride.
     fn column_dots<T: FloatElement>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
         for row in 0..axis {
             let start = row * stride + column;

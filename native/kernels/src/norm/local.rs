@@ -6,13 +6,13 @@ use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use num_traits::{Float, Zero};
 
-/// Columns of a block; so many that the loops over a channel are longer than the calls.
+/// Columns of a block: enough that the loop over a channel takes longer than its call.
 const COLUMNS_PER_BLOCK: usize = 256;
 
 /// The parameters of a local response normalization.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalNorm {
-    /// Number of channels in a window; half of them, rounded down, precede its centre and as many follow it.
+    /// Number of channels in a window: `(window - 1) / 2`, rounded down, on either side of its centre.
     pub window: usize,
     /// Scale of the mean square of a window.
     pub alpha: f64,
@@ -23,7 +23,7 @@ pub struct LocalNorm {
 }
 
 impl LocalNorm {
-    /// The window around a channel, clipped to the channels, with equally many on either side: an even window is one channel
+    /// The window around a channel, clipped to the channels, with the same number on either side: an even window is one channel
     /// narrower, as in MXNet.
     fn window_around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
         let half = self.window.saturating_sub(1) / 2;
@@ -152,7 +152,7 @@ crate::simd::per_isa! {
             }
         } else {
             let exponent = T::Acc::of(-beta);
-            // A loop, because a closure with a function as large as `power` would not be inlined, and so not be vectorized.
+            // A loop: a closure that contains a function as large as `power` would not be inlined, and so not vectorized.
             for (power, norm) in powers.iter_mut().zip(norm) {
                 *power = T::Acc::of(*norm).power(exponent);
             }

@@ -30,7 +30,7 @@ fn shapes() -> Vec<NormShape> {
     .to_vec()
 }
 
-/// Mean and biased variance of the elements at some offsets.
+/// Mean and biased variance of the elements at the given offsets.
 fn stats(x: &[f64], at: &[usize]) -> (f64, f64) {
     let mean = at.iter().map(|&i| x[i]).sum::<f64>() / at.len() as f64;
     (mean, at.iter().map(|&i| (x[i] - mean).powi(2)).sum::<f64>() / at.len() as f64)

@@ -4,7 +4,7 @@ use super::parallel_for;
 use super::split::{SharedSlice, num_chunks};
 
 /// Mutable slices of equal length that are split at the same indices: `N` of one element type, and one of another type, which may
-/// also be empty (such as weights in `f32` and their 16-bit copy).
+/// be empty. For example, weights in `f32` and their 16-bit copy.
 pub struct Group<'a, T, U, const N: usize> {
     main: [SharedSlice<'a, T>; N],
     side: SharedSlice<'a, U>,

@@ -56,7 +56,7 @@ impl<T> DerefMut for List<T> {
 
 impl<T> Drop for List<T> {
     fn drop(&mut self) {
-        // Before the memory is returned, because elements that are dropped may return lists, too.
+        // Elements are dropped before the memory is returned, because they may return lists, too.
         self.0.clear();
         let list = std::mem::take(&mut self.0);
         with_free(|free| free.push(list));

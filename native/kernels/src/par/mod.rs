@@ -1,9 +1,9 @@
 //! Parallel loops over fixed chunks, and the scratch memory of each thread.
 //!
-//! A chunk is the unit of work of a thread. The caller chooses the chunks by the size of the work alone, or by the number of threads
-//! if the division changes no result, so that results do not depend on the number of threads. The calling thread takes part: it
-//! claims chunks from the front, the workers claim them from the back. An idle worker spins for some microseconds, then yields, and
-//! finally sleeps. A loop started while another one runs, or from within a chunk, runs on its calling thread. Starting a loop costs
+//! A chunk is the unit of work of a thread. So that results do not depend on the number of threads, the caller chooses the chunks by
+//! the size of the work alone; the number of threads may matter only if the division changes no result. The calling thread takes
+//! part: it claims chunks from the front, the workers claim them from the back. An idle worker spins for some microseconds, then yields,
+//! and finally sleeps. A loop started while another one runs, or from within a chunk, runs on its calling thread. Starting a loop costs
 //! about a microsecond, so work below some ten microseconds should stay in one chunk.
 //!
 //! - `pool`: the thread pool and `parallel_for`.

@@ -12,9 +12,9 @@ const SPINS: u32 = 2000;
 /// Yields before an idle worker sleeps: some hundred microseconds on an otherwise idle processor. Waking it costs as much as a
 /// small operator.
 const YIELDS: u32 = 400;
-/// A yield that takes longer let a thread of another program run, often for milliseconds, in which the worker misses loops.
+/// A yield that takes longer has let another program run, often for milliseconds, during which the worker misses loops.
 const LONG_YIELD: Duration = Duration::from_micros(100);
-/// How long a worker sleeps without yielding first after a long yield: a sleeping thread is scheduled as soon as it is woken.
+/// How long a worker does not yield before it sleeps, after a long yield: a sleeping thread is scheduled as soon as it is woken.
 const CONTENDED: Duration = Duration::from_secs(1);
 
 /// Maximum number of chunks of a parallel loop: the 32-bit halves of [`Job::claimed`] also count one failed claim per worker.
@@ -145,7 +145,7 @@ pub fn set_num_threads(threads: usize) -> usize {
 /// If called from within a chunk, or while another thread runs a parallel loop, it runs on the calling thread alone.
 ///
 /// # Panics
-/// Panics if a chunk panics: with the payload of the first panic, after all started chunks have ended. The pool remains usable.
+/// Panics if a chunk panics, with the payload of the first panic, after all started chunks have ended. The pool remains usable.
 #[inline]
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     run_chunks(chunks, &f);

@@ -20,7 +20,7 @@ macro_rules! pod {
 pod!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
 
 /// Zero-initialized memory, aligned to 64 bytes. Its length is stored in the cache line before it, so that this type is a single
-/// pointer: reading back a wider value that was stored field by field would fail store forwarding and stall.
+/// pointer: a wider value, stored field by field and read back as a whole, would fail store forwarding and stall.
 struct Allocation {
     start: NonNull<u8>,
 }
@@ -107,7 +107,7 @@ impl<T: Pod> DerefMut for AlignedVec<T> {
 }
 
 thread_local! {
-    /// The unused allocations; that of the outermost call is last.
+    /// The unused allocations, that of the outermost call last.
     static FREE: RefCell<Vec<Allocation>> = const { RefCell::new(Vec::new()) };
 }
 

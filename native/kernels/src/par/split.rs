@@ -9,8 +9,8 @@ pub fn num_chunks(len: usize, grain: usize) -> usize {
     len.div_ceil(grain.max(1))
 }
 
-/// The rows and columns of a chunk that split `count` grids of `size` among `threads` in the least time, where `cost(rows, cols)`
-/// is the time of a chunk. All chunks of a grid but the last in each direction have this size. Of equally good sizes the smallest
+/// The chunk size, in rows and columns, that splits `count` grids of `size` among `threads` in the least time, where `cost(rows, cols)`
+/// is the time of a chunk. All chunks of a grid but the last in each direction have this size. Among equally good sizes the smallest
 /// is chosen, so that a delayed thread holds up the others less.
 pub fn fair_chunks(size: [usize; 2], count: usize, threads: usize, cost: impl Fn(usize, usize) -> f64) -> [usize; 2] {
     let max_chunks = CHUNKS_PER_THREAD * threads;

@@ -104,7 +104,7 @@ crate::simd::per_isa! {
         for (to, grad) in input_grad.chunks_exact_mut(plane).zip(output_grad) {
             let value = (T::Acc::of(*grad) / divisor).store();
             to.as_chunks_mut::<BLOCK>().0.iter_mut().for_each(|block| *block = [value; BLOCK]);
-            // The last block overlaps the one before it.
+            // The last block overlaps the previous one.
             match to.last_chunk_mut::<BLOCK>() {
                 Some(last) => *last = [value; BLOCK],
                 None => to.fill(value),
@@ -129,7 +129,7 @@ fn for_each_plane<T: FloatElement>(
     });
 }
 
-/// The index of the maximum of a window in which no element is larger than the lowest finite number.
+/// The index for a window without an element larger than the lowest finite number.
 const NO_MAXIMUM: usize = usize::MAX;
 
 fn max_channels<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {

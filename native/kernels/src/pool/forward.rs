@@ -38,7 +38,7 @@ pub fn pool_forward<T: FloatElement>(shape: &PoolShape, kind: PoolKind, input: &
 
 /// How the elements of a window are combined.
 trait Fold {
-    /// Has no effect on any element.
+    /// The initial accumulator.
     fn initial<A: Accum>() -> A;
     /// Folds an element.
     fn step<A: Accum>(acc: A, x: A) -> A;
@@ -275,7 +275,7 @@ fn fold_slice<T: Copy, A: Accum>(xs: &[T], initial: A, step: impl Fn(A, T) -> A,
         }
     }
     if let (false, Some(last)) = (rest.is_empty(), xs.last_chunk::<BLOCK>()) {
-        // The last block overlaps the one before it.
+        // The last block overlaps the previous one.
         for (i, (lane, x)) in lanes.iter_mut().zip(last).enumerate() {
             *lane = join(*lane, if i >= BLOCK - rest.len() { step(initial, *x) } else { initial });
         }
@@ -308,7 +308,7 @@ pub(super) fn divisor(axes: &[Axis; 3], count_include_pad: bool, output: [usize;
 /// The divisors of the averages of a row of outputs.
 pub(super) struct Divisors<'a, A> {
     pub(super) row: &'a mut [A],
-    /// Elements of the windows in the other directions, which most rows share.
+    /// Elements of a window along the other axes, which is the same for most rows.
     rows: Option<usize>,
 }
 

@@ -39,7 +39,7 @@ impl Windows {
         lens.get(k).copied().unwrap_or(1)
     }
 
-    /// Calls `f(window, index, maximum)` for each window that has elements; of equal elements the first one counts.
+    /// Calls `f(window, index, maximum)` for each window that has elements; ties go to the first element.
     fn for_each_maximum<T: Copy + PartialOrd>(&self, plane: &[T], mut f: impl FnMut(usize, usize, T)) {
         let lists =
             |k: usize| -> Vec<Vec<usize>> { (0..self.axis(&self.output, k)).map(|o| self.along(k, o)).collect() };

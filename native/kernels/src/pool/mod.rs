@@ -5,7 +5,7 @@
 //!
 //! - `forward`, `backward`: pooling of floating-point elements.
 //! - `bytes`: max pooling of 8-bit integers.
-//! - `phases`: rows of images in the order of the windows.
+//! - `phases`: the polyphase decomposition of rows.
 //! - `strided`: a loop over strided elements.
 //! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
 

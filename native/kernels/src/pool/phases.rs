@@ -1,4 +1,4 @@
-//! Rows of the input in the order of the windows: the polyphase decomposition by the stride.
+//! The polyphase decomposition of input rows by the stride.
 
 use super::Axis;
 use crate::float::{Accum, FloatElement};
@@ -45,7 +45,7 @@ impl Phases {
             .filter(move |(_, coordinate)| *coordinate < input)
     }
 
-    /// Splits `row`; the elements of the padding stay as they are.
+    /// Splits `row`; the padding elements are left unchanged.
     #[inline(always)]
     pub(super) fn split<T: FloatElement>(&self, row: &[T], phases: &mut [T::Acc]) {
         for (first, coordinate) in self.firsts() {
@@ -90,9 +90,9 @@ impl Phases {
         self.lead() + self.len
     }
 
-    /// Adds to every element of a split row its terms from the windows that contain it, in the order of the windows.
-    /// `add(offset, start, elements)` adds the terms of successive windows to their elements at `offset`. `start` is the first of
-    /// them in a row with [`Self::lead`] elements before that of window 0; terms must be zero where there is no window.
+    /// Adds to every element of a split row the terms of the windows that contain it, in the order of the windows.
+    /// `add(offset, start, elements)` adds the terms of successive windows to their elements at `offset`. `start` is the index of the
+    /// first of them in a row with [`Self::lead`] elements before window 0; terms without a window must be zero.
     #[inline(always)]
     pub(super) fn scatter<A>(&self, phases: &mut [A], add: impl Fn(usize, usize, &mut [A])) {
         let Axis { kernel, stride, .. } = self.axis;

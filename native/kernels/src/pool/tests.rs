@@ -109,7 +109,7 @@ fn reference(s: &PoolShape, kind: PoolKind, x: &[f64], mut visit: impl FnMut(usi
 fn check<T: FloatElement>(tolerance: f64) {
     for s in shapes() {
         for kind in KINDS {
-            // Few distinct values, so that maxima are tied; positive ones, so that no sum of powers is close to zero.
+            // Few distinct values give tied maxima; positive values keep sums of powers away from zero.
             let x: Vec<T> =
                 random(s.input_len(), 1).iter().map(|x| T::from_f64((x.abs() * 8.0).round() / 4.0 + 0.5)).collect();
             let grad: Vec<T> = random(s.output_len(), 2).iter().map(|x| T::from_f64(*x)).collect();

@@ -95,7 +95,7 @@ fn index_of<C: NumericLane>(x: Elements<'_>, best: C) -> i64 {
     0
 }
 
-/// The indices of the extreme elements of columns of rows of `width` elements, from column `col` on.
+/// The indices of the extreme elements of columns of rows of `width` elements, starting at column `col`.
 fn columns<C: NumericLane, const LARGEST: bool>(x: Elements<'_>, width: usize, col: usize, out: &mut [i64]) {
     let n = out.len();
     let mut best = [C::ZERO; TILE];

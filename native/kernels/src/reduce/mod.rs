@@ -76,8 +76,8 @@ where
     reduce_with(&ReducerLoops::<R, C>::LOOPS, x, shape, axes, out);
 }
 
-/// The loops of a reducer; the rest of a reduction is compiled once per lane type. Of each pair, the second loop maps the elements
-/// before it merges them.
+/// The loops of a reducer; all other code of a reduction is compiled once per lane type. The second loop of each pair maps the
+/// elements before it merges them.
 struct Loops<C: 'static> {
     identity: C,
     /// Reduces at most one block of a row.
@@ -267,8 +267,8 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MA
     }
 }
 
-/// Merges fewer than [`LANES`] elements into the accumulators of their indices, and the identity into the others: that takes whole
-/// vectors, which stay in registers.
+/// Merges fewer than [`LANES`] elements into the accumulators at their indices, and the identity into the others, so that whole
+/// vectors are merged and the accumulators stay in registers.
 #[inline(always)]
 fn merge_rest<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C; LANES], rest: &[C]) {
     const WIDTH: usize = 8;
@@ -382,7 +382,7 @@ fn sequential_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out:
     }
 }
 
-/// Reduces the columns of rows of `width` elements, from `col` on and as many as `out` has.
+/// Reduces as many columns of rows of `width` elements as `out` has elements, starting at `col`.
 fn fold_columns<C: NumericLane>(
     fold: &Loops<C>,
     x: Elements<'_>,

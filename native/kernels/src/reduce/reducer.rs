@@ -2,15 +2,15 @@
 
 use crate::map::Lane;
 
-/// Arithmetic that all lane types have; integers wrap around.
+/// Arithmetic on any lane type; integers wrap around.
 pub trait NumericLane: Lane {
     /// 0.
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// The minimum, less than or equal to all values.
+    /// The smallest value: negative infinity for floats.
     const LOWEST: Self;
-    /// The maximum, greater than or equal to all values.
+    /// The largest value: infinity for floats.
     const HIGHEST: Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
@@ -148,8 +148,8 @@ macro_rules! reducers {
     )*};
 }
 
-/// `result`, or NaN if an operand is NaN. The NaN is their sum: where it is an operand, the compiler updates accumulators by masked
-/// stores, which take three times as long.
+/// `result`, or NaN if an operand is NaN. The NaN is the sum of the operands: if it were one of them, the compiler would update the
+/// accumulators with masked stores, which take three times as long.
 #[inline(always)]
 fn or_nan<C: NumericLane>(a: C, b: C, result: C) -> C {
     if a.not_a_number() || b.not_a_number() { a.plus(b) } else { result }

@@ -33,7 +33,7 @@ impl Draws {
     /// 32 random bits.
     pub fn word(&mut self) -> u32 {
         if self.used == 4 {
-            // The last word of the counter keeps these blocks apart from those of bulk fills.
+            // The last word of the counter distinguishes these blocks from those of bulk fills.
             self.words = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
             self.next_block = self.next_block.wrapping_add(1);
             self.used = 0;
@@ -156,7 +156,7 @@ impl Draws {
         self.poisson(mean)
     }
 
-    /// Categorical: the index of an outcome with the given weights, which need not sum to 1. The last outcome if their sum is zero.
+    /// Categorical: the index of an outcome with the given weights, which need not sum to 1; the last outcome if they sum to zero.
     pub fn categorical(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
         let target = self.uniform() * weights.clone().sum::<f64>();
         let mut sum = 0.0;

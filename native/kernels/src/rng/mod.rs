@@ -264,7 +264,7 @@ impl Philox {
     }
 }
 
-/// A distribution. It is not a closure, because its call must always be inlined into the vector loop.
+/// A distribution. A closure would not do, because the call must always be inlined into the vector loop.
 trait Sampler<C>: Copy + Sync {
     fn fill(self, group: Group, out: &mut [C; GROUP]);
 }

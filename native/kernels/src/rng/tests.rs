@@ -18,7 +18,7 @@ fn moments(x: &[f64]) -> (f64, f64) {
     (mean, x.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / x.len() as f64)
 }
 
-/// The Kolmogorov-Smirnov statistic times the root of the sample size; above 1.95 in one of 1000 cases.
+/// The Kolmogorov-Smirnov statistic times the root of the sample size; exceeds 1.95 with a probability of 0.001.
 fn kolmogorov(x: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     let mut x = x.to_vec();
     x.sort_by(f64::total_cmp);

@@ -41,7 +41,7 @@ pub fn backward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, y: &[T], reser
     assert_eq!([y.len(), grads.dy.len()], [size; 2], "output of a recurrent network and its gradient");
     assert_eq!(reserve.len(), g.reserve(), "reserve of a recurrent network");
     let Gradients { dy, dh, dc, mut x, mut parameters, mut h0, mut c0 } = grads;
-    // The gradient of a layer's output is that of the input of the layer above.
+    // The gradient of a layer's output is the gradient of the next layer's input.
     let between = if g.layers > 1 { size } else { 0 };
     with_scratch(2 * between, |scratch: &mut [T]| {
         let (mut above, mut below) = scratch.split_at_mut(between);
@@ -165,9 +165,9 @@ struct BackwardPass<'a, T> {
     run: Direction<'a, T>,
     /// The gates and cell states that the forward pass stored.
     rows: &'a [T],
-    /// The states, from the first element of this direction on.
+    /// The states, starting at the first element of this direction.
     states: &'a [T],
-    /// The gradient of the output, from the first element of this direction on.
+    /// The gradient of the output, starting at the first element of this direction.
     dy: &'a [T],
 }
 
@@ -189,7 +189,7 @@ impl<T: RnnElement> BackwardPass<'_, T> {
         self.run.g.state() + cells * self.run.g.hidden
     }
 
-    /// Pairs (column, rows): the gradients from `column` on are those of the products with these rows of the recurrent weights.
+    /// Pairs (column, rows): the gradients starting at `column` are those of the products with these rows of the recurrent weights.
     fn recurrent(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let (gates, n) = (self.run.g.gates(), self.run.g.hidden);
         let pairs = match self.run.g.cell {

@@ -78,7 +78,7 @@ struct ForwardPass<'a, T> {
 }
 
 impl<T: RnnElement> ForwardPass<'_, T> {
-    /// Runs layer after layer. `memory` holds a block for each layer, or only two if `reuses_blocks`, which the layers use in turn.
+    /// Runs layer after layer. `memory` holds a block for each layer or, if `reuses_blocks`, two blocks that the layers use alternately.
     fn run(&mut self, memory: &mut [T], reuses_blocks: bool, y: &mut [T]) {
         let g = self.g;
         let has_next = |layer: usize| if reuses_blocks { g.layers > 1 } else { layer + 1 < g.layers };

@@ -23,7 +23,7 @@ pub enum Function {
     Affine,
     /// x, or alpha x below 0.
     LeakyRelu,
-    /// x from alpha on, else 0.
+    /// x if x >= alpha, else 0.
     ThresholdedRelu,
     /// alpha tanh(beta x).
     ScaledTanh,
@@ -301,7 +301,7 @@ impl<T: RnnElement> DirectionRun<'_, T> {
         });
     }
 
-    /// gates += h R^T for `cols` columns of the gates from `first` on, where R is the recurrent weight matrix `index`.
+    /// gates += h R^T for `cols` columns of the gates starting at `first`, where R is the recurrent weight matrix `index`.
     fn product(&self, index: usize, first: usize, cols: usize, h: &[T], gates: &mut [T]) {
         let (batch, hidden) = (self.layer.batch, self.layer.hidden);
         let mut all = MatMut::row_major(gates, batch, self.layer.cell.gates() * hidden);

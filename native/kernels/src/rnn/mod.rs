@@ -53,7 +53,7 @@ impl<'a, T: RnnElement> Weights<'a, T> {
     }
 }
 
-/// The elements of the step computed before time step `t`, and those from `t` on. Each step has `len` elements.
+/// The elements of the step computed before time step `t`, and those starting at `t`. Each step has `len` elements.
 fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Option<&[T]>, &mut [T]) {
     if reverse {
         let (now, later) = data.split_at_mut(((t + 1) * len).min(data.len()));

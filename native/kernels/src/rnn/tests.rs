@@ -51,7 +51,7 @@ const CELLS: [Cell; 4] = [Cell::Tanh, Cell::Relu, Cell::Lstm, Cell::Gru];
 #[test]
 fn single_precision_follows_double() {
     for cell in CELLS {
-        // The weights are packed from four steps on.
+        // The weights are packed for four steps or more.
         for steps in [1, 3, 9] {
             let g = geometry(cell, steps);
             for (single, double) in run::<f32>(&g, true).iter().zip(run::<f64>(&g, true)) {

@@ -7,11 +7,11 @@ use std::arch::x86_64::*;
 
 const MR: usize = 6;
 
-/// Number of k indices in an iteration of a tile function. Without unrolling, address arithmetic and the loop take a fifth of the
-/// instructions, which slows a core down whose other hardware thread is busy.
+/// Number of k indices in an iteration of a tile function. Without unrolling, a fifth of the instructions are loop overhead, which
+/// slows down a core whose other hardware thread is busy.
 const UNROLL: usize = 4;
 
-/// Vectors of a cache line.
+/// Vectors in a cache line.
 const VECTORS_PER_LINE: usize = 2;
 
 pub(super) static F32: MicroKernel<f32> = MicroKernel {
@@ -42,16 +42,16 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     copy: portable::copy,
 };
 
-/// The eight elements from `8 - lanes` on mask the first `lanes` lanes of a vector.
+/// The eight elements starting at `8 - lanes` mask the first `lanes` lanes of a vector.
 static MASK_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
-/// The four elements from `4 - lanes` on mask the first `lanes` lanes of a vector.
+/// The four elements starting at `4 - lanes` mask the first `lanes` lanes of a vector.
 static MASK_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
 /// A mask of the first `lanes` (at most 8) elements of a vector.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn mask_f32(lanes: usize) -> __m256i {
-    // SAFETY: eight elements from 8 - lanes on lie within the table of 16.
+    // SAFETY: eight elements starting at 8 - lanes lie within the table of 16.
     unsafe { _mm256_loadu_si256(MASK_32.as_ptr().add(8 - lanes.min(8)).cast()) }
 }
 
@@ -59,11 +59,11 @@ fn mask_f32(lanes: usize) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn mask_f64(lanes: usize) -> __m256i {
-    // SAFETY: four elements from 4 - lanes on lie within the table of 8.
+    // SAFETY: four elements starting at 4 - lanes lie within the table of 8.
     unsafe { _mm256_loadu_si256(MASK_64.as_ptr().add(4 - lanes.min(4)).cast()) }
 }
 
-/// Stores the first `len` (1 to 8) elements of a vector. AMD's processors take twelve cycles for a masked store.
+/// Stores the first `len` (1 to 8) elements of a vector without a masked store, which takes twelve cycles on AMD processors.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(in crate::simd) unsafe fn store_first_f32(to: *mut f32, len: usize, value: __m256) {
@@ -278,12 +278,12 @@ macro_rules! dots {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // The last column stands in for missing ones.
+            // The last column substitutes for missing ones.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
             for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements from `p` on.
+                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
                 unsafe {
                     let y = columns.map(|column| $load(column.add(p)));
                     for i in 0..M {
@@ -408,7 +408,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(8) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: the row has a full vector from `lane` on, or only its remaining lanes are accessed.
+            // SAFETY: the row has a full vector starting at `lane`, or only its remaining lanes are accessed.
             unsafe {
                 if lane + 8 <= lanes {
                     _mm256_storeu_ps(out, _mm256_loadu_ps(src));

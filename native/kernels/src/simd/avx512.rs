@@ -175,12 +175,12 @@ macro_rules! dots {
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // The last column stands in for missing ones.
+            // The last column substitutes for missing ones.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
             for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements from `p` on.
+                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
                 unsafe {
                     let y = columns.map(|column| $load(column.add(p)));
                     for i in 0..M {
@@ -315,7 +315,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(16) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: the row has a full vector from `lane` on, or the mask selects its remaining lanes only.
+            // SAFETY: the row has a full vector starting at `lane`, or the mask selects its remaining lanes only.
             unsafe {
                 if lanes - lane >= 16 {
                     _mm512_storeu_ps(out, _mm512_loadu_ps(src));

@@ -1,10 +1,10 @@
-//! The vector instruction sets, and which one is in use.
+//! The vector instruction sets, and the one in use.
 
 use super::Isa;
 use std::sync::OnceLock;
 
-/// Declares the instruction sets of [`Isa`], each with its name for `FERROMX_ISA`, architecture, the condition that the processor
-/// has it, and the module with its microkernels `F32` and `F64`.
+/// Declares the instruction sets of [`Isa`]: the name for `FERROMX_ISA`, the architecture, the test for the processor's support, and the
+/// module with the microkernels `F32` and `F64`.
 macro_rules! instruction_sets {
     ($($(#[$doc:meta])* $isa:ident = $name:literal on $arch:tt if $available:expr, in $module:ident;)*) => {
         /// A set of vector instructions.

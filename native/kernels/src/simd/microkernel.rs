@@ -55,8 +55,8 @@ impl<'a, T> Panels<'a, T> {
                 && (last == 0 || fits(panel_end(last - 1, self.width))))
     }
 
-    /// What tile number `tile` prefetches: `len` elements from the returned address. An unmapped address would cost a page walk, so
-    /// this is something mapped even if there is nothing to prefetch.
+    /// The address from which tile number `tile` prefetches `len` elements. It is mapped memory even if there is nothing to prefetch,
+    /// because an unmapped address would cost a page walk.
     #[inline]
     fn ahead_of(&self, tile: usize, len: usize) -> *const T {
         let rest = self.ahead.get(tile * len..).filter(|rest| !rest.is_empty());
@@ -487,8 +487,8 @@ impl<T: GemmElement> MicroKernel<T> {
         }
     }
 
-    /// Packs a matrix whose lanes are contiguous. Copies several panels together, a few k indices at a time: these are as many
-    /// sequential streams, which the processor prefetches.
+    /// Packs a matrix whose lanes are contiguous. Copies several panels together, a few k indices at a time, so that the processor
+    /// prefetches several sequential streams.
     fn copy_panels(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
         const PANELS: usize = 16;
         const DEPTH: usize = 8;
@@ -501,7 +501,7 @@ impl<T: GemmElement> MicroKernel<T> {
             let out = out.as_mut_ptr();
             for p in (0..depth).step_by(DEPTH) {
                 for lane in (0..group_lanes).step_by(width) {
-                    // SAFETY: the view holds lane `group_start + lane` and up to `width` more at up to DEPTH k indices from `p` on,
+                    // SAFETY: the view holds lane `group_start + lane` and up to `width` more at up to DEPTH k indices starting at `p`,
                     // `out` has `width` elements for each k index of each panel, as asserted, and the processor has the
                     // instructions (`microkernel_for`).
                     unsafe {

@@ -1,6 +1,6 @@
 //! Kernels in vector instructions, and the choice of the instruction set at run time.
 //!
-//! - `isa`: the instruction sets and which one is in use.
+//! - `isa`: the instruction sets, and the one in use.
 //! - `multiversion`: plain loops compiled for every instruction set.
 //! - `microkernel`: the interface to the GEMM microkernels in `portable`, `neon`, `avx2` and `avx512`, and the packing of operands.
 //! - `int8`: tiles of 8-bit integer products.
@@ -104,7 +104,7 @@ pub(crate) fn as_words_mut<T: 'static>(values: &mut [T]) -> Option<&mut [f32]> {
 pub(crate) use multiversion::per_isa;
 
 isa::instruction_sets! {
-    /// NEON: 16-byte vectors, part of every 64-bit ARM processor for applications.
+    /// NEON: 16-byte vectors; part of every 64-bit ARM application processor.
     Neon = "neon" on "aarch64" if std::arch::is_aarch64_feature_detected!("neon"), in neon;
     /// AVX2 with fused multiply-add: 32-byte vectors.
     Avx2 = "avx2" on "x86_64" if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"), in avx2;

@@ -1,6 +1,6 @@
 //! The microkernels for NEON: a tile of 8 rows of three vectors fills 24 of the 32 registers.
 //!
-//! NEON has no masked access to memory. The last vector of a row therefore ends with the row and overlaps the one before; only rows
+//! NEON has no masked loads or stores. The last vector of a row therefore ends with the row and overlaps the previous one; only rows
 //! shorter than a vector are read and written in parts.
 
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
@@ -222,7 +222,7 @@ macro_rules! tile {
                         continue;
                     }
                     let at = |v: usize| if v + 1 == V { last } else { $lanes * v };
-                    // All vectors are read before one is written, because the last overlaps the one before.
+                    // All vectors are read before any is written, because the last two overlap.
                     let mut values = sums[i];
                     for v in 0..V {
                         values[v] = if args.accumulate {
@@ -287,12 +287,12 @@ macro_rules! dots {
         #[target_feature(enable = "neon")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$set(0.0); DOT]; M];
-            // The last column stands in for missing ones.
+            // The last column substitutes for missing ones.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
             for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements from `p` on.
+                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
                 unsafe {
                     let y = columns.map(|column| $load(column.add(p)));
                     for i in 0..M {
@@ -363,7 +363,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
                 let mut tile = [vdupq_n_f32(0.0); 4];
                 for (i, row) in tile.iter_mut().enumerate() {
                     if i < lanes {
-                        // SAFETY: this lane has `len` elements from `p` on.
+                        // SAFETY: this lane has `len` elements starting at `p`.
                         *row = unsafe { load_part_f32(src.add((lane + i) * stride + p), len) };
                     }
                 }
@@ -399,7 +399,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(4) {
             let rest = (lanes - lane).min(4);
-            // SAFETY: both rows have `rest` elements from `lane` on.
+            // SAFETY: both rows have `rest` elements starting at `lane`.
             unsafe { store_part_f32(out.add(p * width + lane), rest, load_part_f32(src.add(p * stride + lane), rest)) };
         }
     }

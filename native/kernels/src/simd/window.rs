@@ -35,7 +35,7 @@ impl Runs {
         Runs { width, runs: List::default(), end: 0 }
     }
 
-    /// Adds a run of `len` lanes from `lane` on, whose elements start at `offset`.
+    /// Adds a run of `len` lanes starting at `lane`, whose elements start at `offset`.
     ///
     /// # Panics
     /// Panics if the lanes exceed the panel.
@@ -218,7 +218,7 @@ unsafe fn copy_runs_avx2<const N: usize>(runs: &[VectorRun], offsets: &[u32], ou
     }
 }
 
-/// Packs one run after the other. NEON has no masked access to memory: the last vector of a run overlaps the one before.
+/// Packs one run after the other. NEON has no masked loads or stores, so the last vector of a run overlaps the previous one.
 ///
 /// # Safety
 /// As for [`pack_by_vector`].

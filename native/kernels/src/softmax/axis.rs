@@ -261,7 +261,7 @@ struct Columns<'a, A> {
     /// The least length of a column: rows before it need no masks.
     whole_rows: usize,
     max: [A; COLUMNS],
-    /// The reciprocals of the sums of the exponentials, or for the logarithm of the softmax their logarithms.
+    /// The reciprocals of the sums of the exponentials; for log-softmax, their logarithms.
     sums: [A; COLUMNS],
 }
 
@@ -362,7 +362,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Computes row `a` of the gradient from that row of the result and of its gradient.
+    /// Computes row `a` of the gradient from row `a` of the result and of its gradient.
     fn grad_row<A: Accum>(
         kind_slope: (SoftmaxKind, A),
         a: usize,

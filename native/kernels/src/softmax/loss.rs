@@ -15,7 +15,7 @@ pub struct SoftmaxTarget {
     pub ignore_label: Option<f64>,
     /// Label smoothing: the probability taken from the label and spread evenly over the other classes.
     pub smooth_alpha: f64,
-    /// Scale of the gradient: the gradient scale over the normalization.
+    /// The gradient scale divided by the normalization.
     pub scale: f64,
 }
 

@@ -58,7 +58,7 @@ pub enum SoftmaxKind {
     Softmin,
 }
 
-/// For each of the `outer` x `inner` rows, its length: the softmax is taken over the leading elements and is zero for the others.
+/// The length of each of the `outer` x `inner` rows: the softmax is taken over that many leading elements, and the others are zero.
 /// Lengths are clamped to the axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths<'a> {

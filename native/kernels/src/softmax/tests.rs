@@ -26,7 +26,7 @@ fn shapes() -> Vec<SoftmaxShape> {
     .to_vec()
 }
 
-/// The indices of the elements of each row that count.
+/// The indices of the elements within the length of each row.
 fn rows(s: SoftmaxShape, lengths: Option<&[i32]>) -> Vec<Vec<usize>> {
     let row = |r: usize| {
         let len = lengths.map_or(s.axis, |l| (l[r].max(0) as usize).min(s.axis));
@@ -50,7 +50,7 @@ fn reference(s: SoftmaxShape, kind: SoftmaxKind, temperature: f64, lengths: Opti
     y
 }
 
-/// The gradient from the Jacobian, written out.
+/// The gradient computed from the explicit Jacobian.
 fn reference_grad(
     s: SoftmaxShape,
     kind: SoftmaxKind,
@@ -146,7 +146,7 @@ fn output_gradient() {
         softmax_output_backward(&target, &p, &labels, head, &mut grad);
         grad
     };
-    // Rows run down the columns of (axis, inner): the labels 0, 2, then 1 and one outside.
+    // Softmax rows are the columns of (axis, inner); the labels are 0, 2, 1, and one out of range.
     let one_hot = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
     let want: Vec<f64> = p.iter().zip(one_hot).map(|(p, t)| (p - t) * 2.0).collect();
     close(&run(None, 0.0, None), &want, 1e-15, "plain");

@@ -197,7 +197,7 @@ fn keep_first<H: Ord>(candidates: &mut Vec<H>, k: usize) {
 const BLOCK: usize = 64;
 
 crate::simd::per_isa! {
-    /// Adds the elements from `start` on that come before the bound, until there are `capacity` candidates, and returns the index
+    /// Adds the elements starting at `start` that come before the bound, until there are `capacity` candidates, and returns the index
     /// at which it stopped. An element equal to the bound comes after the candidates in a stable order.
     fn gather_candidates<T: SortKey>(
         row: &[T],

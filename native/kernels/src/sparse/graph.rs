@@ -35,7 +35,7 @@ pub struct Sample {
 }
 
 impl Sampling<'_> {
-    /// Draws neighbours of the seeds, of these neighbours, and so on, in order of discovery.
+    /// Samples neighbours of the seeds, then neighbours of those, and so on, in order of discovery.
     pub fn run(&self, graph: Csr<'_, i64>, seeds: &[i64], draws: &mut Draws) -> Sample {
         let mut visited = HashSet::new();
         let mut queue: Vec<(i64, i64)> = seeds.iter().filter(|s| visited.insert(**s)).map(|s| (*s, 0)).collect();
@@ -43,7 +43,7 @@ impl Sampling<'_> {
         while drawn.len() < queue.len() && visited.len() < self.max_vertices {
             let (vertex, layer) = queue[drawn.len()];
             if layer as usize >= self.hops {
-                break; // the rest of the queue is at least as many hops away
+                break; // The rest of the queue is at least as many hops away.
             }
             let (columns, _) = graph.row(vertex as usize);
             let positions = self.pick(columns, draws);

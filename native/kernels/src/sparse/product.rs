@@ -41,8 +41,8 @@ mul_add! {
     i8, i8, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
 }
 
-/// The product with a dense matrix of `n` columns. Row k of the result is that of row `row_of(k)` of the sparse matrix: the sum
-/// of the rows of `dense` at its column indices, weighted by its values.
+/// The product with a dense matrix of `n` columns. Row k of the result is the product of row `row_of(k)` of the sparse matrix: the
+/// sum of the rows of `dense` at its column indices, weighted by its values.
 pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], row_of: impl Fn(usize) -> usize + Sync) {
     if n == 0 {
         return;

@@ -118,7 +118,7 @@ pub fn select_columns<T: Copy>(m: Csr<'_, T>, selected: &[i64], columns: usize) 
     (indptr, indices, values)
 }
 
-/// The transpose of a matrix without its empty rows: the indices of the others, and their parts.
+/// The transpose of a matrix without empty rows: the indices of the remaining rows, and their parts.
 pub fn transpose_stored<T: Copy>(m: Csr<'_, T>) -> (Vec<i64>, CsrParts<T>) {
     let order = stable_order(m.indices);
     let mut row_of = memory::with_capacity(m.indices.len());

@@ -1,8 +1,8 @@
 //! The gradient of the weights by Winograd's algorithm: for each of the 36 transformed elements, a matrix product of the gradients of
 //! the outputs (output channels, tiles) and the inputs (tiles, input channels).
 //!
-//! Gradients are transformed with one tile per lane, which gives rows of the left operand. Inputs are transformed with one channel
-//! per lane, which gives panels of the right operand. Neither is packed again.
+//! Gradients are transformed with one tile per lane, which yields rows of the left operand; inputs are transformed with one channel
+//! per lane, which yields panels of the right operand. Neither needs packing.
 
 use super::super::ConvShape;
 use super::super::geometry::Geometry;
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// Tiles in a block, the depth of a product, unless a row of tiles has more.
 const BLOCK_TILES: usize = 128;
-/// Minimum number of tiles over which the products are summed, so that they take longer than their transform.
+/// Minimum number of tiles that the products sum over; with fewer, transforming the products takes longer than computing them.
 const MIN_TILES: usize = 32;
 /// Maximum bytes of the products of all elements.
 const MAX_PRODUCT_BYTES: usize = 48 << 20;
@@ -112,7 +112,7 @@ impl<T: Accum> Product<'_, T> {
         block.images.len() * block.tile_rows.len() * self.tiles_across
     }
 
-    /// Stride between elements of a transformed channel: its tiles, and room for the last vector of them.
+    /// Stride between elements of a transformed channel: its tiles, rounded up to whole vectors.
     fn element_stride(&self) -> usize {
         (self.max_depth + LANES).next_multiple_of(LANES)
     }
@@ -216,7 +216,7 @@ impl<T: Accum> Product<'_, T> {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// A y A^T for a vector of tiles. `from` is (elements of y, `LANES`), `to` has `LANES` tiles at each multiple of `stride`.
+    /// A y A^T for a vector of tiles. `from` is (elements of y, `LANES`); `to` is (elements, `LANES`) with a row stride of `stride`.
     fn transform_grads<T: Accum>(from: &[T; TILE * TILE * LANES], to: &mut [T], stride: usize) {
         let mut half = [[T::zero(); LANES]; WINDOW * TILE];
         for column in 0..TILE {
@@ -253,7 +253,7 @@ fn transform_grads_1d<T: Accum>(y: [T; TILE]) -> [T; WINDOW] {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// B^T d B for `LANES` channels of a tile. `strides` are those between rows of the window and between elements of the result.
+    /// B^T d B for `LANES` channels of a tile. `strides` are the row stride of the window and the stride between elements of the result.
     fn transform_inputs<T: Accum>(window: &[T], to: &mut [T], strides: [usize; 2]) {
         let mut half = [[T::zero(); LANES]; ELEMENTS];
         for row in 0..WINDOW {
@@ -280,7 +280,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// [`transform_inputs`] for `unit` channels, which are fewer than `LANES`.
+/// [`transform_inputs`] for fewer than `LANES` channels.
 fn transform_few_inputs<T: Accum>(unit: usize, window: &[T], to: &mut [T], strides: [usize; 2]) {
     let mut padded = [T::zero(); WINDOW * WINDOW * LANES];
     for (i, to) in padded.chunks_exact_mut(LANES).enumerate() {
@@ -294,7 +294,7 @@ fn transform_few_inputs<T: Accum>(unit: usize, window: &[T], to: &mut [T], strid
 }
 
 /// Transforms the products of all tiles, (elements, output channels, input channels), to the gradient of the weights of a group.
-/// `len` is the stride between elements, `cols` that between output channels.
+/// `len` is the stride between elements, `cols` the stride between output channels.
 fn write_weights<T: Accum>(products: &[T], (len, cols): (usize, usize), channels: usize, weights_grad: &mut [T]) {
     parallel_rows(weights_grad, channels * 9, 4, |row, grad| {
         for (first, grad) in (0..channels).step_by(LANES).zip(grad.chunks_mut(LANES * 9)) {

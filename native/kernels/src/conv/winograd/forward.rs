@@ -26,7 +26,7 @@ pub(in crate::conv) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKe
 
 /// Transforms the weights of `shape` into panels of `mr` output channels, each (elements, input channels, mr).
 ///
-/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution that the weights belong to: they are (input
+/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution of these weights: they are (input
 /// channels, output channels, taps) of `shape`, and their taps are rotated by 180 degrees.
 pub(in crate::conv) fn transform_weights<T: Accum>(
     shape: &ConvShape,
@@ -266,7 +266,7 @@ fn chunk_rows([_, height, width]: [usize; 3], min_chunks: usize) -> usize {
 }
 
 impl<T: Accum> Winograd<'_, T> {
-    /// Computes the output channels `rows` of a group for some images, from tile row `first` on. The rows of `out` are all channels
+    /// Computes the output channels `rows` of a group for some images, starting at tile row `first`. The rows of `out` are all channels
     /// of these images, or only `rows` of a single image; its columns are pixels.
     fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
         let (channels, [_, _, tiles_across]) = (self.shape.group_in(), self.layout.geometry().grid);
@@ -359,7 +359,7 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the products of a tile vector to outputs and writes them to `out`, from row `first` on.
+    /// Transforms the products of a tile vector to outputs and writes them to `out`, starting at row `first`.
     fn write(&self, tile_vector: &TileVector, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
         let width = self.shape.output()[2];
         let (height, tiles_across) = (out.cols() / width, self.layout.geometry().grid[2]);
@@ -381,7 +381,7 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the inputs of a tile vector for all channels, into the lanes from `lane` on.
+    /// Transforms the inputs of a tile vector for all channels, into the lanes starting at `lane`.
     fn transform_channels(&self, runs: &Runs, image: &[T], inputs: &mut [T], lane: usize) {
         let mut panel = [T::zero(); ELEMENTS * LANES];
         let images = image.chunks_exact(image.len() / self.shape.group_in());

@@ -25,7 +25,7 @@ const ELEMENTS: usize = 36;
 const TILE: usize = 4;
 /// Vector lanes of a transform: tiles, or channels of one tile.
 const LANES: usize = 16;
-/// Minimum number of input and output channels for which the transforms are worthwhile.
+/// Minimum number of input and output channels for which the transforms pay off.
 const MIN_CHANNELS: usize = 24;
 
 /// True if `MXNET_EXACT_CONV` is 1, which rules out algorithms with larger rounding errors than the definition. Read once.

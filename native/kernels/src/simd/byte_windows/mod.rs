@@ -22,8 +22,8 @@ pub(crate) struct ByteWindows<'a> {
     pub pad: [usize; 2],
     /// The value of the padding, after `flip`.
     pub zero: u8,
-    /// XORed with the bytes of the plane: 0x80 turns signed bytes into unsigned ones or the reverse, 0 leaves them. The results are
-    /// signed or unsigned as [`Layout::Bytes`](super::int8::Layout::Bytes) wants them.
+    /// XORed with the bytes of the plane: 0x80 converts between signed and unsigned bytes, 0 changes nothing. The results must have
+    /// the signedness that [`Layout::Bytes`](super::int8::Layout::Bytes) requires.
     pub flip: u8,
     /// The weights as signed bytes: for each kernel row, words of [`TAPS`] taps, the last padded with zeros.
     pub weights: &'a [i32],

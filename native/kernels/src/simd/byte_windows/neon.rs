@@ -1,5 +1,5 @@
-//! NEON with its dot product: each vector of four neighbouring outputs takes the bytes under four taps of a source row from one load,
-//! by a table lookup.
+//! NEON with its dot product: for each vector of four neighbouring outputs, one load and a table lookup give the bytes under four taps
+//! of a source row.
 
 use super::{ByteWindows, LANES, TAPS};
 use crate::simd::int8::{Layout, dot_product};
@@ -18,12 +18,12 @@ pub(super) fn is_supported(stride: usize, dilate: usize) -> bool {
     Layout::best() == Layout::Bytes && last < VECTOR
 }
 
-/// Where a vector of outputs finds its bytes in a row of the plane.
+/// The bytes of a row of the plane that a vector of outputs reads.
 #[derive(Clone, Copy)]
 struct Lookup {
     /// First column to load.
     start: usize,
-    /// For each output, the indices of its four bytes among the loaded ones. 255 stands for padding.
+    /// For each output, the indices of its four bytes among the loaded ones; 255 for padding.
     index: uint8x16_t,
 }
 
@@ -49,7 +49,7 @@ impl Lookup {
         let from = row + self.start;
         // A load that would exceed the plane starts earlier.
         let first = from.min(plane.len() - VECTOR);
-        // SAFETY: the plane has a vector of bytes from `first` on, which is no later than its last vector.
+        // SAFETY: the plane has a vector of bytes starting at `first`, which is no later than its last vector.
         unsafe {
             let index = vqaddq_u8(self.index, vdupq_n_u8((from - first) as u8));
             vreinterpretq_s8_u8(vqtbx1q_u8(zero, veorq_u8(vld1q_u8(plane.as_ptr().add(first)), flip), index))
@@ -58,7 +58,7 @@ impl Lookup {
 }
 
 /// # Safety
-/// The processor has the dot product.
+/// The processor must have the dot product.
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn sums(windows: &ByteWindows<'_>, rows: Range<usize>, lanes: usize, out: &mut [i32]) {
     let ByteWindows { bytes, size: [height, width], pad, weights, kernel, stride, dilate, .. } = *windows;

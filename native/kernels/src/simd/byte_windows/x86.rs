@@ -24,7 +24,7 @@ fn mask(windows: &ByteWindows<'_>, column: usize) -> u64 {
 /// For a kernel of ROWS rows of up to four taps, or if ROWS is 0, of any size.
 ///
 /// # Safety
-/// The processor has AVX-512 VBMI and VNNI; the image and the weights are as long as [`ByteWindows::sums`] checks.
+/// The processor must have AVX-512 VBMI and VNNI; the image and the weights are as long as [`ByteWindows::sums`] checks.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 pub(super) unsafe fn sums<const ROWS: usize>(
     windows: &ByteWindows<'_>,

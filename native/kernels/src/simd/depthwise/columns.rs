@@ -30,10 +30,10 @@ struct Column<'a, V: Vector, const K: usize, const STRIDE: usize> {
 }
 
 impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE> {
-    /// The column of the outputs from `first` on.
+    /// The column of the outputs starting at `first`.
     ///
     /// # Safety
-    /// The processor has the instructions of `V`.
+    /// The processor must have the instructions of `V`.
     #[inline(always)]
     unsafe fn new(conv: &PlaneConv, source: &'a [f32], first: usize) -> Self {
         let [height, width] = conv.source;
@@ -61,7 +61,7 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
     /// first tap of the first output.
     ///
     /// # Safety
-    /// The processor has the instructions of `V`.
+    /// The processor must have the instructions of `V`.
     #[inline(always)]
     unsafe fn taps(&self, row: usize) -> [V; K] {
         // SAFETY: the caller checked the processor; the masks exclude elements outside the row.
@@ -90,10 +90,10 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
     }
 }
 
-/// Adds the products of a source row, which meets kernel row `row - i * STRIDE` of `sums[i]`.
+/// Adds the products of a source row, which is under kernel row `row - i * STRIDE` of `sums[i]`.
 ///
 /// # Safety
-/// The processor has the instructions of `V`.
+/// The processor must have the instructions of `V`.
 #[inline(always)]
 unsafe fn add_products<V: Vector, const K: usize, const STRIDE: usize, const SUMS: usize>(
     sums: &mut [V; SUMS],
@@ -108,7 +108,7 @@ unsafe fn add_products<V: Vector, const K: usize, const STRIDE: usize, const SUM
                 continue;
             }
             let weights = &kernel[row - i * STRIDE];
-            // Apart from `sums`, so that a row does not wait for the additions of the row before.
+            // Summed apart from `sums`, so that a row does not wait for the additions of the previous row.
             let mut products = taps[0].mul_add(weights[0], V::splat(0.0));
             for j in 1..K {
                 products = taps[j].mul_add(weights[j], products);
@@ -124,7 +124,7 @@ const MIN_BY_ROWS: usize = 2048;
 /// Convolves with a K x K kernel. SUMS is K / STRIDE, rounded up: the number of output rows whose windows contain a source row.
 ///
 /// # Safety
-/// The processor has the instructions of `V`, and the slices have the lengths of their planes.
+/// The processor must have the instructions of `V`, and the slices have the lengths of their planes.
 #[inline(always)]
 pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usize, const SUMS: usize>(
     conv: &PlaneConv,
@@ -187,10 +187,10 @@ struct Window<V: Vector, const K: usize> {
 }
 
 impl<V: Vector, const K: usize> Window<V, K> {
-    /// The window of the first `outputs` from column `x` on, in rows `y` and `y + 1`. WHOLE: as [`is_whole`] says.
+    /// The window of `outputs` outputs starting at column `x`, in rows `y` and `y + 1`. WHOLE: see [`is_whole`].
     ///
     /// # Safety
-    /// The processor has the instructions of `V`.
+    /// The processor must have the instructions of `V`.
     #[inline(always)]
     unsafe fn new<const WHOLE: bool>(conv: &PlaneConv, source: &[f32], [y, x]: [usize; 2], outputs: usize) -> Self {
         let [height, width] = conv.source;
@@ -251,7 +251,7 @@ impl<V: Vector, const K: usize> Window<V, K> {
         }
     }
 
-    /// Adds the products of the taps with the gradients of the outputs. TWO: of both rows.
+    /// Adds the products of the taps and the gradients of the outputs. TWO: of both rows.
     ///
     /// # Safety
     /// As for [`Self::tap`].
@@ -274,7 +274,7 @@ impl<V: Vector, const K: usize> Window<V, K> {
     }
 }
 
-/// True if a K x K kernel with stride 1 reads only elements of the plane for `lanes` outputs from column `x` on, in rows `y` and
+/// True if a K x K kernel with stride 1 reads only elements of the plane for `lanes` outputs starting at column `x`, in rows `y` and
 /// `y + 1`.
 #[inline(always)]
 fn is_whole(conv: &PlaneConv, [y, x]: [usize; 2], lanes: usize) -> bool {
@@ -284,7 +284,7 @@ fn is_whole(conv: &PlaneConv, [y, x]: [usize; 2], lanes: usize) -> bool {
 }
 
 /// Convolves with a small K x K kernel and stride 1, two rows at a time, if the output has two rows of at least one vector.
-/// Neighbouring vectors are independent of each other, unlike those of a column, but each tap is loaded by itself.
+/// Unlike the vectors of a column, neighbouring vectors are independent of each other, but each tap is loaded separately.
 ///
 /// # Safety
 /// As for [`convolve_plane`].
@@ -360,7 +360,7 @@ unsafe fn correlate_rows<V: Vector, const K: usize>(conv: &PlaneConv, source: &[
 /// source row.
 ///
 /// # Safety
-/// The processor has the instructions of `V`, and the slices have the lengths of their planes.
+/// The processor must have the instructions of `V`, and the slices have the lengths of their planes.
 #[inline(always)]
 pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: usize, const GRADS: usize>(
     conv: &PlaneConv,

@@ -24,7 +24,7 @@ pub(super) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + addend`, rounded once.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
-    /// The elements at even and those at odd positions of `near` and, after it, `far`.
+    /// The elements at even and at odd indices of the concatenation of `near` and `far`.
     unsafe fn deinterleave(near: Self, far: Self) -> [Self; 2];
     /// Zero in the lanes that are not selected.
     unsafe fn keep(self, mask: Self::Mask) -> Self;

@@ -23,7 +23,7 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const COLS: usize = 2 * LANES;
 /// The sums of a tile, row by row.
 pub(crate) type Sums = [i32; ROWS * COLS];
-/// The results of a tile as bytes, row by row. The last row is only room for stores of two rows at a time.
+/// The results of a tile as bytes, row by row. The extra row is room for storing two rows at a time.
 pub(crate) type Bytes = [u8; (ROWS + 1) * COLS];
 
 /// How the k indices of a row or column are stored in words.

@@ -69,14 +69,14 @@ impl Sink for Converted<'_> {
 }
 
 /// # Safety
-/// The processor has the dot product; the operands have the words of all groups, and each channel its constants.
+/// The processor must have the dot product; the operands have the words of all groups, and each channel its constants.
 pub(super) unsafe fn converted(tile: &Tile<'_>, conversion: &Conversion<'_>, out: &mut Bytes) {
     // SAFETY: as the caller guarantees.
     unsafe { multiply(tile, Converted { conversion, by_column: tile.has_data_rows, out }) }
 }
 
 /// # Safety
-/// The processor has the dot product; the operands have the words of all groups.
+/// The processor must have the dot product; the operands have the words of all groups.
 pub(super) unsafe fn bytes(tile: &Tile<'_>, sums: &mut Sums) {
     // SAFETY: as the caller guarantees.
     unsafe { multiply(tile, sums) }
@@ -126,7 +126,7 @@ unsafe fn by_matrices(tile: &Tile<'_>, mut sink: impl Sink) {
 /// In [`Layout::Words`](super::Layout::Words).
 ///
 /// # Safety
-/// The processor has NEON; the operands have the words of all groups.
+/// The processor must have NEON; the operands have the words of all groups.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn words(tile: &Tile<'_>, mut sums: &mut Sums) {
     // SAFETY: as the caller guarantees; columns are complete up to a multiple of 16.
@@ -151,10 +151,10 @@ unsafe fn four(rows: *const i32) -> int8x16_t {
     vreinterpretq_s8_s32(unsafe { vld1q_s32(rows) })
 }
 
-/// The sums of M rows and V vectors from column `first` on.
+/// The sums of M rows and V vectors starting at column `first`.
 ///
 /// # Safety
-/// The processor has the dot product; the operands have the words of all groups and of these columns.
+/// The processor must have the dot product; the operands have the words of all groups and of these columns.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn dot_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usize) -> [[int32x4_t; V]; M] {
@@ -167,7 +167,7 @@ unsafe fn dot_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usize
             for (v, b) in b.iter_mut().enumerate() {
                 *b = four(columns.add(*offset + v * WIDTH));
             }
-            // Without a match on the lane, which would keep the compiler from unrolling the loops.
+            // A match on the lane would keep the compiler from unrolling the loops.
             for i in (0..M).step_by(4) {
                 let a = four(rows.add(i));
                 for v in 0..V {
@@ -230,7 +230,7 @@ unsafe fn matrix_sums<const M: usize, const V: usize, const P: usize, const Q: u
     let mut acc = [[vdupq_n_s32(0); Q]; P];
     let (mut rows, columns) = (tile.rows.as_ptr(), tile.columns.as_ptr().wrapping_add(first));
     for pair in tile.offsets.values.chunks(2) {
-        // Zeros stand in for a missing second group.
+        // Zeros substitute for a missing second group.
         let second = if pair.len() == 2 { rows.wrapping_add(ROWS) } else { ZEROS.as_ptr() };
         let columns = [pair[0], pair[pair.len() - 1]].map(|offset| columns.wrapping_add(offset));
         // SAFETY: the caller guarantees the words of all groups.
@@ -281,7 +281,7 @@ fn matrix_product(mut sum: int32x4_t, rows: int8x16_t, columns: int8x16_t) -> in
 /// As [`dot_sums`], in [`Layout::Words`](super::Layout::Words).
 ///
 /// # Safety
-/// The processor has NEON; the operands have the words of all groups and of these columns.
+/// The processor must have NEON; the operands have the words of all groups and of these columns.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn word_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usize) -> [[int32x4_t; V]; M] {
@@ -312,7 +312,7 @@ unsafe fn word_sums<const M: usize, const V: usize>(tile: &Tile<'_>, first: usiz
     acc
 }
 
-/// Adds the products of eight columns, from vector `v` on, with the two numbers of a row in the lanes FIRST and SECOND.
+/// Adds the products of eight columns, starting at vector `v`, with the two numbers of a row in the lanes FIRST and SECOND.
 #[inline]
 #[target_feature(enable = "neon")]
 fn add_words<const FIRST: i32, const SECOND: i32, const V: usize>(

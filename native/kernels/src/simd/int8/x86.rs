@@ -4,7 +4,7 @@ use super::{Bytes, COLS, Conversion, LANES, ROWS, Sums, Tile};
 use std::arch::x86_64::*;
 
 /// # Safety
-/// The processor has AVX-512 VNNI; the operands have the words of all groups, and each channel its constants.
+/// The processor must have AVX-512 VNNI; the operands have the words of all groups, and each channel its constants.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn converted(tile: &Tile<'_>, halves: usize, conversion: &Conversion<'_>, out: &mut Bytes) {
     // SAFETY: as the caller guarantees.
@@ -39,7 +39,7 @@ unsafe fn converted_rows<const V: usize, const DATA_ROWS: bool>(
 }
 
 /// # Safety
-/// The processor has AVX-512 BW; each channel has its constants.
+/// The processor must have AVX-512 BW; each channel has its constants.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn convert<const M: usize, const V: usize>(
@@ -87,7 +87,7 @@ unsafe fn convert<const M: usize, const V: usize>(
 }
 
 /// # Safety
-/// The processor has AVX-512 VNNI; the operands have the words of all groups.
+/// The processor must have AVX-512 VNNI; the operands have the words of all groups.
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) unsafe fn bytes(tile: &Tile<'_>, halves: usize, sums: &mut Sums) {
     // SAFETY: as the caller guarantees.
@@ -163,7 +163,7 @@ unsafe fn bytes_tile<const M: usize, const V: usize, const DATA_ROWS: bool>(tile
 }
 
 /// # Safety
-/// The processor has AVX2; the operands have the words of all groups.
+/// The processor must have AVX2; the operands have the words of all groups.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn words(tile: &Tile<'_>, halves: usize, sums: &mut Sums) {
     for half in 0..halves {
@@ -182,7 +182,7 @@ pub(super) unsafe fn words(tile: &Tile<'_>, halves: usize, sums: &mut Sums) {
     }
 }
 
-/// The sums of M rows from `first` on and 16 columns: with M = 4 they and the operands fill 13 of the 16 registers.
+/// The sums of M rows starting at `first` and 16 columns: with M = 4 they and the operands fill 13 of the 16 registers.
 ///
 /// # Safety
 /// See [`words`].
