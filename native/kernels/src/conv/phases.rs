@@ -87,7 +87,7 @@ const BAND_ELEMENTS: usize = 1 << 16;
 pub(super) struct Bands {
     /// Rows of each phase in a band.
     pub rows: usize,
-    /// Total number of rows of a phase.
+    /// Largest number of rows of a phase.
     all_rows: usize,
     /// Longest row of a phase, times its planes.
     width: usize,
