@@ -147,7 +147,7 @@ enum Nnef {
     },
 }
 
-// Without a doc comment, which clap would use as the description of the commands.
+// No doc comment: clap would print it as the description of the commands.
 #[derive(clap::Args)]
 struct Added {
     /// Adds the operators, rules and processes of a mapping file to the built-in ones; may be repeated.

@@ -26,7 +26,7 @@ const TYPES: [(&str, DType); 9] = [
     ("bfloat16", DType::BF16),
 ];
 
-/// Integer types that are stored in wider ones, by their descriptions in the header.
+/// Integer types that are widened when read, by their descriptions in the header.
 const WIDENED: [(&str, WidenedInt); 4] =
     [("<u2", WidenedInt::U16), ("<i2", WidenedInt::I16), ("<u4", WidenedInt::U32), ("<u8", WidenedInt::U64)];
 
@@ -81,8 +81,8 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     Ok(array)
 }
 
-/// Writes an array. If `element` is a widened integer type that the array stores, its elements are narrowed to it. NumPy has no bfloat16,
-/// so such arrays are written as float32.
+/// Writes an array. If `element` is an integer type that the array stores widened, the elements are narrowed to it. NumPy has no
+/// bfloat16, so such arrays are written as float32.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -186,7 +186,7 @@ fn folders_of_models_are_run() {
     );
     assert!(folder.text("c/error.txt").contains("input_0.npy"), "{}", folder.text("c/error.txt"));
     assert!(!folder.has("d/error.txt"));
-    // With the export, and progress.
+    // With --export and --progress.
     let (code, _, err) = ferromx(&["--progress", "onnx", "run", &folder.path(""), "--export"]);
     assert!(code == 0 && folder.has("a/exported.onnx") && !folder.has("a/export_error.txt"));
     assert!(err.contains("1 of 3: ") && err.contains("3 of 3: "), "{err}");

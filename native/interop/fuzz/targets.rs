@@ -29,7 +29,7 @@ pub(crate) fn onnx(bytes: &[u8]) {
     assert!(again.is_ok(), "what was exported cannot be read: {:?}", again.err());
 }
 
-/// Reads the JSON of a symbol; what could be read is written and read again.
+/// Reads the JSON of a symbol, then writes it and reads the result.
 pub(crate) fn symbol(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(symbol) = Symbol::from_json(text) else { return };
@@ -38,13 +38,13 @@ pub(crate) fn symbol(bytes: &[u8]) {
     assert_eq!(again.as_ref(), Ok(&json), "what was written cannot be read");
 }
 
-/// Reads a file of parameters, and its first array on its own. Both may fail, and must not panic.
+/// Reads a parameter file, and its first array separately. Both may fail, but must not panic.
 pub(crate) fn params(bytes: &[u8]) {
     let _ = file_format::from_bytes(bytes, "a file of parameters");
     let _ = file_format::array_from_bytes(bytes.get(24..).unwrap_or_default());
 }
 
-/// Decodes an image, to color and to gray. It may fail, and must not panic.
+/// Decodes an image, to color and to gray. It may fail, but must not panic.
 pub(crate) fn images(bytes: &[u8]) {
     for gray in [false, true] {
         if let Ok(decoded) = image::decode(bytes, gray) {
@@ -53,7 +53,7 @@ pub(crate) fn images(bytes: &[u8]) {
     }
 }
 
-/// Reads a RecordIO file, its images, and its images with objects. All of it may fail, and must not panic.
+/// Reads a RecordIO file, its images, and its images with objects. Each step may fail, but must not panic.
 pub(crate) fn records(bytes: &[u8]) {
     with_file(bytes, |path| {
         let read = || -> ferromx_core::error::Result<()> {
@@ -71,7 +71,7 @@ pub(crate) fn records(bytes: &[u8]) {
     });
 }
 
-/// Reads a file with each of the iterators over tables. All of it may fail, and must not panic.
+/// Reads a file with each of the iterators over tables. Each may fail, but must not panic.
 pub(crate) fn tables(bytes: &[u8]) {
     with_file(bytes, |path| {
         iterate("CSVIter", &[("data_csv", path), ("data_shape", "(2,)"), ("batch_size", "2")]);
@@ -102,8 +102,8 @@ fn with_file(bytes: &[u8], f: impl FnOnce(&str)) {
     let _ = std::fs::remove_file(&path);
 }
 
-/// Reads the text of a graph of NNEF and imports it; its variables hold a few numbers, of any shape that they have. It may fail, and must
-/// not panic.
+/// Reads the text of an NNEF graph and imports it, with a few numbers repeated as the data of its variables. It may fail, but must not
+/// panic.
 pub(crate) fn nnef(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let variable = |label: &str| {
@@ -125,7 +125,7 @@ pub(crate) fn nnef(bytes: &[u8]) {
     let _ = import::import(&model, &ImportOptions::default());
 }
 
-/// Runs a target on the files that are arguments of the program.
+/// Runs a target on the files that are given as arguments.
 ///
 /// # Errors
 /// Those of reading the files.

@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// One problem of a model, and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The label of the node ([`crate::ir::Node::label`]), or another part of the model such as `input 'x'`.
+    /// The label of the node ([`crate::ir::Node::label`]), or another location in the model such as `input 'x'`.
     pub location: String,
     /// The problem and what to do about it.
     pub message: String,

@@ -1,4 +1,4 @@
-//! Tensor data in files beside the model. Off by default, so that a model cannot cause other files to be read.
+//! Tensor data in other files of the model's directory. Off by default, so that a model cannot make the import read other files.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! ⚠ Memory-mapped files.
+//! Memory-mapped files.
 
 #![allow(unsafe_code)]
 

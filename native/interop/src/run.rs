@@ -47,7 +47,7 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
 
 /// How a model was run.
 pub enum Run {
-    /// As this graph, which contains the values of some inputs if they determine shapes; see [`run`].
+    /// As this graph. It may contain the values of inputs that determine shapes; see [`run`].
     Graph(Box<Imported>),
     /// Node by node, because shapes depend on data.
     Executed,

@@ -1,4 +1,4 @@
-//! One check of a model reports all its problems, also after nodes that cannot be mapped, and no others.
+//! One check of a model reports all its problems, even after nodes that cannot be mapped, and nothing else.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
@@ -67,7 +67,7 @@ fn problems(graph: Graph, opset: i64) -> Vec<Problem> {
     problems_of(import::import(&Model { graph, opsets, ..Model::default() }, &ImportOptions::default()))
 }
 
-/// Asserts the problems, each by its location and a part of its message.
+/// Asserts the problems, each given by its location and a part of its message.
 fn assert_problems(graph: Graph, opset: i64, expected: &[(&str, &str)]) {
     let found = problems(graph, opset);
     let shown = found.iter().map(|p| format!("  {p}\n")).collect::<String>();
@@ -117,7 +117,7 @@ fn declared_types_and_shapes_are_used() {
 
 #[test]
 fn what_only_follows_is_not_reported() {
-    // Each of these fails while its inputs, or their values, are unknown.
+    // Each of these fails as long as its inputs, or their values, are unknown.
     let nodes = vec![
         node("NoSuchOp", "x", "a b c d", &[]),
         node("Reshape", "x a", "r", &[]),
@@ -246,8 +246,8 @@ fn inputs_wiring_and_nodes_are_reported_together() {
     assert_problems(model, 20, &expected);
 }
 
-/// Breaks single nodes of models that can be mapped: that is the only reported problem. A second fault after the model's last node is
-/// reported, too.
+/// Breaks each node of models that can be mapped, one at a time: the check reports that problem alone. A second fault after the last
+/// node is reported, too.
 #[test]
 fn as_many_problems_as_faults() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/onnx/data");
@@ -314,7 +314,7 @@ fn what_is_tried_is_bounded() {
 
 const UINT16: i64 = 4;
 
-/// Integers of 16 bits are computed in 32 and wrap around; an export declares them as they were.
+/// 16-bit integers are computed in 32 bits and wrap around; an export declares their original type.
 #[test]
 fn narrow_integers_wrap_around() {
     let narrow = |name: &str| ValueInfo {

@@ -1,5 +1,5 @@
-//! Models of one or a few operators against values of the ONNX reference implementation, which `tests/onnx/generate.py` recorded; and
-//! the same models written by the exporter and read again.
+//! Models of one or a few operators give the values of ONNX's reference implementation, which `tests/onnx/generate.py` recorded, and
+//! still give them after an export and a second import.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
@@ -72,7 +72,7 @@ fn models_give_the_reference_values() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The operators that MXNet lacks are named after those of ONNX that become them.
+/// Operators that MXNet lacks are named after the ONNX operators that map to them.
 #[test]
 fn every_operator_that_mxnet_lacks_is_compared() {
     let named = |op: &str| match op {
@@ -129,7 +129,7 @@ fn exported_models_give_the_same_values() {
     assert!(exported >= 200, "only {exported} models could be exported; not:\n{}", unmapped.join("\n"));
 }
 
-/// A graph of one operator of MXNet's with its values.
+/// A graph of one MXNet operator, with its inputs and expected outputs.
 struct Operator {
     op: String,
     name: String,
@@ -196,8 +196,8 @@ fn differences(opset: i64, folder: Option<&Path>) -> Vec<(String, String)> {
     wrong
 }
 
-/// Every operator that MXNet's own exporter writes, and more, gives MXNet's values as a model. With `FERROMX_EXPORTED` set to a folder
-/// the models are left there for other programs; `tests/onnx/check_exports.py` runs them in ONNX Runtime.
+/// Exports of every operator that MXNet's own exporter supports, and of others, compute MXNet's values. If `FERROMX_EXPORTED` names a
+/// folder, the models are written there; `tests/onnx/check_exports.py` runs them in ONNX Runtime.
 #[test]
 fn exported_operators_give_mxnets_values() {
     let folder = std::env::var_os("FERROMX_EXPORTED").map(PathBuf::from);

@@ -1,6 +1,6 @@
-//! Runs the fuzz targets on their corpus and on mutations of it, without a fuzzer. The mutations are the same in every run, unless
-//! FERROMX_FUZZ_SECONDS is set: then new ones are made for that time, from FERROMX_FUZZ_SEED or from a new seed. `scripts/fuzz` runs
-//! this test. Add inputs that fail to the corpus.
+//! Runs the fuzz targets on their corpus and on mutations of it, without a fuzzer. The mutations are the same in every run unless
+//! FERROMX_FUZZ_SECONDS is set: then the test generates new ones for that many seconds, from FERROMX_FUZZ_SEED or a random seed.
+//! `scripts/fuzz` runs this test. Add inputs that fail to the corpus.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
 #[path = "../fuzz/targets.rs"]
@@ -16,7 +16,7 @@ use ferromx_core::memory::ReservingAllocator;
 use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
 use prost::Message;
 
-/// The allocator of the library: running out of memory is an error and does not end the process.
+/// The library's allocator, with which running out of memory is an error and does not end the process.
 #[global_allocator]
 static ALLOCATOR: ReservingAllocator = ReservingAllocator;
 
@@ -68,7 +68,7 @@ fn texts() -> Vec<(String, Vec<u8>)> {
     cases.map(|c| (c["name"].as_str().unwrap().into(), c["text"].as_str().unwrap().as_bytes().to_vec())).collect()
 }
 
-/// Numbers at which code breaks.
+/// Numbers that often break code.
 const EDGES: [i64; 16] = [
     0,
     1,
@@ -118,7 +118,7 @@ fn tensor(random: &mut Random, t: &mut TensorProto) {
         }
         2 => t.int64_data.iter_mut().for_each(|x| *x = EDGES[random.below(EDGES.len())]),
         _ => {
-            // Numbers of a shape, an axis, a limit: eight bytes each as a rule.
+            // Shapes, axes and limits are usually numbers of eight bytes.
             if let Some(raw) = &t.raw_data {
                 let mut raw = raw.to_vec();
                 let at = random.below(raw.len()) / 8 * 8;
@@ -153,14 +153,14 @@ fn attribute(random: &mut Random, a: &mut AttributeProto) {
     }
 }
 
-/// Changes parts of a graph, so that it stays a graph.
+/// Changes a graph so that it remains a well-formed file.
 fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
     let values: Vec<String> =
         g.input.iter().map(|i| i.name.clone()).chain(g.node.iter().flat_map(|n| n.output.clone())).collect();
     let node = (!g.node.is_empty()).then(|| random.below(g.node.len()));
     match (random.below(9), node) {
         (0, Some(n)) => {
-            // Another operator on the same inputs.
+            // A different operator on the same inputs.
             let other = random.pick(others).and_then(|m| m.graph.as_ref()).and_then(|g| g.node.first().cloned());
             if let Some(other) = other {
                 let old = &g.node[n];
@@ -223,15 +223,15 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
     }
 }
 
-/// Runs a target on the corpus and on mutations; collects what panicked, and what took long.
-fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Random, &[u8]) -> Vec<u8>) {
+/// Runs a target on the corpus and on mutations; collects the inputs that panicked or took too long.
+fn fuzz(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Random, &[u8]) -> Vec<u8>) {
     let files = corpus(kind);
     let mut wrong = Vec::new();
     let seconds = std::env::var("FERROMX_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
     let kept = |what: &str| std::env::temp_dir().join(format!("ferromx-{kind}-{}-{what}", std::process::id()));
     let mut check = |name: &str, bytes: &[u8]| {
         if seconds.is_some() {
-            // Where memory runs out nothing else is left of it.
+            // If the process runs out of memory, this file is all that is left.
             std::fs::write(kept("last"), bytes).unwrap();
         }
         let started = Instant::now();
@@ -281,7 +281,7 @@ fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Rando
 fn onnx() {
     let files = corpus("onnx");
     let models: Vec<ModelProto> = files.iter().filter_map(|(_, b)| ModelProto::decode(b.as_slice()).ok()).collect();
-    hunt("onnx", 3000, targets::onnx, |random, from| {
+    fuzz("onnx", 3000, targets::onnx, |random, from| {
         if let (true, Ok(mut model)) = (random.below(4) > 0, ModelProto::decode(from)) {
             for _ in 0..=random.below(3) {
                 if let Some(g) = model.graph.as_mut() {
@@ -299,7 +299,7 @@ fn onnx() {
 #[test]
 fn symbol() {
     let files = corpus("symbol");
-    hunt("symbol", 2000, targets::symbol, |random, from| {
+    fuzz("symbol", 2000, targets::symbol, |random, from| {
         let mut changed = from.to_vec();
         bytes(random, &mut changed, &files);
         changed
@@ -309,7 +309,7 @@ fn symbol() {
 #[test]
 fn params() {
     let files = corpus("params");
-    hunt("params", 4000, targets::params, |random, from| {
+    fuzz("params", 4000, targets::params, |random, from| {
         let mut changed = from.to_vec();
         bytes(random, &mut changed, &files);
         changed
@@ -331,10 +331,10 @@ fn tables() {
     media("tables", 500, targets::tables);
 }
 
-/// Hunts with changed bytes, and with numbers at which code breaks.
+/// Fuzzes a target with changed bytes, and with numbers that often break code.
 fn media(kind: &str, rounds: usize, target: fn(&[u8])) {
     let files = corpus(kind);
-    hunt(kind, rounds, target, |random, from| {
+    fuzz(kind, rounds, target, |random, from| {
         let mut changed = from.to_vec();
         if random.below(3) == 0 {
             let at = random.below(changed.len());
@@ -356,7 +356,7 @@ fn media(kind: &str, rounds: usize, target: fn(&[u8])) {
 #[test]
 fn nnef() {
     let files = corpus("nnef");
-    hunt("nnef", 3000, targets::nnef, |random, from| {
+    fuzz("nnef", 3000, targets::nnef, |random, from| {
         let mut changed = from.to_vec();
         // Numbers, a line of another graph, or any bytes.
         match random.below(3) {

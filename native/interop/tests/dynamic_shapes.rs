@@ -1,4 +1,4 @@
-//! Models with dynamic dimensions: shape arithmetic stays dynamic through an import, works for inputs of any size, and is exported again.
+//! Models with dynamic dimensions: an import keeps shape arithmetic dynamic, it works for inputs of any size, and it can be exported.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Malformed files, invalid models, and models that need too much memory: each is an error that says what is wrong and where.
+//! Malformed files, invalid models, and models that need too much memory: each gives an error that names the problem and its location.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ fn model(nodes: Vec<NodeProto>, initializer: Vec<TensorProto>) -> ModelProto {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() }
 }
 
-/// The message of the error that reading or mapping gives.
+/// The error message of reading or mapping a model.
 fn error(model: ModelProto) -> String {
     let read = onnx::read(Bytes::from(model.encode_to_vec()), &External::refused());
     let mapped = read.and_then(|m| import::import(&m, &ImportOptions::default()).map(|_| ()));
@@ -205,7 +205,7 @@ fn read(model: &ModelProto) -> ferromx_interop::Result<ferromx_interop::ir::Mode
     onnx::read(Bytes::from(model.encode_to_vec()), &External::refused())
 }
 
-/// If every level doubled the time, these would take minutes. Files may nest little deeper.
+/// If every level doubled the time, these would take minutes. The limit for files is not much deeper.
 #[test]
 fn nested_branches_take_time_by_their_number() {
     let deep = read(&with_condition(vec![nested(18, "Relu", "y")])).unwrap();
@@ -259,7 +259,7 @@ fn functions_and_loops_have_a_budget() {
     }
     assert_says(many, &["after inlining its functions"]);
 
-    // Loops in loops whose trips are known are unrolled, up to a number of nodes.
+    // Nested loops with known trip counts are unrolled, up to a maximum number of nodes.
     let number = |name: &str, n: i64| TensorProto {
         name: name.into(),
         data_type: 7,

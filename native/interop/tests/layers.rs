@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Each module with those that it may name.
+/// Each module, with the modules that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &["ir"]), // in links of its documentation
     ("map", &["error"]),

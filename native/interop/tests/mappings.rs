@@ -121,7 +121,7 @@ fn what_cannot_be_bound_is_a_problem_of_the_check() {
     assert!(import::check(&reshape(22), &ImportOptions::default()).is_err());
     let fixed = ImportOptions { shapes: [("x".to_string(), vec![22])].into(), ..ImportOptions::default() };
     assert!(import::check(&reshape(0), &fixed).is_err());
-    // Two inputs that no lengths fit: the dimensions of one name are equal.
+    // No lengths fit the two inputs, because dimensions of the same name must be equal.
     let (n, both) = (Dim::Named("n".into()), vec![Dim::Named("n".into()), Dim::Known(2)]);
     let inputs = vec![input("a", vec![n]), input("b", both)];
     let mut last = node("", "Concat", &["a", "b"], "y");

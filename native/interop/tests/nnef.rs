@@ -1,5 +1,5 @@
-//! Models of NNEF against values that the interpreter of nnef-tools computed, which `tests/nnef/generate.py` recorded: the second framework
-//! that goes through the same import process.
+//! NNEF models, which go through the same import process as ONNX models, give the values that the interpreter of nnef-tools computed.
+//! `tests/nnef/generate.py` recorded them.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;
@@ -54,7 +54,7 @@ fn models_give_the_interpreters_values() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The message of the error that reading or mapping a graph of these statements gives.
+/// The error message of reading or mapping a graph of these statements.
 fn error(statements: &str) -> String {
     let text = format!("version 1.0;\ngraph g(x) -> (y)\n{{\nx = external<scalar>(shape = [2,3]);\n{statements}\n}}\n");
     let read = nnef::read("g.nnef", &text, &|label| Err(Error::format(format!("there is no '{label}'"))));
@@ -83,7 +83,7 @@ fn everything_that_cannot_be_mapped_is_reported_at_once() {
 
 #[test]
 fn wrong_texts_are_errors_with_a_line() {
-    // An error begins with file, line and column, and then says what is wrong.
+    // Errors begin with file, line and column.
     let starts = |statements: &str, with: &str| {
         let text = error(statements);
         let (line, message) = with.split_once(": ").unwrap();

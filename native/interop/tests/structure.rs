@@ -84,7 +84,7 @@ fn sub_graphs_become_one_operator() {
     }
     let made = operators("graphs", "Linear, bias first", &ImportOptions::default());
     assert_eq!((made.len(), made["FullyConnected"]), (1, 1), "{made:?}");
-    // An inner value with another use keeps its operator.
+    // A value inside the pattern with another reader keeps its operator.
     let made = operators("graphs", "LayerNorm with its centre", &ImportOptions::default());
     assert!(!made.contains_key("LayerNorm"), "{made:?}");
 }
@@ -107,7 +107,7 @@ fn attention_and_its_activations_become_one_operator() {
     }
 }
 
-/// Weights stay integers where the data are integers, too.
+/// Weights stay integers if the data are integers, too.
 #[test]
 fn weights_of_quantized_layers_stay_integers() {
     let weights = |name: &str| {

@@ -1,6 +1,6 @@
 #![cfg_attr(fuzzing, no_main)]
 #![allow(unexpected_cfgs, reason = "cargo-fuzz sets the cfg `fuzzing`")]
-//! The fuzz target `symbol`. Without a fuzzer it is a program that runs on the files that are named, such as those that a fuzzer found.
+//! The fuzz target `symbol`. Built without a fuzzer, it runs on the files given as arguments, such as inputs that a fuzzer found.
 
 #[path = "../targets.rs"]
 mod targets;

@@ -62,25 +62,25 @@ pub trait Hooks: Send + Sync {
     /// True if there is a hook for the node's name or operator.
     ///
     /// # Errors
-    /// The program's.
+    /// Those of the hook.
     fn applies_to(&self, node: &Node) -> Result<bool>;
 
     /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
     ///
     /// # Errors
-    /// The program's.
+    /// Those of the hook.
     fn prepare(&self, node: &HookNode<'_>) -> Result<Option<RewrittenNode>>;
 
-    /// The outputs of a node in place of those of the table. Called before the node is mapped.
+    /// Outputs of a node that replace those of the table. Called before the node is mapped.
     ///
     /// # Errors
-    /// The program's.
+    /// Those of the hook.
     fn before(&self, node: &HookNode<'_>) -> Result<Option<HookOutputs>>;
 
-    /// The outputs of a node in place of `outputs`. Called after the node was mapped.
+    /// Outputs of a node that replace `outputs`. Called after the node was mapped.
     ///
     /// # Errors
-    /// The program's.
+    /// Those of the hook.
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<HookOutputs>>;
 }
 

@@ -1,6 +1,6 @@
 //! Evaluates the expressions of processes and emits operators: MXNet's in an import, the framework's in an export.
 //!
-//! - `scope`: a process that is applied to a node; `eval`: evaluates its expressions.
+//! - `scope`: the state of a process while it is applied to a node; `eval`: evaluates its expressions.
 //! - [`rules`]: the built-in rules, which expressions call; `arguments`: the types of their arguments and results; `tables`: the tables of
 //!   the frameworks, with these rules.
 //! - `builder`: an MXNet graph under construction, with shape inference and constant folding; `operation`: calls of MXNet operators that
@@ -67,7 +67,7 @@ pub struct Emitter<'t> {
 pub(crate) const ADVICE: &str = "map it with a hook, or create the model without it";
 
 impl<'t> Emitter<'t> {
-    /// An empty graph for a model with these operator sets. If `is_executing` is true, all operators are computed at once.
+    /// An empty graph for a model with these operator sets. If `is_executing` is true, all operators are computed immediately.
     ///
     /// # Errors
     /// An operator set version that is newer than the descriptors.
@@ -146,11 +146,11 @@ pub trait Context<'t> {
     fn problem_count(&self) -> usize;
 }
 
-/// Enables NumPy shape semantics until it is dropped: ONNX has zero-dimensional tensors and axes of length 0. Holds the previous setting.
+/// A guard that enables NumPy shape semantics, since ONNX has zero-dimensional tensors and axes of length 0. Restores the previous setting.
 pub struct NumpyShapes(bool);
 
 impl NumpyShapes {
-    /// Enables them.
+    /// Enables NumPy shape semantics.
     pub fn set() -> NumpyShapes {
         NumpyShapes(ferromx_runtime::semantics::set_numpy_shape(true))
     }

@@ -1,4 +1,4 @@
-//! What the evaluation of a process knows about its node, and the operators that it adds.
+//! The state of a process that is applied to a node, and the operators that it adds.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub struct Scope<'a, 't> {
     pub node: &'a Node,
     /// The name for the operator that replaces the node.
     pub name: String,
-    /// True if a rule missed the value of a tensor that could be known.
+    /// True if a rule needed the value of a tensor that the caller could supply.
     pub needs_value: bool,
     /// The process that is applied.
     pub(super) process: &'a Process,
@@ -58,7 +58,7 @@ impl<'a, 't> Scope<'a, 't> {
         self.context.emitter().builder.info(tensor.0)
     }
 
-    /// True if all operators are computed at once.
+    /// True if all operators are computed immediately.
     pub fn is_executing(&self) -> bool {
         self.context.emitter().builder.is_executing()
     }

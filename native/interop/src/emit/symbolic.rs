@@ -199,8 +199,7 @@ pub(super) fn propagate(
     Ok(Some(moved.into_iter().collect()))
 }
 
-/// Sample lengths for up to eight unknown dimensions, in several sets, so that lengths that are equal by coincidence in one set differ in
-/// another.
+/// Several sets of sample lengths for up to eight unknown dimensions: lengths that happen to be equal in one set differ in another.
 type Samples = [[i64; 8]; 3];
 
 /// Primes as sample lengths of unknown dimensions.
@@ -221,10 +220,10 @@ const MULTIPLES: Samples = [
 const SMALL: Samples =
     [[29, 31, 37, 41, 43, 47, 53, 59], [61, 67, 71, 73, 79, 83, 89, 97], [101, 103, 107, 109, 113, 127, 131, 137]];
 
-/// Range in which a length is varied to find its rounding, and the largest divisor that can be found.
+/// How far a length is varied to find its rounding, which is also the largest divisor that can be found.
 const MAX_STRIDE: i64 = 32;
 
-/// Operators for which a length that is equal in all samples is a constant, since it comes from a parameter.
+/// Operators whose output lengths come from parameters: a length that is equal in all samples is a constant.
 const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
 
 /// Shape inference of an operator for known input shapes.

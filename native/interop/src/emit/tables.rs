@@ -11,7 +11,7 @@ impl Framework {
     /// The framework's table of mapping processes.
     ///
     /// # Errors
-    /// A mapping file has a mistake, which a test excludes.
+    /// A mistake in a mapping file; a test rules it out.
     pub fn table(self) -> Result<&'static Table> {
         static TABLES: [OnceLock<Result<Table>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
         let read = || Table::read(self.mappings(), self.schema()?, rules::signature);
@@ -23,7 +23,7 @@ impl Mappings {
     /// Reads and checks mapping files, given by name and content.
     ///
     /// # Errors
-    /// Everything that is wrong, with file, line and column.
+    /// All mistakes, with file, line and column.
     pub fn read(framework: Framework, files: &[(String, String)]) -> Result<Mappings> {
         Mappings::extended(framework.schema()?, framework.table()?, files)
     }

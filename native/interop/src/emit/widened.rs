@@ -1,4 +1,4 @@
-//! Integer types that arrays do not support: the tensors that store them in wider types, and the operators that make results wrap around.
+//! Integer types that arrays do not support: tensors store them in wider types, and added operators make results wrap around.
 
 use crate::emit::Builder;
 use crate::error::Result;
@@ -28,7 +28,7 @@ const OVERFLOWING: [&str; 19] = [
     "Sum",
 ];
 
-/// Operators with the outputs that have the type int64 for inputs of all types.
+/// Operators, with the indices of the outputs whose type is int64 for inputs of any type.
 const INT64_OUTPUTS: [(&str, std::ops::Range<usize>); 9] = [
     ("ArgMax", 0..1),
     ("ArgMin", 0..1),

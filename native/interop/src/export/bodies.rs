@@ -117,7 +117,7 @@ impl Writer<'_, '_> {
         Node { name: output.into(), op: op.into(), inputs, outputs: vec![output.into()], ..Node::default() }
     }
 
-    /// The ONNX nodes of a graph whose variables stand for these tensors. Other values get new names that begin with the
+    /// The ONNX nodes of a graph whose variables are bound to these tensors. Other values get new names that begin with the
     /// operator's name and `prefix`.
     fn splice(&mut self, graph: &Symbol, variables: &[usize], prefix: &str) -> Result<Subgraph> {
         let names = graph.list_inputs();
@@ -165,7 +165,7 @@ impl Writer<'_, '_> {
         Ok(Subgraph { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
     }
 
-    /// A subgraph attribute. ONNX wants distinct outputs that inner nodes produce; others are copied.
+    /// A subgraph attribute. ONNX requires distinct outputs that inner nodes produce; others are copied.
     fn body(
         &mut self,
         suffix: &str,
@@ -294,7 +294,7 @@ impl Writer<'_, '_> {
         let num_scan_outputs = self.int_param("num_out_data");
         let (test_locs, round_locs, variable_indices) =
             (self.indices("cond_input_locs")?, self.indices("func_input_locs")?, self.indices("func_var_locs")?);
-        // The condition of the first round reads the initial values.
+        // The condition of the first iteration reads the initial values.
         let initial = self.inputs_at("cond_input_locs")?;
         let mut start = self.splice(test, &initial, "start")?;
         let (first_condition, _) = self.scalar_condition("start", &mut start)?;
@@ -318,7 +318,7 @@ impl Writer<'_, '_> {
             variables[*index] = handle;
         }
         let subgraph = self.splice(round, &variables, "round")?;
-        // The condition of the next round reads the outputs of this one.
+        // The condition of the next iteration reads the outputs of this one.
         let mut next = Vec::new();
         for loc in test_locs {
             let var = variable_indices.iter().position(|index| round_locs[*index] == loc);

@@ -1,4 +1,4 @@
-//! The hooks of an export: user code in place of the table. A hook replaces an MXNet node by a node of any domain, or by other MXNet
+//! The hooks of an export, which take precedence over the table. A hook replaces an MXNet node by a node of any domain, or by other MXNet
 //! operators, which are then mapped.
 
 use std::collections::HashSet;

@@ -51,7 +51,7 @@ impl<'p> PatternMatch<'_, 'p> {
         let process = self.process;
         match &process.right {
             Expr::Call(call) => self.call(call, node, true),
-            // Several outputs of one operator, or only the first of them.
+            // Several outputs of one operator, or only its first one.
             Expr::Pick(e, 0) => match &**e {
                 Expr::Call(call) => self.call(call, node, true),
                 _ => Err("the right side is not an operator".into()),

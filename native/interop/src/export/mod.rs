@@ -1,4 +1,4 @@
-//! The export process: from an MXNet graph to an ONNX model, by the table of the import read from right to left.
+//! The export process: converts an MXNet graph to an ONNX model. It reads the table of the import from right to left.
 //!
 //! Nodes are visited from the outputs to the inputs. For each one, the first process whose right side matches emits ONNX operators.
 //!

@@ -10,9 +10,9 @@ use crate::emit::NumpyShapes;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Model};
 
-/// Lengths that dynamic dimensions get first, each another one. Some models need lengths with many divisors, others short ones.
+/// The first lengths to try for dynamic dimensions, all different. Some models need lengths with many divisors, others short ones.
 const DIFFERENT: [&[i64]; 2] = [&[4, 6, 10, 12], &[64, 96, 160, 224]];
-/// Lengths that all dynamic dimensions get next, after 1 to 64.
+/// Lengths to try next for all dynamic dimensions together, after 1 to 64.
 const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768, 16_000, 48_000, 480_000];
 
 /// Maps a model like [`import`] and checks that the graph can be bound: for the shapes of its inputs, or for sample lengths of their

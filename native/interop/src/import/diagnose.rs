@@ -1,8 +1,8 @@
 //! Error recovery: the import continues after a node that cannot be mapped, so that it reports all problems.
 //!
-//! The outputs of such a node become placeholders with the declared types and shapes. If a later node that reads placeholders fails, too,
-//! it is mapped again with tensors of guessed types and shapes in their place. A problem that occurs for all guesses is the node's own and
-//! is reported; one that depends on the guesses is not.
+//! The outputs of such a node become placeholders with the declared types and shapes. If a node that reads placeholders fails, too, it is
+//! mapped again with tensors of guessed types and shapes instead. A problem that occurs for all guesses is the node's own and is reported;
+//! one that depends on the guesses is not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -206,7 +206,7 @@ impl Importer<'_> {
             for (length, is_constant) in FORMS {
                 let guess = Guess { dtype, rank, length, is_constant };
                 match self.attempt(context, node, &from_placeholders, &|_| guess) {
-                    // The missing value may be one that does not depend on placeholders.
+                    // The missing value may not depend on placeholders.
                     Err(Error::Model(inner)) if inner.is_empty() => return None,
                     Err(other) if other.needs_values() == needed || (needed && !is_constant) => {
                         is_inconsistent |=
@@ -264,7 +264,7 @@ impl Importer<'_> {
         (dtypes, ranks)
     }
 
-    /// True if a node with several placeholders can be mapped with different guesses for them.
+    /// True if a node with several placeholders can be mapped with a different guess for each.
     fn any_mixture_maps(
         &mut self,
         context: &GraphContext<'_, '_>,

@@ -43,7 +43,7 @@ impl Hooked {
     }
 }
 
-/// The graph after hooks rewrote nodes, or `None` if they rewrote none.
+/// The graph with the nodes that hooks rewrote, or `None` if they rewrote none.
 ///
 /// # Errors
 /// Those of the hooks.

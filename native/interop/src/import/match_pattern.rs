@@ -151,7 +151,7 @@ fn match_producer<'p>(
     let Some((value, producer)) = found.map(|(value, p)| (*value, &graph.nodes[*p])) else {
         return Ok(Err(format!("its input {i} is not the output of {}", inner.name)));
     };
-    // A nested operator of a pattern stands for its first output.
+    // A nested operator of a pattern means its first output.
     if producer.outputs[0] != value {
         return Ok(Err(format!("it is another output of {}", producer.label())));
     }

@@ -1,4 +1,4 @@
-//! The import process: from a model in the neutral form to an MXNet graph.
+//! The import process: converts a model in framework-neutral form to an MXNet graph.
 //!
 //! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match emits MXNet operators.
 //! Operators with constant inputs are folded, so that importing a graph whose inputs all have values executes it. [`execute`] runs models
@@ -229,7 +229,7 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// The outputs of a node, with the element types of the model recorded.
+    /// The outputs of a node, with their element types in the model recorded.
     fn with_element_types(&mut self, graph: &Graph, node: &Node, mut values: Vec<Value>) -> Result<Vec<Value>> {
         let inputs = node.inputs.iter().map(|name| self.value(name)).collect::<Result<Vec<_>>>()?;
         let declared = |name: &str| {

@@ -76,7 +76,7 @@ impl Framework {
     /// The operator descriptors of the framework.
     ///
     /// # Errors
-    /// A mistake in a descriptor file, which a test rules out.
+    /// A mistake in a descriptor file; a test rules it out.
     pub fn schema(self) -> Result<&'static Schema> {
         static SCHEMAS: [OnceLock<Result<Schema>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
         SCHEMAS[self as usize].get_or_init(|| Schema::read(self.sources().operators)).as_ref().map_err(Clone::clone)

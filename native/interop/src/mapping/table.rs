@@ -324,7 +324,7 @@ impl ProcessCheck<'_> {
         let p = self.process;
         let domain = self.schema.domain_of(&p.domain, &call.name);
         let all = self.schema.versions(domain, &call.name);
-        // The version range of a process is that of its own domain; operators of other domains have their newest version.
+        // The version range of a process applies to its own domain; operators of other domains have their newest version.
         if domain != p.domain && !all.is_empty() {
             return Ok(all.last().into_iter().collect());
         }
@@ -345,7 +345,7 @@ impl ProcessCheck<'_> {
         let versions = self.versions(call)?;
         for op in &versions {
             let is_variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-            // Older versions of an operator may not have an optional input.
+            // Older versions of an operator may lack an optional input.
             let is_optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
             if call.args.iter().skip(op.inputs.len()).any(|e| !is_optional(e)) && !is_variadic {
                 let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());

@@ -14,7 +14,7 @@ const MAX_RANK: usize = 8;
 /// Parses the file of a variable. The tensor shares its bytes.
 ///
 /// # Errors
-/// Bytes that are not a variable file, or of another number than the header says.
+/// Bytes that are not a variable file, or whose number differs from the header.
 pub fn parse(bytes: Bytes) -> Result<Tensor> {
     let bad = |what: String| Error::format(format!("not a valid NNEF tensor: {what}"));
     if bytes.len() < HEADER_BYTES || bytes[..2] != [0x4e, 0xef] {

@@ -9,7 +9,7 @@ use ferromx_interop::ir::WidenedInt;
 use ferromx_runtime::arrays::write_converted;
 use serde_json::Value;
 
-/// The bytes that are written in hexadecimal.
+/// Decodes hexadecimal digits.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }

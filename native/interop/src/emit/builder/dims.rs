@@ -18,7 +18,7 @@ impl Builder {
         self.dimensions.new_atom()
     }
 
-    /// The dimension that `known` lacks to have as many elements as `all`. If the division is not exact, binding the graph fails.
+    /// The product of `all` divided by the product of `known`. If the division is not exact, binding the graph fails.
     pub fn missing_dim(&mut self, all: &[i64], known: &[i64]) -> Option<i64> {
         let (all, known) = (self.dimensions.product(all)?, self.dimensions.product(known)?);
         self.dimensions.floor_div(all, known)
@@ -40,7 +40,7 @@ impl Builder {
         result.map(Value::Int).ok_or_else(unknown)
     }
 
-    /// The order of two integers, which may be symbolic; `None` if it is not known.
+    /// Compares two integers, which may be symbolic; `None` if the order is not known.
     pub fn compare(&self, a: i64, b: i64) -> Option<Ordering> {
         match () {
             () if a == b => Some(Ordering::Equal),

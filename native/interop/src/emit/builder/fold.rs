@@ -1,4 +1,4 @@
-//! Folds calls with constant inputs, and repeats those that dequantize weights in the graph.
+//! Folds calls with constant inputs. A call that dequantizes weights can be repeated as a node of the graph.
 
 use ferromx_core::context::Context;
 use ferromx_core::infer::ShapeIo;
@@ -15,7 +15,7 @@ use crate::error::Result;
 
 /// Maximum number of elements of a folded constant that is larger than its inputs, such as a tensor of zeros.
 const MAX_EXPANDED: usize = 1 << 24;
-/// Constants up to this many bytes are folded whatever the budget is.
+/// Constants of up to this many bytes are folded regardless of the budget.
 const SMALL_CONSTANT_BYTES: usize = 1 << 12;
 
 /// True if the outputs depend only on the inputs, so that a call can be folded.

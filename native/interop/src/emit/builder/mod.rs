@@ -27,11 +27,11 @@ use crate::ir::{Dim, Value, WidenedInt};
 use crate::mxnet;
 use fold::Folded;
 
-/// The budget for folded constants in bytes, without the share of the model's parameters.
+/// The budget for folded constants in bytes, apart from the share that depends on the size of the parameters.
 const FOLD_BUDGET: usize = 1 << 28;
 /// Bytes that each byte of a parameter adds to the budget for folded constants.
 const FOLD_BUDGET_PER_BYTE: usize = 4;
-/// Maximum number of elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
+/// Maximum number of elements of a tensor: more than any array has, but few enough that shape arithmetic cannot overflow.
 const MAX_ELEMENTS: i64 = 1 << 36;
 
 /// The known facts about a tensor of the graph.
@@ -115,7 +115,7 @@ pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
 }
 
 impl Builder {
-    /// An empty graph. If `is_executing` is true, all operators are computed at once, even random ones.
+    /// An empty graph. If `is_executing` is true, all operators are computed immediately, even random ones.
     pub fn new(is_executing: bool) -> Builder {
         Builder {
             tensors: Vec::new(),
@@ -132,7 +132,7 @@ impl Builder {
         }
     }
 
-    /// True if all operators are computed at once.
+    /// True if all operators are computed immediately.
     pub fn is_executing(&self) -> bool {
         self.is_executing
     }
@@ -300,7 +300,7 @@ impl Builder {
         self.tensors.iter().filter_map(of)
     }
 
-    /// Starts a subgraph, to which new operators belong until [`Builder::end_subgraph`]. Returns its nesting level.
+    /// Starts a subgraph: new operators belong to it until [`Builder::end_subgraph`]. Returns its nesting level.
     pub fn begin_subgraph(&mut self, wanted: &str) -> usize {
         let name = self.unique(&format!("{wanted}/graph"));
         self.open_subgraphs.push((name, self.tensors.len()));

@@ -1,5 +1,5 @@
-//! Scan of operator set 8, which has a batch axis. It becomes a scan over the batch whose body scans one sequence. After the end of a
-//! sequence, its states no longer change and its outputs are zeros.
+//! Scan of operator set 8, which has a batch axis: a scan over the batch whose body scans one sequence. Past the end of a sequence, the
+//! states no longer change and the outputs are zero.
 
 use std::collections::HashMap;
 use std::sync::Arc;

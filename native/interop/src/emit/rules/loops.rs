@@ -135,7 +135,7 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Gr
         &variables,
         |i| num_scan_outputs + i,
         |s| {
-            // The body returns condition, carried values and scan outputs; `_while_loop` wants scan outputs, counter, condition and
+            // The body returns condition, carried values and scan outputs; `_while_loop` expects scan outputs, counter, condition and
             // carried values.
             let mut values = map_iteration(s, body, &variables)?;
             let mut outputs = values.split_off(1 + carried.len());
@@ -175,7 +175,7 @@ fn while_loop(
     [test, round_body]: [&Body; 2],
     max_trip_count: Option<i64>,
 ) -> Result<Vec<Handle>> {
-    // The variables are the first operands. Each has its own index, even if two have the same initial tensor.
+    // The variables are the first operands. Each has an index of its own, even if two share an initial tensor.
     let mut operands = Operands::default();
     let mut index = |t: &Handle| match variables.iter().position(|v| v == t) {
         Some(i) => i as i64,
@@ -306,7 +306,7 @@ fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Res
     Ok((tensor, Row { variable, is_scalar }))
 }
 
-/// An output of `_foreach` as a Scan output of ONNX. With `is_scalar`, the rows have the shape (1,) in place of ().
+/// Converts an output of `_foreach` to a Scan output of ONNX. With `is_scalar`, rows of shape (1,) become scalars.
 fn scan_output(s: &mut Scope<'_, '_>, mut output: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
     if is_scalar {
         output = s.emit_named(op!(SQUEEZE(output), axis: vec![1]))?;
