@@ -574,7 +574,7 @@ impl Params {
     /// The parameters as the type that the operator declares.
     ///
     /// # Panics
-    /// If the operator declares a different type: a mistake in its definition, which any test of it finds.
+    /// Panics if the operator declares a different type: a mistake in its definition, which any test of it finds.
     #[track_caller]
     #[expect(clippy::panic, reason = "a mistake in an operator's definition")]
     pub fn get<P: Any>(&self) -> &P {

@@ -76,7 +76,7 @@ fn is_set(used: &Bitmap, granule: usize) -> bool {
     used[granule / 64] >> (granule % 64) & 1 == 1
 }
 
-/// Inverts the bits of `count` granules from `first` on.
+/// Inverts the bits of `count` granules starting at `first`.
 fn toggle(used: &mut Bitmap, first: usize, count: usize) {
     (first..first + count).for_each(|granule| used[granule / 64] ^= 1 << (granule % 64));
 }

@@ -26,7 +26,7 @@ impl Chunk {
     /// A null address with a nonzero number of bytes.
     ///
     /// # Safety
-    /// The `bytes` bytes from `start` on are initialized and stay valid for reading and writing until `owner` is dropped, which may
+    /// The `bytes` bytes starting at `start` are initialized and stay valid for reading and writing until `owner` is dropped, which may
     /// happen on any thread; nothing else writes to them while the library computes with them.
     pub unsafe fn foreign(
         start: *mut u8,
