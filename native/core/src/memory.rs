@@ -54,7 +54,7 @@ pub fn copied<T: Clone>(elements: &[T]) -> Vec<T> {
     vector
 }
 
-/// Runs `f`, and returns an unwinding [`OutOfMemory`] as an error. Threads use it, because an unwinding thread loses its payload.
+/// Runs `f`, and returns an unwinding [`OutOfMemory`] as an error. Threads need it, because an unwinding thread loses its payload.
 pub fn catch<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| match payload.downcast_ref() {
         Some(OutOfMemory(bytes)) => Err(Error::OutOfMemory(*bytes)),

@@ -32,7 +32,7 @@ pub trait ParamValue: Sized {
     fn print_default_item(&self) -> String {
         self.print()
     }
-    /// The separator between the type and `optional`; enumerations have no blank after the comma.
+    /// The separator between the type and `optional`; enumerations have no space after the comma.
     const SEPARATOR: &'static str = ", ";
     /// Whether the type string is only the type.
     const TYPE_ONLY: bool = false;
@@ -87,7 +87,7 @@ pub fn print_g(x: f64, digits: usize) -> String {
     trim(&format!("{:.*}", (digits as i32 - 1 - exp).max(0) as usize, x))
 }
 
-/// Parses a number, which may have the suffix of C, as in `0.5f`. As in MXNet, nothing may follow it, not even a blank.
+/// Parses a number, which may have a suffix as in C: `0.5f`. As in MXNet, nothing may follow it, not even a space.
 fn parse_float(text: &str) -> Result<f64, String> {
     let trimmed = text.trim_start();
     let is_number = |text: &&str| text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -252,7 +252,7 @@ impl<T: ParamValue> ParamValue for Option<T> {
         }
     }
     fn parse(text: &str) -> Result<Self, String> {
-        // Unlike a number that must be present, one that may be absent can have blanks after it, and an integer the suffix of Python 2.
+        // As in MXNet, an optional number may be followed by spaces, and an optional integer by the suffix of Python 2.
         let text = text.trim_end();
         let is_integer = || ["int", "long"].contains(&&*T::type_name());
         let number = text.strip_suffix('L').filter(|n| n.ends_with(|c: char| c.is_ascii_digit()) && is_integer());

@@ -1,7 +1,7 @@
 //! Sparse arrays: stored rows (`row_sparse`), and matrices in compressed sparse row format (`csr`).
 //!
-//! The parts are dense arrays, which users set one by one. The format is therefore checked when an operator first reads the array; after
-//! that, the parts only change together.
+//! The parts are dense arrays, which users set one at a time. So the format is checked when an operator first reads the array; from then
+//! on, the parts only change together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -224,7 +224,7 @@ impl SparseArray {
     /// sort the indices of arrays they read.)
     ///
     /// # Errors
-    /// Lengths that differ; indices out of range or order. They begin as MXNet's do.
+    /// Lengths that differ; indices out of range or order. The messages begin with MXNet's text.
     pub fn check_format(&self, full: bool) -> Result<()> {
         let state = self.state.read();
         if state.is_checked {

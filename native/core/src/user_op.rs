@@ -226,7 +226,7 @@ pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn UserOpFactory>>> {
     Ok(Some(all.get_or_insert_with(Factories::new).entry(op_type.into()).or_insert(factory).clone()))
 }
 
-/// The error for a type that does not exist, which says how to supply it.
+/// The error for a type that does not exist; the message says how to supply it.
 pub fn unknown(op_type: &str) -> Error {
     Error::NotFound(format!(
         "the user-defined operator '{op_type}' is not registered: put the class that is annotated with @UserDefinedOp and has this \

@@ -1,4 +1,4 @@
-//! The global allocator of the library: the system's, with a reserve for when the system has no more memory.
+//! The library's global allocator: the system allocator, with a reserve for when the system runs out of memory.
 //!
 //! Rust's collections abort the process when an allocation fails. Memory whose size depends on input is allocated fallibly
 //! ([`crate::memory`]); all other allocations are small and come from the reserve until the current call returns with an error.
@@ -116,7 +116,7 @@ fn release(block: *mut u8, bytes: usize) {
     BYTES_IN_USE.fetch_sub(num_granules(bytes) * GRANULE, Ordering::Relaxed);
 }
 
-/// The system's allocator, and a reserve of 32 MiB for when it fails.
+/// The system allocator, with a reserve of 32 MiB for when it fails.
 pub struct ReservingAllocator;
 
 // SAFETY: blocks come from the system, which keeps the contract, or from `allocate`, whose ranges are disjoint, aligned to 64 bytes and
@@ -172,9 +172,8 @@ unsafe impl GlobalAlloc for ReservingAllocator {
     }
 }
 
-/// Fault injection in debug builds: fails the allocation whose index, counted from the start of the process, is
-/// `FERROMX_FAIL_ALLOCATION`, and says so on standard error. `FERROMX_FAIL_ALLOCATION=-1` fails none, but reports every 1024
-/// allocations, so that a test knows how many there are.
+/// Fault injection in debug builds: fails allocation number `FERROMX_FAIL_ALLOCATION` of the process and reports that on standard error.
+/// `FERROMX_FAIL_ALLOCATION=-1` fails none, but reports every 1024 allocations, so that a test can find out how many there are.
 #[cfg(all(debug_assertions, not(miri)))]
 mod faults {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -203,7 +202,7 @@ mod faults {
 
     pub(super) fn is_due() -> bool {
         if REMAINING.load(Ordering::Relaxed) == UNINITIALIZED {
-            // Threads that race here store the same value.
+            // Racing threads store the same value.
             REMAINING.store(requested(), Ordering::Relaxed);
         }
         let remaining = REMAINING.fetch_sub(1, Ordering::Relaxed);

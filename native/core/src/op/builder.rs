@@ -322,7 +322,7 @@ impl OpDef {
         self
     }
 
-    /// MXNet defines the operator in its oldest interface, which names inputs, outputs and gradients.
+    /// MXNet defines the operator in its oldest interface, in which inputs, outputs and gradients have names.
     pub const fn legacy(mut self) -> OpDef {
         self.is_legacy = true;
         self.names_data().names_outputs()

@@ -22,7 +22,7 @@ pub struct RandomKey {
 
 /// The source of random number streams.
 pub trait RandomSource {
-    /// A key that was never returned before.
+    /// A new key.
     fn next_key(&self) -> RandomKey;
 }
 

@@ -1,6 +1,6 @@
 //! Operator definitions: static data for the engine, the C API, the Scala code generator and the documentation.
 //!
-//! - This file has [`OpDef`] and what it says of a call; `builder` has the functions that build one.
+//! - This file has [`OpDef`] and the properties of a call that it determines; `builder` has the functions that build one.
 //! - `args` has the tensor arguments, `kernel` the functions that compute and their context, `sparse_form` those on sparse arrays.
 //! - `grad` has the gradients that operators declare, `fusion` their roles in fused kernels.
 

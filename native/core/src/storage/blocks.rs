@@ -181,7 +181,7 @@ impl Block<'_> {
     fn prefetch_next(&self, call: usize) {
         let Chain { len, block, ref streams, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);
-        // The streams in turn: a burst of lines of one stream would occupy all miss buffers.
+        // The streams alternate: a burst of lines of one stream would occupy all miss buffers.
         let lines = streams.iter().map(|stream| stream.prefetch_bytes / LINE).max().unwrap_or(0);
         for line in 0..lines {
             for &Stream { first, element_bytes, prefetch_bytes } in streams {

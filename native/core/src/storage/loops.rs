@@ -40,7 +40,7 @@ pub(super) struct RecordedLoop {
     pub(super) out: usize,
 }
 
-/// Records the loops of a kernel, which must not run them then. A kernel whose operator is declared to consist of loops does nothing
+/// Records the loops of a kernel, which must not run them itself. A kernel whose operator is declared to consist of loops does nothing
 /// else, and runs the same loops in every call.
 #[derive(Default)]
 pub struct LoopRecorder {
@@ -72,7 +72,7 @@ impl LoopRecorder {
         }
     }
 
-    /// States that the kernel runs something that cannot be recorded, so that it must be called for every block.
+    /// Records that the kernel runs something that cannot be recorded, so that it must be called for every block.
     pub fn refuse(&self) {
         *self.loops.lock() = Recorded::Refused;
     }

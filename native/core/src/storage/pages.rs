@@ -75,7 +75,7 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), align).ok()
 }
 
-/// Requests huge pages. The result is ignored: without them only speed differs.
+/// Requests huge pages. Failure is ignored, because it only affects speed.
 fn prefer_huge_pages(block: NonNull<u8>, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: the block has these bytes, and the advice does not change their content.
