@@ -1,5 +1,5 @@
-//! Reads the native methods and the version that `LibInfo.scala` declares, so that the compiler compares each parameter with the functions
-//! of `src/jni`. Marks the library as one that stays in the process: the JVM unloads it with the class loader that loaded it, while the
+//! Reads the native methods and the version from `LibInfo.scala`, so that the compiler can compare each parameter with the functions of
+//! `src/jni`. Also links the library so that it is never unloaded: the JVM would unload it with the class loader that loaded it, while the
 //! engine's threads still run.
 #![allow(clippy::print_stdout)] // Cargo reads it.
 

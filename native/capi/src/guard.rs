@@ -63,7 +63,7 @@ mod tests {
         write!(std::io::stdout(), "<{}>", panic_message(payload.as_ref())).unwrap();
     }
 
-    /// The message in a separate process, because `RUST_BACKTRACE` is read once per process.
+    /// The message of a panic in a child process, because `RUST_BACKTRACE` is read only once per process.
     fn message(backtrace: &str) -> String {
         let test = ["--exact", "guard::tests::a_panic_keeps_its_backtrace", "--nocapture"];
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());

@@ -97,8 +97,8 @@ struct Table {
 #[repr(align(128))]
 struct Stripe(RwLock<Table>);
 
-/// The handle table, in stripes. Each thread creates its objects in one stripe, so that threads that use their own objects do not contend
-/// for a lock.
+/// The handle table, in stripes. Each thread creates its objects in one stripe, so that threads do not contend for a lock unless they
+/// share objects.
 static STRIPES: [Stripe; 1 << STRIPE_BITS] =
     [const { Stripe(RwLock::new(Table { slots: Vec::new(), free: Vec::new() })) }; 1 << STRIPE_BITS];
 
@@ -233,7 +233,7 @@ getters! {
 /// As for [`tensor`].
 pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
     let mut found = Tensors::new();
-    // Most arrays of a call are in one stripe, so that the lock is held until a handle of another stripe follows.
+    // Most arrays of a call are in one stripe, so the lock is kept until a handle of another stripe follows.
     let mut locked: Option<(&RwLock<Table>, RwLockReadGuard<'_, Table>)> = None;
     for handle in handles {
         let stripe = stripe_of(handle);

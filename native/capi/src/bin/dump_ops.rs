@@ -89,13 +89,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     let mut lines = String::new();
-    // Gradients cannot be called, so code generators need no metadata of them.
+    // Gradients cannot be called, so code generators do not need their metadata.
     for name in api.names()?.into_iter().filter(|name| !name.starts_with("_backward")) {
         lines.push_str(&api.describe(&name)?.to_string());
         lines.push('\n');
     }
     match arguments.next() {
-        // The file keeps its time stamp when nothing changed, so that builds that depend on it do not run again.
+        // An unchanged file keeps its time stamp, so that builds that depend on it do not run again.
         Some(file) if std::fs::read_to_string(&file).is_ok_and(|old| old == lines) => Ok(()),
         Some(file) => Ok(std::fs::write(file, lines)?),
         None => Ok(std::io::stdout().write_all(lines.as_bytes())?),

@@ -187,7 +187,7 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
 /// False if `data` is the memory of the elements themselves, which `MXNDArrayGetData` returns. Then there is nothing to copy.
 ///
 /// # Errors
-/// Memory that overlaps the elements partly.
+/// Memory that partly overlaps the elements.
 fn is_separate(elements: &[u8], data: *const c_void) -> Result<bool> {
     let (own, other) = (elements.as_ptr().addr(), data.addr());
     ferromx_runtime::ensure!(

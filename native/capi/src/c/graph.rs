@@ -1,5 +1,5 @@
-//! NNVM's graphs: symbols with attributes, which passes read and write. Graphs are optimized when they are bound, so the only passes here
-//! convert to and from JSON.
+//! NNVM's graphs: symbols with attributes that passes read and write. Graphs are optimized when they are bound, so the only passes
+//! here convert to and from JSON.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

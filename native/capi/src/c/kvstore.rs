@@ -411,7 +411,7 @@ pub extern "C" fn MXKVStoreGetNumDeadNode(
     timeout_sec: c_int,
 ) -> c_int {
     guard(|| {
-        // A lost connection is noticed at once.
+        // A lost connection is noticed immediately.
         let _ = timeout_sec;
         let dead = kv_store(id(handle))?.num_dead(node_id);
         put(number, dead as c_int, "number")

@@ -13,7 +13,7 @@ use super::ret::{put_handle, put_text};
 use super::types::{KVStoreHandle, ProfileHandle};
 use crate::handle::{self, Object, insert, mark};
 
-/// Checks that `profile_process` is 0, the worker. 1 stands for the servers of a distributed store, which do not exist here.
+/// Checks that `profile_process` is 0, the worker. 1 would be the servers of a distributed store, which do not exist here.
 fn check_process(process: c_int) -> Result<()> {
     ensure!(
         process == 0,

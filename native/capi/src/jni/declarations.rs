@@ -10,7 +10,7 @@ use jni::sys::{jboolean, jdouble, jint, jlong};
 // Defines `DECLARED`, the methods, and `ABI_VERSION`.
 include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
 
-/// A type of JNI functions.
+/// A type in the signatures of native methods.
 pub(super) trait ScalaType {
     /// Its name in Scala; empty for classes of the library, which JNI passes as objects.
     const NAME: &'static str;

@@ -46,7 +46,7 @@ fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'
     upcalls::BOUND_EXECUTOR.construct(env, &arguments)
 }
 
-/// A monitor that calls Java, on the thread that called the executor. Once the callback has thrown, the exception stays pending and the
+/// A monitor that calls Java on the thread that called the executor. If the callback throws, the exception stays pending and the
 /// callback is not called again.
 fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;

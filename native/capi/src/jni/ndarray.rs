@@ -67,7 +67,7 @@ impl<J: TypeArray + Default + Copy> JavaRange<'_, '_, J> {
         }
     }
 
-    /// Copies the range to an array, from element `offset` on.
+    /// Copies the range to an array, starting at element `offset`.
     fn copy_to<T: Element>(
         &self,
         env: &Env<'_>,
@@ -85,7 +85,7 @@ impl<J: TypeArray + Default + Copy> JavaRange<'_, '_, J> {
         Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
     }
 
-    /// Copies elements of an array to the range, from element `offset` on.
+    /// Copies elements of an array, starting at element `offset`, to the range.
     fn copy_from<T: Element>(
         &self,
         env: &Env<'_>,

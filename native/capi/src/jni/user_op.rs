@@ -189,7 +189,7 @@ struct Operator {
     types: LastResult<(Vec<Option<DType>>, Vec<Option<DType>>), InferredArgs<Option<DType>>>,
 }
 
-/// A cache of the last result of shape or type inference, because graphs infer the same inputs many times.
+/// Caches the last result of shape or type inference, because graphs repeat inference for the same inputs many times.
 struct LastResult<K, V>(Mutex<Option<(K, V)>>);
 
 impl<K, V> Default for LastResult<K, V> {
@@ -391,7 +391,7 @@ impl ArrayHandles {
     fn free(&mut self) {
         self.arrays.clear();
         for handle in self.handles.drain(..) {
-            // The JVM borrows the handle and does not free it, so that freeing it here cannot fail.
+            // The JVM only borrows the handle, so freeing it here cannot fail.
             let _ignored = handle::free(handle as u64, "NDArray");
         }
     }
