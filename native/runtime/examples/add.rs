@@ -1,4 +1,4 @@
-//! Measures the time of an addition of one element from Rust: `add [additions per round]`.
+//! Measures an addition of one element, called from Rust: `add [additions per round]`.
 //!
 //! Prints microseconds per call, the best of seven rounds.
 #![allow(clippy::print_stdout)] // its purpose

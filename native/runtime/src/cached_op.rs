@@ -40,8 +40,8 @@ enum FlagType {
     Any,
 }
 
-/// A graph that is called like an operator, from any number of threads. Unrecorded calls run a plan for their combination of shapes and
-/// types; recorded calls put the graph's operators on the tape.
+/// A graph that is called like an operator, from any number of threads. An unrecorded call runs a plan for its combination of shapes
+/// and types; a recorded call puts the graph's operators on the tape.
 pub struct CachedOp {
     symbol: Symbol,
     graph: StepwiseGraph,
@@ -101,7 +101,7 @@ impl CachedOp {
         &self.symbol
     }
 
-    /// Installs a hook, or removes it. With a hook, operators run one by one; with `monitor_all` it gets their inputs as well.
+    /// Installs a hook, or removes it. With a hook, operators run one by one; with `monitor_all` the hook also gets their inputs.
     pub fn set_hook(&self, hook: Option<Hook>, monitor_all: bool) {
         *self.observer.lock() = hook.map(|hook| Observer { hook, monitor_all });
     }
@@ -134,7 +134,7 @@ impl CachedOp {
             if !recorded || !outputs.is_empty() {
                 return Ok(results);
             }
-            // The graph is recorded as a whole, so that programs may differentiate outputs that depend on no variable, too.
+            // The graph is recorded as a whole, so that programs can also differentiate outputs that depend on no variable.
             let on_tape = |t: Arc<Tensor>| if t.is_recorded() { Ok(t) } else { recorded_constant(&t) };
             return results.into_iter().map(on_tape).collect();
         }

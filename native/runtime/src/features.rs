@@ -24,7 +24,7 @@ pub fn all() -> Vec<(&'static str, bool)> {
         "SIGNAL_HANDLER",
         "DEBUG",
         "TVM_OP",
-        // Sizes have 64 bits, but with this feature Python makes no arrays of bfloat16, and released packages do not have it.
+        // Sizes have 64 bits, but released packages do not list this feature, and with it Python cannot create bfloat16 arrays.
         "INT64_TENSOR_SIZE",
     ];
     let mut all: Vec<_> = ABSENT.into_iter().map(|name| (name, false)).collect();

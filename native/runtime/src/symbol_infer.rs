@@ -73,7 +73,7 @@ impl Inference {
         run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
     ) -> Result<Inferred<T>> {
         let name = |e: &Entry| self.graph.node(*e).name.as_str();
-        // Several variables may have one name; a value is that of all of them.
+        // Several variables may have the same name; a value applies to all of them.
         let mut by_name: HashMap<&str, Vec<Entry>> = HashMap::new();
         self.variables.iter().for_each(|(e, _)| by_name.entry(name(e)).or_default().push(*e));
         let mut values = Entries::new(&self.graph, unknown);

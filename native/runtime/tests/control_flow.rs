@@ -73,7 +73,7 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
     let inferred = loss(&executor);
     executor.forward(true).unwrap();
     assert_eq!(loss(&executor), inferred);
-    // Twice, to detect state left by the first pass, and after a pass for inference.
+    // Runs twice, to detect state left by the first pass, and once after an inference pass.
     for train in [true, true, false] {
         executor.forward(train).unwrap();
         executor.backward(&heads, true).unwrap();

@@ -1,4 +1,4 @@
-//! Fused and unfused plans give the same results. With a monitor, a plan runs unfused, which is the reference here.
+//! Fused and unfused plans give the same results. The reference is a plan with a monitor, which runs unfused.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;

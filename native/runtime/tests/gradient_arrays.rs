@@ -1,4 +1,4 @@
-//! Backward passes write gradients directly to the arrays of the variables where this is safe. The results must not depend on it.
+//! Backward passes write gradients directly to the arrays of the variables if that is safe. Results must not depend on it.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Products of dequantized operands, which plans compute on integers. With a monitor, a plan runs unfused, in floating point, which is the
-//! reference here: with scales that are powers of two both are exact.
+//! Products of dequantized operands, which plans compute on integers. The reference is a plan with a monitor, which runs unfused, in
+//! floating point: if scales are powers of two, both are exact.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
 mod common;

@@ -62,7 +62,7 @@ const UNARY: &[&str] = &[
     "_contrib_div_sqrt_dim",
 ];
 
-/// Unary operators that are only defined on (-1, 1) or from 1 on, with an offset that moves the inputs into their domain.
+/// Unary operators that are defined only on (-1, 1) or for x >= 1, with an offset that moves the inputs into their domain.
 const BOUNDED: &[(&str, f64)] = &[
     ("arcsin", -0.5),
     ("arccos", -0.5),

@@ -46,8 +46,8 @@ impl ScratchSlots<'_> {
         self.live.iter().find(|(other, ..)| *other == e).map(|(_, slot, _)| *slot)
     }
 
-    /// Assigns a free or new slot to an entry that member `last` reads last. An output never gets the slot of an input of its member: a
-    /// kernel in place copies its input first, which costs more than another slot in the cache.
+    /// Assigns a free or new slot to an entry that member `last` reads last. An output never gets the slot of an input of its member,
+    /// because an in-place kernel copies its input first, which costs more than another slot in the cache.
     fn acquire(&mut self, e: Entry, last: usize) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.num_slots += 1;

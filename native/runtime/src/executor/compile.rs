@@ -223,7 +223,7 @@ enum Draft {
     Chain(ChainDraft),
 }
 
-/// The compilation of one plan.
+/// The state of compiling one plan.
 struct Compiler<'a> {
     blueprint: &'a Blueprint,
     graph: &'a Graph,

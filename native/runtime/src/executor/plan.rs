@@ -248,7 +248,7 @@ impl Plan {
     }
 
     fn run(&mut self, range: Range<usize>, is_train: bool) -> Result<()> {
-        // Consecutive kernels share one lock; each foreign call is a group by itself.
+        // Consecutive kernels share one lock; each foreign call is its own group.
         for group in self.steps[range].chunk_by(|a, b| !a.is_foreign() && !b.is_foreign()) {
             run_group(&mut self.region, group, is_train)?;
         }
@@ -263,7 +263,7 @@ impl Plan {
         (monitor, monitor_all): &(Monitor, bool),
     ) -> Result<()> {
         let reports = match pass {
-            // The reports before this step were made when the step before ran.
+            // The reports before this step were made when the previous step ran.
             Pass::Forward if range.start > 0 => {
                 &self.forward_reports[self.forward_reports.partition_point(|r| r.after <= range.start)..]
             }

@@ -91,7 +91,7 @@ pub(super) fn monitored_schedule(
     (Schedule { steps: recorder.steps }, recorder.reports)
 }
 
-/// Takes those of the nodes and their dependencies that are not scheduled yet, in topological order.
+/// Schedules the nodes and their dependencies that are not scheduled yet, in topological order.
 fn take_with_dependencies(graph: &Graph, unscheduled: &mut BTreeSet<usize>, mut nodes: Vec<usize>) -> BTreeSet<usize> {
     let mut taken = BTreeSet::new();
     while let Some(i) = nodes.pop() {

@@ -216,7 +216,7 @@ impl Stepwise {
         Ok(())
     }
 
-    /// A head gradient of the type of its output, in memory that no kernel writes to.
+    /// A head gradient, converted to the type of its output, in memory that no kernel writes to.
     fn head_grad(&self, given: &Array, dtype: DType) -> Result<Array> {
         let is_written = |given: &NDArray| self.destinations.values().any(|array| overlap(given, array));
         match given {

@@ -257,7 +257,7 @@ impl<'g> Evaluator<'g> {
 
     fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
         for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
-            // For gradients of gradients, the forward operators must be on the new tape, too.
+            // For higher-order gradients, the forward operators must be on the new tape, too.
             let is_computed = self.tensors.contains_key(&entry(i, 0));
             let is_replayed = self.is_recording && matches!(node.action, Action::Forward(_)) && is_computed;
             if matches!(node.action, Action::Variable) || (is_computed && !is_replayed) {

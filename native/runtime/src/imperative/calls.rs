@@ -1,4 +1,4 @@
-//! A cache of parsed operator calls, so that parameters are parsed once.
+//! A cache of parsed operator calls, so that parameters are parsed only once.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};

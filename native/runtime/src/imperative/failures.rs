@@ -30,7 +30,7 @@ static UNREPORTED: LazyLock<Mutex<Unreported>> = LazyLock::new(Mutex::default);
 /// Whether [`UNREPORTED`] may hold anything, so that calls without failures take no lock.
 static HAS_UNREPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether errors of kernels are reported at once, as MXNet's `NaiveEngine` does.
+/// Whether errors of kernels are reported immediately, as by MXNet's `NaiveEngine`.
 static IS_NAIVE_ENGINE: LazyLock<bool> =
     LazyLock::new(|| std::env::var("MXNET_ENGINE_TYPE").is_ok_and(|engine| engine.trim() == "NaiveEngine"));
 

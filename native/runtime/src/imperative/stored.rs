@@ -176,7 +176,7 @@ fn dense_fallback(
     write_outputs(results.into_iter().map(Array::Dense), outputs)
 }
 
-/// Writes results to the arrays in `outputs`; results without an array there stay as they are.
+/// Writes results to the arrays in `outputs`; results without an array there are returned unchanged.
 fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) -> Result<Stored> {
     results
         .into_iter()
@@ -192,7 +192,7 @@ fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) ->
         .collect()
 }
 
-/// Whether both are the same elements in memory.
+/// Whether two arrays are the same elements in memory.
 pub(super) fn is_same_memory(a: &Array, b: &Array) -> bool {
     match (a, b) {
         (Array::Dense(a), Array::Dense(b)) => {

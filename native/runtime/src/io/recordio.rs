@@ -1,8 +1,8 @@
 //! RecordIO: a container of binary records, the format of packed data sets.
 //!
 //! A record is a sequence of parts: the magic number, a word with kind (3 bits) and length (29 bits), and the payload, padded with
-//! zeros to a multiple of four bytes. A payload that contains the magic number at a multiple of four bytes is split there into two parts,
-//! and the number is omitted, so that a reader can find the start of a record from any offset.
+//! zeros to a multiple of four bytes. A payload that contains the magic number at a multiple of four bytes is split there, and the number
+//! is omitted, so that a reader can find the start of a record from any offset.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! A rank's membership in a job that a program sets up without environment variables: first a listener, whose port the program sends to the
-//! others, then the job.
+//! A rank's membership in a job that a program sets up without environment variables. It starts as a listener, whose port the program sends
+//! to the other ranks; then all ranks join.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

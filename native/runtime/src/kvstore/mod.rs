@@ -240,12 +240,12 @@ impl KvStore {
         distributed.job.barrier()
     }
 
-    /// Sets whether dropping the store waits for the other ranks. That is not necessary, because a dropped store notifies them.
+    /// Sets whether dropping the store waits for the other ranks. It need not, because a dropped store notifies them.
     pub fn set_wait_at_end(&self, wait: bool) {
         self.waits_at_end.store(wait, Ordering::Relaxed);
     }
 
-    /// Runs as a server or scheduler until all workers are connected; returns at once for other stores.
+    /// Runs as a server or scheduler until all workers are connected; returns immediately for other stores.
     ///
     /// # Errors
     /// Missing variables; workers that do not connect in time.

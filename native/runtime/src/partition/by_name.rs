@@ -24,7 +24,7 @@ pub(super) fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol
 /// A search for groups of connected nodes.
 struct GroupSearch<'d> {
     draft: &'d Draft,
-    /// The readers of each node; `None` stands for the outputs of the graph.
+    /// The readers of each node; `None` means the outputs of the graph.
     readers: Vec<Vec<Option<usize>>>,
     /// Nodes that already belong to a group.
     grouped: HashSet<usize>,

@@ -113,7 +113,7 @@ impl Draft {
         self.nodes[node].node.attrs.read().get(key).cloned()
     }
 
-    /// The distinct readers of each node; `None` stands for the outputs of the graph.
+    /// The distinct readers of each node; `None` means the outputs of the graph.
     fn readers(&self) -> Vec<Vec<Option<usize>>> {
         let mut readers: Vec<Vec<Option<usize>>> = self.nodes.iter().map(|_| Vec::new()).collect();
         let edges = self.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |p| (p.node, Some(i))));

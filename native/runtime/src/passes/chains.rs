@@ -1,8 +1,8 @@
 //! Finds chains: elementwise operators on arrays of one shape that run together, block by block.
 //!
-//! A chain runs at the position of its last member in the topological order, so the other members are delayed. This is correct because a
-//! chain takes no more members once an operator outside reads one of its entries, and because members read no entry that an operator
-//! mutates. Results are equal bit for bit, since elementwise kernels do not depend on block boundaries.
+//! A chain runs at the position of its last member in the topological order, which delays the other members. This is correct because a
+//! chain takes no more members once an operator outside reads one of its entries, and because members never read an entry that an
+//! operator mutates. Results are bit-identical, since elementwise kernels do not depend on block boundaries.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::grad::Entry;

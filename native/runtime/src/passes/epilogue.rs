@@ -1,5 +1,5 @@
 //! Epilogue fusion: fuses batch normalization (in inference mode), addition of an array and activation into the convolution or matrix
-//! product before them.
+//! product that precedes them.
 //!
 //! The last operator of such a sequence becomes the fused node, and the others become dead code, since the intermediate entries have no
 //! other readers. The kernel derives scale and shift of each channel in every run, because parameters may change between runs. Results

@@ -2,7 +2,7 @@
 
 use ferromx_core::storage::ALIGN;
 
-/// A range of an arena, used by one entry, or by several in turn that overwrite each other in place.
+/// A range of an arena, used by one entry, or by several that overwrite each other in place.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Size in bytes.

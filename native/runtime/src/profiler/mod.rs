@@ -82,7 +82,7 @@ pub enum Kind {
 enum Event {
     /// A duration.
     Span { category: String, name: String, kind: Kind, start: u64, end: u64, thread: u64 },
-    /// The value of a counter at a time.
+    /// The value of a counter at a point in time.
     Counter { category: String, name: String, at: u64, value: i64, thread: u64 },
     /// A point in time.
     Instant { category: String, name: String, at: u64, scope: char, thread: u64 },
@@ -232,7 +232,7 @@ fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_count
     stat.max = stat.max.max(value);
 }
 
-/// Sets the parameters: `filename`, `profile_all`, `profile_symbolic` and so on. As in MXNet, omitted ones get their defaults.
+/// Sets the parameters, such as `filename` and `profile_all`. As in MXNet, omitted ones get their defaults.
 ///
 /// # Errors
 /// An unknown parameter, or one that does not parse; `profile_process=server`.

@@ -18,8 +18,8 @@ pub(crate) struct CachedInference<T> {
     pub inferred: (Vec<T>, Vec<T>),
 }
 
-/// Results of inference, the oldest first. Inference visits each node at least twice, so without a cache the time would double with every
-/// level of nested subgraphs.
+/// Results of inference, oldest first. Inference visits each node at least twice, so without a cache the time would double with every
+/// level of nesting.
 pub(crate) type InferenceCache<T> = Mutex<VecDeque<CachedInference<T>>>;
 
 /// A symbol as the subgraph of an operator. Its inputs are all variables in the order of [`Symbol::list_inputs`].

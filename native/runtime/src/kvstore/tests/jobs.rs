@@ -64,7 +64,7 @@ fn train(shards: usize, size: usize, compress: bool) -> Vec<Vec<u32>> {
         let outs: Vec<_> = LENS.iter().map(|len| tensor(&vec![0.0; *len])).collect();
         let keys: Vec<_> = (0..LENS.len() as i32).map(Key::Number).collect();
         for (key, len) in LENS.iter().enumerate() {
-            // Only the values of rank 0 count.
+            // Only the values of rank 0 are used.
             let first = tensor(&vec![1.0 + rank as f32; *len]);
             store.init(&keys[key..=key], &[first]).unwrap();
         }
@@ -181,7 +181,7 @@ fn a_rank_that_leaves_is_named_and_stored_values_are_kept() {
     let errors = on_ranks(3, TIMEOUT, |rank, job| {
         let store = KvStore::of_job(&job, "dist_sync").unwrap();
         store.init(&[key("a")], &[tensor(&[7.0])]).unwrap();
-        // A rank that has left fails the calls of ranks that are not as far.
+        // A rank that has left causes errors in ranks that are behind it.
         initialized.wait();
         if rank == 1 {
             return String::new();
@@ -191,7 +191,7 @@ fn a_rank_that_leaves_is_named_and_stored_values_are_kept() {
         let error = store.barrier().unwrap_err().to_string();
         let out = tensor(&[0.0]);
         if store.pull(&[key("a")], std::slice::from_ref(&out), true).is_ok() {
-            // The push failed at once, so that no sum is missing.
+            // The push failed immediately, so no sum is missing.
             assert_eq!(numbers(&out), [7.0]);
         }
         error

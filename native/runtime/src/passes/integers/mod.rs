@@ -2,8 +2,8 @@
 //! kernels on 8-bit integers. `sum_and_pool` matches the latter.
 //!
 //! A sequence starts at a convolution or matrix product of dequantized data, whose weights are dequantized or rounded as if they were. It
-//! continues with a bias, batch normalization (in inference mode), ReLU or a clamp, and a quantization, as far as each is the only reader
-//! of the one before. Its last operator becomes the fused node, and the others become dead code.
+//! continues with a bias, batch normalization (in inference mode), ReLU or a clamp, and a quantization, as long as each is the only reader
+//! of its predecessor. The last operator becomes the fused node, and the others become dead code.
 
 mod sum_and_pool;
 
@@ -148,7 +148,7 @@ impl Matcher<'_> {
         self.request.shapes[e].num_elements()
     }
 
-    /// The operand that an entry is the dequantization of.
+    /// The quantized operand whose dequantization an entry is.
     fn integers(&self, graph: &Graph, e: Entry) -> Option<Integers> {
         let (op, inputs) = operator(graph, e)?;
         let (scheme, axis) = match op.def.name {
