@@ -58,7 +58,7 @@ object Base {
 
 package internal.operators {
 
-  /** No argument of the operators here takes None and has another default. */
+  /** None of the operators here has an argument that accepts None and has another default. */
   object NativeOp {
     def apply(name: String): NativeOp.type = this
 

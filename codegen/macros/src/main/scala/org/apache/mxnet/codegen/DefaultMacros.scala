@@ -2,7 +2,7 @@ package org.apache.mxnet.codegen
 
 import scala.reflect.macros.blackbox
 
-/** Implementation of the conversion that default arguments of the generated classes go through. */
+/** Implementation of the implicit conversion that wraps default arguments of the generated classes. */
 final class DefaultMacros(val c: blackbox.Context) {
   import c.universe._
 

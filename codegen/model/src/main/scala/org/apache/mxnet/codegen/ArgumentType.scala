@@ -17,7 +17,7 @@ object ArgumentType {
   /** An enumeration of strings. */
   final case class Enumeration(values: Seq[String]) extends ArgumentType
 
-  /** A type that the metadata does not describe; no public function has such an argument. */
+  /** A type that the metadata does not describe; no public function has an argument of it. */
   case object Opaque extends ArgumentType
 
   private val plain: Map[String, ArgumentType] = Map(
@@ -46,7 +46,7 @@ object ArgumentType {
     * @param typeText
     *   the whole type string, for the message
     * @throws java.lang.IllegalArgumentException
-    *   if there is no such type (C18)
+    *   if there is no such type
     */
   def named(cpp: String, typeText: String): ArgumentType = cpp match {
     case "Symbol" | "NDArray" | "NDArray-or-Symbol"                            => Tensor
@@ -71,11 +71,11 @@ object ParsedType {
   private val Values = """(?s)\s*\{(.*?)\}(.*)""".r
   private val Default = """(?s).*?default\s*=\s*(.*)""".r
 
-  /** Parses a type string by the rules C19 to C22: three fields and more must be `optional` with a `default=`, one
-    * or two are required, except that a single tensor always may be left out (the graph then makes a variable).
+  /** Parses a type string. One or two fields describe a required argument, three or more an `optional` one with a
+    * `default=`. A single tensor is always optional, because the graph creates a variable for an omitted one.
     *
     * @throws java.lang.IllegalArgumentException
-    *   if the string follows none of them
+    *   if the string has another form
     */
   def apply(typeText: String): ParsedType = {
     val (enumeration, rest) = typeText match {

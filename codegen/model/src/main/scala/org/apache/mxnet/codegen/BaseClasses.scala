@@ -3,8 +3,8 @@ package org.apache.mxnet.codegen
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Path, Paths}
 
-/** Writes the abstract classes that document the generated functions (C27). The macros implement exactly these
-  * functions, so documentation that drifts from the code does not compile.
+/** Writes the abstract classes that document the generated functions. The macros implement exactly these functions, so
+  * documentation that does not match the code does not compile.
   */
 object BaseClasses {
 
@@ -75,7 +75,7 @@ object BaseClasses {
 
   private def note(parameter: Parameter): String = s"@param ${parameter.name} ${parameter.description}".trim
 
-  /** The class that holds the arguments of a function: required ones in the constructor, the others by setters. */
+  /** The class with the arguments of a function: required ones are constructor parameters, the others have setters. */
   private def paramClass(signature: JavaSignature): String = {
     val name = s"${signature.name}Param"
     val (optional, required) = signature.parameters.partition(_.optional)

@@ -1,9 +1,9 @@
 package org.apache.mxnet.codegen
 
-/** The two type conversions of the API's design document. */
+/** Conversions of operator types to Scala types. */
 object CToScalaUtils {
 
-  /** The Scala type of a C++ type name without whitespace (C09-C17).
+  /** The Scala type of a C++ type name without whitespace.
     *
     * @throws java.lang.IllegalArgumentException
     *   for an unknown name
@@ -11,7 +11,7 @@ object CToScalaUtils {
   def typeConversion(in: String, argType: String = "", family: ScalaType = ScalaType.Symbol): String =
     text(ArgumentType.named(in, argType), family)
 
-  /** The Scala type of a type string and whether the argument is optional (C19-C23). */
+  /** The Scala type of a type string, and whether the argument is optional. */
   def argumentCleaner(argType: String, family: ScalaType = ScalaType.Symbol): (String, Boolean) = {
     val parsed = ParsedType(argType)
     (text(parsed.argumentType, family), parsed.optional)

@@ -6,19 +6,19 @@ import java.nio.file.{Files, NoSuchFileException, Path}
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-/** One argument as the native library describes it (C07).
+/** One argument, as the native library describes it.
   *
   * @param typeText
   *   the type string, such as `float, optional, default=0.5`
   */
 final case class Argument(name: String, typeText: String, description: String)
 
-/** One operator as the native library describes it (C07).
+/** One operator, as the native library describes it.
   *
   * @param aliasOf
   *   the operator that this name is an alias of
   * @param countArgument
-  *   the argument that holds the number of inputs, for an operator that takes any number of them
+  *   the argument with the number of inputs, for an operator that takes any number of them
   */
 final case class Operator(
     name: String,

@@ -21,7 +21,7 @@ object RandomSignature {
       ScalaType.NDArrayFuncReturn
     )
 
-  /** The name that callers use for an argument of the scalar form: `normal` names its parameters like its array form. */
+  /** The parameter name for an argument of the scalar form; `normal` uses the names of its array form. */
   private def callerName(operator: String, argument: String): String = (operator, argument) match {
     case ("_random_normal" | "_random_normal_like", "loc")   => "mu"
     case ("_random_normal" | "_random_normal_like", "scale") => "sigma"
@@ -53,8 +53,8 @@ object RandomSignature {
   private def hasTensors(operator: Operator): Boolean =
     operator.arguments.exists(argument => ParsedType(argument.typeText).argumentType == ArgumentType.Tensor)
 
-  /** Inputs have the type `T`; so have the numbers of an operator that has no inputs, since its array form has inputs
-    * instead of them.
+  /** Inputs have the type `T`, and so do the numbers of an operator without inputs, since its array form has inputs
+    * instead.
     */
   private def parameter(operator: Operator, argument: Argument, tensor: ScalaType, hasTensors: Boolean): Parameter = {
     val plain = Signature.parameter(operator, argument, tensor)

@@ -11,7 +11,7 @@ object Role {
   /** A parameter of the operator. */
   case object Setting extends Role
 
-  /** The parameter with the number of inputs; counted if it is absent. */
+  /** The parameter with the number of inputs; if absent, the inputs are counted. */
   case object InputCount extends Role
 
   /** A parameter of a random function: a number for one distribution, an input for one distribution per element. */
@@ -74,7 +74,7 @@ object Signature {
       .split(' ')
       .toSet
 
-  /** The name of a parameter: an argument whose name is a Scala keyword gets another one. */
+  /** The name of a parameter: that of the argument, unless it is a Scala keyword. */
   def safeName(argument: String): String = argument match {
     case "var"                                 => "vari"
     case "type"                                => "typeOf"
@@ -105,7 +105,7 @@ object Signature {
     Signature(name, operator, parameters :+ out, ScalaType.NDArrayFuncReturn)
   }
 
-  /** Whether a setting decides if the operator has an input: `bias` is one, by `no_bias`, and `length`, by `use_length`. */
+  /** Whether a setting decides if the operator has this input, as `no_bias` does for `bias`. */
   private[codegen] def isConditional(operator: Operator, input: String): Boolean =
     operator.arguments.exists(setting => setting.name == s"no_$input" || setting.name == s"use_$input") ||
       chosenInputs(operator.name.stripPrefix("_contrib_") -> input)

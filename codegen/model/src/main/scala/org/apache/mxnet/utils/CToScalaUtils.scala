@@ -2,7 +2,7 @@ package org.apache.mxnet.utils
 
 import org.apache.mxnet.codegen.{ArgumentType, ParsedType, ScalaType}
 
-/** The conversions of argument types of the released package, which programs in its packages use. */
+/** The type conversions of the released package, for programs in its packages that call them. */
 private[mxnet] object CToScalaUtils {
 
   /** The Scala or Java type of a C++ type name.

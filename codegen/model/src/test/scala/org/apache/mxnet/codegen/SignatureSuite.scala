@@ -106,7 +106,7 @@ class SignatureSuite extends munit.FunSuite {
     }
   }
 
-  /** Same functions, same parameters in the same order, each with a type that takes what the released one took. */
+  /** The same functions with the same parameters in the same order, whose types accept what the released ones accepted. */
   private def accepts(of: String, ours: Seq[Signature]): Unit = {
     val released = Released.functions(of)
     assertEquals(ours.map(_.name).toSet, released.keySet)
@@ -135,7 +135,7 @@ class SignatureSuite extends munit.FunSuite {
     case (Applied("org.apache.mxnet.literal.OneOf", _), "String") => true
     case (ScalaType.Attributes, "Map[String,String]")             => true
     case (ScalaType.Float, "Float")                               => true
-    // In the `_like` functions the type parameter also stood for numbers, although numbers could not be passed.
+    // The `_like` functions also had the type parameter for numbers, although numbers could not be passed.
     case (ScalaType.Float | ScalaType.Int, "T")  => true
     case (Applied("scala.Array", element), text) => text == s"Array[${simple(element)}]"
     case (other, text)                           => simple(other) == text
