@@ -40,8 +40,8 @@ spark_runs() {
   [[ $version =~ ^[0-9]+$ && $version -ge 17 ]]
 }
 
-# logged NAME COMMAND... : runs a command with its output in a log file, whose end is shown if the command fails. Prints the elapsed time
-# every 20 seconds.
+# logged NAME COMMAND... : runs a command with its output in a log file, and shows the end of the log if the command fails. Prints the
+# elapsed time every 20 seconds.
 logged() {
   local name=$1 log=$logs/$1.log start=$SECONDS pid
   shift
@@ -78,7 +78,7 @@ fingerprint() {
   } | cksum
 }
 
-# The library that is published.
+# The native library in the published jars.
 readonly library=target/release/libmxnet.so
 
 build_native() {

@@ -1,5 +1,5 @@
 # Downloads for ./run and ./check, which source this file in the project's root. They download first, so that a missing network is reported
-# at once. Files that have been downloaded before are not requested again.
+# immediately. Files that have been downloaded before are not requested again.
 
 # fetch NAME WHAT REMEDY COMMAND... : runs a download command. If it fails, says what is missing and what to do.
 fetch() {
