@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains LeNet with five seeds. The mean test accuracy must be within 0.01 of that of five runs of MXNet 1.9.1 on the same data, and a new
-# process must make the same predictions as the trained network. In both libraries, a single seed may be up to 0.015 below the mean.
+# Trains LeNet with five seeds. The mean test accuracy must be within 0.01 of the mean of five runs of MXNet 1.9.1 on the same data, and a
+# new process must make the same predictions as the trained network. In both libraries, a single seed may be up to 0.015 below the mean.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh

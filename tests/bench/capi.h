@@ -1,4 +1,4 @@
-/* What the C benchmarks share: errors end the program, and clocks in microseconds. */
+/* Shared by the C benchmarks: a macro that exits on an error, and clocks in microseconds. */
 #ifndef FERROMX_BENCH_CAPI_H
 #define FERROMX_BENCH_CAPI_H
 

@@ -1,4 +1,4 @@
-/* How long an addition of one element takes through the C API.
+/* Measures an addition of one element through the C API.
  *   cc -O2 -I native/capi/include tests/bench/capi_add.c -o target/capi_add -L target/release -lmxnet -Wl,-rpath,target/release
  * An argument sets the number of additions per round. */
 #include "capi.h"

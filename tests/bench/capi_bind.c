@@ -1,10 +1,10 @@
-/* Processor time of simple_bind through the C API, to compare with the same from Scala (with OMP_NUM_THREADS=1).
+/* Measures the processor time of simple_bind through the C API, for comparison with Scala (set OMP_NUM_THREADS=1).
  *   (cd tests/bench/scala && ../../../scripts/sbt "runMain ferromx.bench.Networks $PWD/target/lenet-symbol.json")
  *   cc -O2 -I native/capi/include tests/bench/capi_bind.c -o target/capi_bind -L target/release -lmxnet -Wl,-rpath,$PWD/target/release
  *   target/capi_bind tests/bench/scala/target/lenet-symbol.json */
 #include "capi.h"
 
-/* Binds the network for training and frees all that this made. */
+/* Binds the network for training and frees everything that it created. */
 static void bind(SymbolHandle symbol) {
   const char *names[] = {"data", "softmax_label"}, *request = "write";
   const int sizes[] = {32, 1, 28, 28, 32};

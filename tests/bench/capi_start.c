@@ -1,5 +1,5 @@
-/* Start-up and binding through the C API: loading parameters, simple_bind, and the first inference. Prints milliseconds of
- * wall-clock time and, in brackets, of processor time, which other load on the machine affects less.
+/* Measures start-up through the C API: loading parameters, simple_bind, and the first inference. Prints milliseconds of wall-clock
+ * time and, in brackets, of processor time, which depends less on other load.
  *   cc -O2 -I native/capi/include tests/bench/capi_start.c -o target/capi_start -L target/release -lmxnet -Wl,-rpath,$PWD/target/release
  *   target/capi_start bind SYMBOL.json DATA_SHAPE [null|write] [repeats]
  *   target/capi_start load FILE.params
@@ -159,7 +159,7 @@ static int bench_infer(const char *symbol_file, const char *params_file, char *s
   arrays = copied(arrays, count);
   report("load parameters", since(start));
   start = now();
-  /* Arguments that are parameters are bound as they are. */
+  /* Parameters are bound without a copy. */
   uint32_t num_args, num_aux;
   const char **listed;
   MUST(MXSymbolListArguments(symbol, &num_args, &listed));

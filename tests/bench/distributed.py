@@ -107,7 +107,7 @@ def main():
         step = found[size]["step"]
         print(f"| {size} | {megabytes:.0f} | {sent:.0f} | {step * 1e3:.1f} | {sent / step:.0f} "
               f"| {found[size]['small'] * 1e3:.2f} | {found[size]['barrier'] * 1e3:.2f} |")
-    # A single worker's time is that of copying and adding. The additional time of two workers on two cores is that of the messages.
+    # A single worker only copies and adds. The additional time of two workers on two cores is spent on messages.
     own = found[1]["step"] / megabytes
     message = max(0.0, found[2]["step"] - found[1]["step"]) / megabytes
     print(f"\nper MB of gradients: {own * 1e3:.2f} ms of copies, {message * 1e3:.2f} ms of messages on loopback")

@@ -26,9 +26,9 @@ from operator_calls import candidates, operators, recorded
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 SIZES = {"small": 1 << 12, "large": 1 << 20}
-# A turn this short is a single call.
+# A round this short is a single call.
 ONE_CALL = 1e-9
-# A call that takes longer is made smaller, in milliseconds.
+# Calls that take longer, in milliseconds, are measured at a smaller size.
 LONGEST = 1500.0
 # Seconds after which a call is abandoned and its process is killed.
 PATIENCE = 30

@@ -12,7 +12,7 @@ class Call(NamedTuple):
     mxnet: str
     torch: str
     gradient: bool = True
-    # The shape of the indices, and the number that they are below.
+    # The shape of the indices, and their upper bound.
     indices: tuple = ()
     below: int = 0
 

@@ -132,7 +132,7 @@ def prepare(workload):
         return operator(args)
     if workload.kind == "layer" and not args["backward"]:
         return layer(args)
-    return {}  # it does not train, and its sessions are made from files
+    return {}  # ONNX Runtime does not train, and its sessions are created from files
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections import namedtuple
 from networks import NETWORKS
 
 # `kind` selects what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
-# operators in a bound graph), `operator` (one with the inputs and parameters that are given), `inference` of a network, `step` (forward,
-# backward and an update of every parameter of a network by SGD with momentum), `bind` or `copy`. `goal` is the ratio to the best peer.
+# operators in a bound graph), `operator` (one operator with the given inputs and parameters), `inference` of a network, `step` (forward,
+# backward and an SGD update with momentum of every parameter of a network), `bind` or `copy`. `goal` is the ratio to the best peer.
 Workload = namedtuple("Workload", "name kind args goal")
 
 LEARNING_RATE = 0.05
@@ -100,7 +100,7 @@ WORKLOADS = [
     step("BERT, 4 layers, 128 words, batch 2,", "bert", 2, 1.15),
 ]
 
-# These run in processes of their own, so that their peak memory is known.
+# Each of these runs in its own process, so that its peak memory is known.
 NETWORK_KINDS = ("inference", "step")
 
 

@@ -1,4 +1,4 @@
-/* Arrays, executors, gradients, stores and settings: the functions that no other program here calls. */
+/* Functions for arrays, executors, gradients, stores and settings that no other program here calls. */
 #include "check.h"
 
 static const float NUMBERS[] = {1, 2, 3, 4, 5, 6};

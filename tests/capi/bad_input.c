@@ -165,7 +165,7 @@ static void empty_arrays(void) {
   OK(MXNDArrayGetShapeEx(none, &ndim, &dims));
   CHECK(code == -1 && stype == -1 && ndim == 0);
   REFUSED(MXNDArraySyncCopyToCPU(none, numbers, 0), "empty");
-  /* Writing to it sets shape and memory. */
+  /* Writing to the array sets its shape and memory. */
   NDArrayHandle x = floats(numbers, two_by_three, 2), ins[] = {x, x}, *out = &none;
   int n = 1;
   OK(MXImperativeInvoke(operator_named("elemwise_add"), 2, ins, &n, &out, 0, NULL, NULL));

@@ -101,7 +101,7 @@ static void gradients_and_hooks(void) {
   REFUSED(MXFreeCachedOp(op), "already disposed");
 }
 
-/* A loop whose body reads the output of an operator outside of it, composed like front ends do. */
+/* A loop whose body reads the output of an operator outside, composed as front ends do. */
 static void loops_over_subgraphs(void) {
   SymbolHandle data = NULL, w = NULL, outside, row = NULL, state = NULL, body, both, *cut = NULL;
   OK(MXSymbolCreateVariable("data", &data));

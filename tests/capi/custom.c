@@ -28,7 +28,7 @@ static float *load(NDArrayHandle array, size_t *n) {
   return values;
 }
 
-/* Stores values by request: 1 write, 3 add. */
+/* Stores values as requested: 1 write, 3 add. */
 static void store(NDArrayHandle array, float *values, size_t n, int req) {
   if (req == 0) return;
   if (req == 3) {

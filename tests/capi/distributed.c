@@ -1,4 +1,4 @@
-/* Stores that several processes share: jobs of the environment with child processes, and jobs that a program sets up itself. */
+/* Stores that several processes share: child processes that join a job by environment variables, and jobs that a program sets up. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 # Runs the C programs under out-of-memory conditions: with injected allocation failures, and with a limited address space. Their tests
 # may fail, but no process may end by a signal. Needs a debug build of the library: cargo build --workspace
 #   tests/capi/memory.sh [RUNS]     RUNS: runs per program and kind of failure, 20 by default; failing allocations are spread evenly
-#   tests/capi/memory.sh all        every allocation of every program fails in a run of its own; takes days
+#   tests/capi/memory.sh all        one run for each allocation of each program, which fails; takes days
 # LIBRARY_DIR=DIR uses the library in DIR instead of target/debug.
 set -uo pipefail
 cd "$(dirname "$0")/../.."

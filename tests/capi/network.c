@@ -1,4 +1,4 @@
-/* Builds a network of two layers, binds and trains it, and compares the results with values computed here. */
+/* Builds, binds and trains a network of two layers, and compares the results with values computed in C. */
 #include "check.h"
 
 enum { BATCH = 4, IN = 3, HIDDEN = 5, CLASSES = 2, ARGS = 6 };
@@ -28,7 +28,7 @@ static void fill(int arg, float *to) {
   }
 }
 
-/* Class probabilities, computed here. */
+/* Expected class probabilities. */
 static void expected_outputs(float args[ARGS][16], float *out) {
   for (int b = 0; b < BATCH; b++) {
     float hidden[HIDDEN], score[CLASSES], sum = 0;

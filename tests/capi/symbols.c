@@ -173,7 +173,7 @@ static void files_hold_symbols(void) {
   OK(MXSymbolFree(back));
 }
 
-/* All variants of inference give weights of shape (3, 3) and an output of shape (2, 3) for x of shape (2, 3). */
+/* For x of shape (2, 3), every variant of inference gives weights of shape (3, 3) and an output of shape (2, 3). */
 static void shapes_and_types_are_inferred(void) {
   SymbolHandle s = network();
   const char *key = "x";

@@ -232,7 +232,7 @@ def graphs():
     yield Case("Gelu, halved last", erf + halved, {"x": x}, ["y"], scalars)
     parameters = {"gamma": numbers((4,)), "beta": numbers((4,), seed=1), "two": np.float32(2), "eps": np.float32(1e-5)}
     for opset in (13, 18):
-        # Over the last axis, an attribute before version 18 and an input since.
+        # Reduces the last axis: the axes are an attribute before version 18, an input since then.
         axes = {"axes": [-1]} if opset < 18 else {}
         mean = lambda x, y: make("ReduceMean", [x] + ([] if opset < 18 else ["last"]), [y], **axes)
         normal = [

@@ -263,14 +263,14 @@ def record(op, attrs, inputs, random=False):
     nodes.append({"op": op, "name": "y", "attrs": attrs, "inputs": [[i, 0, 0] for i in range(len(inputs))]})
     graph = {"nodes": nodes, "arg_nodes": list(range(len(inputs))), "heads": [[len(inputs), 0, 0]]}
     graph = mx.sym.load_json(json.dumps(graph))
-    # The operator says itself how many outputs it has.
+    # The operator itself determines its number of outputs.
     graph = graph.get_internals()
     graph = mx.sym.Group([graph[i] for i in range(len(graph.list_outputs())) if graph.list_outputs()[i].startswith("y")])
     arrays = {f"x{i}": mx.nd.array(v, dtype=v.dtype) for i, v in enumerate(values)}
     aux = {n: arrays[n] for n in graph.list_auxiliary_states()}
     args = {n: arrays[n] for n in graph.list_arguments()}
     if op == "LeakyReLU":
-        # Its mask serves the gradient.
+        # The mask is only for the gradient.
         graph = graph[0]
     outputs = [o.asnumpy() for o in graph.bind(mx.cpu(), args, aux_states=aux).forward(is_train=False)]
     made = {"op": op, "attrs": attrs, "inputs": [], "outputs": [plain(o) for o in outputs]}

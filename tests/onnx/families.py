@@ -25,7 +25,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FERROMX = os.environ.get("FERROMX", str(ROOT / "target/debug/ferromx"))
 
-# A model with its inputs: `sizes` makes inputs of a batch and a length (or the side of an image), `axes` says which dimensions are open.
+# A model with its inputs: `sizes` creates inputs for a batch size and a length (or image size), `axes` lists the dynamic dimensions.
 Family = collections.namedtuple("Family", "make inputs axes sizes opsets")
 
 
@@ -270,7 +270,7 @@ def make(directory, wanted):
                     record(case, f"size_{k}", inputs)
                 print(case.name, "made", flush=True)
             except Exception as e:
-                # A family that PyTorch cannot export in this way says nothing about us.
+                # If PyTorch cannot export a family, there is nothing to test.
                 print(case.name, "cannot be exported:", type(e).__name__, str(e).replace("\n", " ")[:160], flush=True)
                 shutil.rmtree(case)
 

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).parent
 def plain(array):
     array = np.asarray(array)
     if array.dtype.kind == "f":
-        # Nine digits give back every single-precision number.
+        # Nine digits determine a single-precision number uniquely.
         values = [v if np.isfinite(v) else str(v) for v in (float(f"{x:.9g}") for x in array.ravel())]
     else:
         values = array.ravel().tolist()
@@ -38,7 +38,7 @@ def compute(model, given, reference):
     if reference:
         return ReferenceEvaluator(model).run(None, given)
     options = onnxruntime.SessionOptions()
-    # At the extended levels, products with quantized weights compute on quantized data, too.
+    # At the extended levels, products with quantized weights also quantize the data.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     try:

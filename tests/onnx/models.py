@@ -201,7 +201,7 @@ def record(name, model, inputs, options=None):
     if options["dynamo"]:
         program = torch.onnx.export(model, inputs, verbose=False, **options)
         file = program.model_proto
-        # Where a node comes from in the program is of no use here, and large.
+        # Drop the source locations of nodes, which are large and unused.
         for node in file.graph.node:
             del node.metadata_props[:]
             node.doc_string = ""

@@ -64,7 +64,7 @@ def line(schema):
 
 
 def main():
-    # The first GroupNormalization is deprecated but in use; other deprecated versions say that an operator is no more.
+    # The first GroupNormalization is deprecated but still in use; other deprecated versions mark removed operators.
     kept = lambda s: s.domain == "" and (not s.deprecated or s.name == "GroupNormalization")
     schemas = [s for s in onnx.defs.get_all_schemas_with_history() if kept(s)]
     schemas.sort(key=lambda s: (s.name, s.since_version))

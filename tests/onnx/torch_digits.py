@@ -36,7 +36,7 @@ def main(path):
     print(f"test accuracy {(network(test).argmax(1) == answers).float().mean():.4f}")
     dims = {"image": {0: "batch"}, "scores": {0: "batch"}}
     names = {"input_names": ["image"], "output_names": ["scores"], "dynamic_axes": dims}
-    # Left as it is, batch normalisation can be trained further; PyTorch would fold it into the convolution.
+    # Keep batch normalization, so that training can continue; by default PyTorch folds it into the convolution.
     kept = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     torch.onnx.export(network, test[:1], path, **names, **kept, opset_version=17, dynamo=False)
 

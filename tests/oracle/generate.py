@@ -19,8 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 GOLDENS = HERE / "goldens"
 sys.path.insert(0, str(HERE))
 
-# One thread and a synchronous engine: results do not depend on the machine's load, and errors come where they arise.
-# Without oneDNN MXNet uses its own kernels, whose results follow the definitions also for NaN, infinity and no elements.
+# One thread and a synchronous engine: results do not depend on the machine's load, and errors are raised where they occur.
+# Without oneDNN MXNet uses its own kernels, whose results follow the definitions even for NaN, infinity and empty arrays.
 os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
 os.environ["MXNET_MKLDNN_ENABLED"] = "0"
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -37,7 +37,7 @@ def family_names():
 def work(family, start, pipe):
     """Child process: run the family's cases from number `start` on and send each record."""
     sys.stderr = os.fdopen(os.dup(2), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MXNet announces every executor on the C++ side
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hide MXNet's message for every executor, which C++ writes
     module = importlib.import_module("families." + family)
     if getattr(module, "ONEDNN", False):
         os.environ["MXNET_MKLDNN_ENABLED"] = "1"

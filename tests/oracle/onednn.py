@@ -68,6 +68,6 @@ def write(folder, store):
         store.line("prediction", name, {
             "data": store.array(data, "data"),
             "outputs": [store.array(r) for r in results],
-            # A share of the largest number: integers of 8 bits are rounded.
+            # A fraction of the largest value, because 8-bit integers are rounded.
             "atol": rtol * float(max(abs(n).max() for n in numbers)),
         })

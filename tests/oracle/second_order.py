@@ -13,7 +13,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"  # errors come where they arise
+os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"  # errors are raised where they occur
 os.environ["MXNET_MKLDNN_ENABLED"] = "0"
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -53,7 +53,7 @@ def attempt(oracle, case):
     try:
         with oracle.mx.util.np_shape(case.np_shape):
             return bool(differentiates_twice(oracle, case))
-    except Exception:  # what MXNet says does not matter
+    except Exception:  # MXNet's message does not matter
         return False
 
 

@@ -210,7 +210,7 @@ def short(name):
     return name[3:] if name.startswith("op_") else name
 
 
-# MXNet's messages for a missing kernel, as opposed to an invalid call.
+# MXNet's messages for a missing kernel, in contrast to an invalid call.
 LIMITS = re.compile(
     "Unknown type enum|only support floating point|dot only supports|FP16 gemm|oes not support (float16|boolean type)"
     "|fully connected layer is currently|Unsupported type|could not create|MKLDNN doesn't support|non-differentiable"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the published packages: the contents of the jars, and a Maven project on the class path and on the module path.
+# Tests the published packages: the contents of the jars, and a Maven project with the library on the class path and on the module path.
 #   IVY_HOME=DIR, MAVEN_REPOSITORY=DIR  the local repositories, if they are not the usual ones
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

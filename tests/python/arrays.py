@@ -131,7 +131,7 @@ for name, call in {
     else:
         raise AssertionError(f"{name} is no error")
 
-# Views of another size: an error of MXNet's own for a larger one, a ValueError for a smaller one.
+# Views of another size: an MXNetError if larger, a ValueError if smaller.
 for shape in ((7,), (2, 4), (0, 7), (5,), (2, 2), (-1, 4)):
     record(f"reshape/error {shape}", error_of(lambda shape=shape: nd.ones((2, 3)).reshape(shape)))
 

@@ -203,7 +203,7 @@ for name, call in {
         record(f"wait/{name}/{wait}/again", outcome(x.wait_to_read))
         record(f"wait/{name}/{wait}/all", outcome(nd.waitall))
 
-# Inputs whose gradients are not wanted may be ones that an operator has no gradient for.
+# An operator need not have gradients for inputs whose gradients are not requested.
 indices, table = nd.array([[0, 1]]), nd.array([[1.0, 2], [3, 4], [5, 6]])
 gradients = [nd.zeros_like(indices), nd.zeros_like(table)]
 autograd.mark_variables([indices, table], gradients, ["null", "write"])

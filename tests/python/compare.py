@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-# Single precision, summed in another order, after some steps of training.
+# The tolerance of single precision sums in another order, after several training steps.
 RELATIVE, ABSOLUTE = 2e-3, 2e-4
 
 

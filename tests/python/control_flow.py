@@ -132,7 +132,7 @@ try:
 except mx.MXNetError:
     record("custom/unknown", "refused")
 
-# A loop or branch within another one: both bodies read a variable of the outer loop and one outside of both.
+# Nested loops and branches: both bodies read a variable of the outer loop, and a variable outside of both.
 
 
 def grow_by_branch(count, value):
@@ -157,6 +157,6 @@ for name, nested, shapes in (
         given = {key: nd.array(values.uniform(0, 1, shape)) for key, shape in shapes.items()}
         if name == "branch in loop":
             given["data"][:] = 0
-        # MXNet cannot differentiate loops and branches within others.
+        # MXNet cannot differentiate nested loops and branches.
         for k, output in enumerate(symbol.bind(mx.cpu(), given, grad_req="null").forward()):
             record(f"{name}/{way}/output {k}", output)

@@ -48,7 +48,7 @@ def step(executor, *heads):
     return executor
 
 
-# Devices: of arrays, graphs over several devices, and combinations that are errors.
+# Devices of arrays, graphs on several devices, and invalid combinations.
 contexts = [mx.cpu(-1), mx.cpu(0), mx.cpu(3)]
 record("contexts", [str(mx.nd.zeros(2, ctx=c).context) for c in contexts])
 record("contexts/copies", [str(mx.nd.ones(2, ctx=c).as_in_context(mx.cpu(2)).context) for c in contexts])
@@ -127,7 +127,7 @@ second.arg_dict["data"][:] = 8
 record("buffer", first.arg_dict["data"])
 record("buffer/shapes", [str((k, buffer[k].shape)) for k in sorted(buffer)])
 
-# Monitors: names of MXNet in its order, and values.
+# Monitors get MXNet's names in its order, and the values.
 data = sym.Variable("data")
 convolution = sym.Convolution(data, kernel=(3, 3), num_filter=2, name="conv")
 image = {"data": (1, 2, 5, 5)}
@@ -169,7 +169,7 @@ for kind in ("forward", "sort", "pattern"):
         record(f"monitor class/{kind}/{number}", key)
         record(f"monitor class/{kind}/{number}/value", float(value.split()[0]))
 
-# Graphs that are simplified when a symbol is bound, and their files.
+# Graphs that binding simplifies, and their files.
 for name, symbol in {
     "twice": sym.exp(a * b) + sym.exp(a * b),
     "different": sym.exp(a * b) + sym.exp(a + b),
@@ -198,7 +198,7 @@ record("json/no mark", "is_np_shape" in (a + b).tojson())
 record("loss", sym.make_loss(data, name="end").list_outputs())
 
 
-# Backward passes that follow one forward pass, for several head gradients.
+# Several backward passes after one forward pass, with different head gradients.
 x, w = sym.Variable("x"), sym.Variable("w")
 hidden = sym.tanh(sym.FullyConnected(x, w, num_hidden=4, no_bias=True, name="hidden"))
 for request in ("write", "add"):

@@ -70,7 +70,7 @@ for name, options in OPTIMIZERS.items():
     record(f"{name}/losses", train(net, trainer))
     record(f"{name}/weight", net[0].weight.data())
 
-# A schedule, a saved and restored trainer, gradients that are added up.
+# A learning rate schedule, a saved and restored trainer, accumulated gradients.
 net = network()
 schedule = mx.lr_scheduler.FactorScheduler(step=3, factor=0.5, base_lr=0.1)
 trainer = gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9, "lr_scheduler": schedule})
@@ -117,7 +117,7 @@ record("clip/arrays", np.concatenate([x.asnumpy() for x in clipped]))
 parts = gluon.utils.split_and_load(nd.array(data), [mx.cpu(0), mx.cpu(1)])
 record("split", [p.sum().asscalar() for p in parts])
 
-# Two devices and a store between them.
+# Two devices that share a store.
 net = network()
 net.collect_params().reset_ctx([mx.cpu(0), mx.cpu(1)])
 trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore="device")

@@ -33,7 +33,7 @@ CALLS = (
 for op, attrs, shapes in CALLS:
     choices = [STORAGE if len(shape) == 2 else STORAGE[:1] for shape in shapes]
     for storage in itertools.product(*choices):
-        # MXNet looks up no csr tables.
+        # MXNet does not support csr tables in lookups.
         if op == "Embedding" and storage[1] == "csr":
             continue
         variables = [mx.sym.var(f"x{i}", shape=shape, stype=s) for i, (shape, s) in enumerate(zip(shapes, storage))]

@@ -85,7 +85,7 @@ for kind in ("local", "device"):
     for stored in STORAGE:
         for pushed in STORAGE:
             for updated in (False, True):
-                # MXNet's stores cannot add up csr, and its SGD wants row_sparse weights without empty rows.
+                # MXNet's stores cannot sum csr arrays, and its SGD requires row_sparse weights without empty rows.
                 if updated and stored != "default":
                     continue
                 for count in (1, 2):

@@ -15,7 +15,7 @@ first = nd.random.uniform(shape=(5,)).asnumpy()
 mx.random.seed(42)
 assert (nd.random.uniform(shape=(5,)).asnumpy() == first).all()
 record("features", mx.runtime.Features().is_enabled("CUDA"))
-# Other libraries may have more.
+# Other builds may list more.
 names = ("CUDA", "CPU_SSE2", "CPU_AVX2", "OPENCV", "LAPACK", "MKLDNN", "PROFILER", "DIST_KVSTORE", "SIGNAL_HANDLER", "INT64_TENSOR_SIZE")
 record("feature_names", [name in mx.runtime.Features() for name in names])
 mx.runtime.feature_list()

@@ -113,7 +113,7 @@ for mode, flags in (("imperative", None), ("hybrid", {}), ("static", {"static_al
     autograd.grad(y, [net[0].weight.data()])
     nd.waitall()
     record(f"{mode}/grad twice", mean.data())
-    # Frozen layers keep their averages, unless a gradient passes through them.
+    # Frozen layers keep their averages unless a gradient flows through them.
     net.collect_params().setattr("grad_req", "null")
     with autograd.record():
         net(data).wait_to_read()
@@ -125,7 +125,7 @@ for mode, flags in (("imperative", None), ("hybrid", {}), ("static", {"static_al
     nd.waitall()
     record(f"{mode}/passed through", mean.data())
 
-# No gradient passes a BlockGrad, but the averages before it are updated.
+# No gradient flows through BlockGrad, but the averages before it are updated.
 blocked = mx.sym.BlockGrad(mx.sym.BatchNorm(mx.sym.var("data"), name="bn"))
 for requests in ("write", {"data": "write", "bn_gamma": "null", "bn_beta": "null"}):
     executor = blocked.simple_bind(mx.cpu(), data=x.shape, grad_req=requests)

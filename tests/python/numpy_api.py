@@ -123,7 +123,7 @@ for _ in range(3):
 record("net/loss", loss)
 npx.waitall()
 
-# Errors of the classes that NumPy raises, at the latest when the result is read.
+# Errors have NumPy's classes and are raised no later than when the result is read.
 negative, draw = np.array([-1.0, 2]), np.random
 for name, call in {
     "normal": lambda scale: draw.normal(0, scale, size=2),

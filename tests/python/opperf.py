@@ -10,7 +10,7 @@ from record import record
 SHAPES = ((1024, 1024), (10000, 1), (10000, 100))
 PAIRS = ((1024, 1024), (10000, 10), (10000, 1))
 IMAGES = ((4, 3, 64, 64), (4, 3, 500, 10))
-# Of a long result so many elements are recorded, evenly spaced.
+# The number of elements, evenly spaced, that are recorded of a long result.
 RECORDED = 64
 
 
@@ -249,7 +249,7 @@ def layers():
     yield "_contrib_BilinearResize2D", [(4, 3, 64, 64)], {"height": 32, "width": 48}
     yield "_contrib_AdaptiveAvgPooling2D", [(4, 3, 64, 64)], {"output_size": 7}
     yield "_contrib_ROIAlign", [(4, 3, 64, 64), np.array([[0, 1, 1, 30, 40]], "float32")], {"pooled_size": (2, 2), "spatial_scale": 0.5}
-    # SequenceLast is left out: its gradient ends MXNet's process.
+    # SequenceLast is omitted, because its gradient crashes MXNet.
     for op in "SequenceMask SequenceReverse".split():
         yield op, [(128, 32, 16)], {}
         yield op, [(128, 32, 16), np.arange(1, 33, dtype="float32")], {"use_sequence_length": True}
@@ -261,7 +261,7 @@ def losses():
     # The benchmark's labels are normally distributed: MXNet reads probabilities at negative indices.
     yield "CTCLoss", [(50, 10, 20), Whole((10, 10), 19)], {"blank_label": "last"}
     yield "CTCLoss", [(50, 10, 20), np.tile(np.array([3, 5, -1, -1], "float32"), (10, 1))], {"blank_label": "last"}
-    # Labels that equal the blank count twice in MXNet (docs/differences.md).
+    # MXNet counts labels that equal the blank twice (docs/differences.md).
     yield "CTCLoss", [(50, 10, 20), (np.arange(100, dtype="float32") % 19 + 1).reshape(10, 10)], {}
     yield "ctc_loss", [(50, 10, 20), Whole((10, 10), 20)], {}
 
@@ -299,7 +299,7 @@ CATEGORIES = (unary, binary, products, random_numbers, reductions, sorting, inde
               losses, linear_algebra, others)  # fmt: skip
 # Results that are random, and vectors whose signs depend on the LAPACK.
 SHAPE_ONLY = ("random_", "sample_", "_like", "shuffle", "Dropout", "linalg_syevd", "linalg_gelqf")
-# MXNet does not differentiate them, or not with respect to labels; here they are differentiated.
+# MXNet does not differentiate these, or not with respect to labels; FerroMX does.
 NOT_DIFFERENTIATED = ("batch_take", "shuffle", "softmax_cross_entropy")
 # MXNet forgets to write one of the states (docs/differences.md).
 STATES_DIFFER = ("mp_lamb_update_phase2",)
@@ -348,7 +348,7 @@ def run(name, op, described, attrs, is_update):
         autograd.backward(outputs)
         keep(name + " gradients", op, [x.grad for x in inputs])
     except (mx.base.MXNetError, ValueError):
-        # Calls that MXNet cannot differentiate are not differentiated here.
+        # Calls that MXNet cannot differentiate are only run forward.
         record(name + " has gradients", False)
 
 

@@ -108,14 +108,14 @@ for mode in ("none", "naive", "entropy"):
         calib_data=None if mode == "none" else batches,
         quantized_dtype="int8",
         quantize_mode="smart",
-        # MXNet takes only unsigned numbers there.
+        # MXNet accepts only unsigned numbers here.
         excluded_op_names=["Convolution"],
     )
     record(f"model/{mode}/params", sorted(quantized_params))
     result = outputs(quantized, quantized_params, quantized_aux)
     record_near(f"model/{mode}/near", np.abs(result - plain).max() < 0.15)
 
-# A Gluon network by the backend that quantizes.
+# A Gluon network, quantized by the backend.
 block = nn.HybridSequential(prefix="net_")
 with block.name_scope():
     block.add(nn.Conv2D(4, 3, padding=1), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(), nn.Flatten(), nn.Dense(5))

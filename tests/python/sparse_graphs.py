@@ -51,7 +51,7 @@ def heads(executor, seed=20):
     return [mx.nd.array(np.random.RandomState(seed).randn(*y.shape)).tostype(y.stype) for y in executor.outputs]
 
 
-# Operators one by one and composed, for several requests and passes.
+# Single and composed operators, for several requests and passes.
 a, b, c = (sym.Variable(n) for n in "abc")
 MATRIX, PRODUCT = (6, 5), {"a": (6, 5), "b": (5, 3)}
 SAME = {"a": MATRIX, "b": MATRIX}
@@ -90,7 +90,7 @@ GRAPHS = {
     "where": (sym.where(a, b, c), dict(SAME, c=MATRIX), ("csr", "default", "default"), "bc"),
     "constant": (sym.dot(a, b) + sym.zeros_like(c), dict(PRODUCT, c=(6, 3)), ("csr", "row_sparse", "row_sparse"), "bc"),
 }
-# Of the others, MXNet refuses to add to the gradient, or adds to memory that it has not written.
+# For the others, MXNet refuses to add to the gradient, or adds to uninitialized memory.
 ADDED = ("product", "product with dense", "fallback", "layer", "csr transposed dense")
 FULL = {"square sum": "b", "normalized": "c"}
 for name, (symbol, shapes, types, wanted) in GRAPHS.items():
@@ -108,7 +108,7 @@ for name, (symbol, shapes, types, wanted) in GRAPHS.items():
                 keep(f"{name}/{request}/{number}/output{k}", output)
     keep(f"{name}/inference", executor.forward(is_train=False)[0])
 
-# Monitors get sparse arrays as they are stored; other executors of a group of devices; executors for other batches.
+# Monitors get sparse arrays unconverted; executors of a group of devices; executors for other batch sizes.
 table = sym.Variable("table", stype="row_sparse")
 table = sym.Embedding(sym.Variable("words"), table, input_dim=8, output_dim=3, sparse_grad=True, name="look")
 pair = sym.dot(sym.Variable("x", stype="csr"), sym.Variable("w", stype="row_sparse"), name="wide")
@@ -157,7 +157,7 @@ for n, array in sorted(executor.grad_dict.items()):
         keep(f"groups/gradient of {n}", array)
         record(f"groups/gradient of {n}/context", str(array.context))
 
-# Models of wide data: how the weights develop with batches that store different numbers of elements.
+# Wide models: training with batches that store different numbers of elements.
 
 
 class WeightedLoss(mx.operator.CustomOp):
@@ -304,7 +304,7 @@ with tempfile.TemporaryDirectory() as folder:
         record(f"file/{devices}/outputs", module.get_outputs()[0])
 
 
-# Blocks that are called with csr arrays, or whose parameters have row_sparse gradients.
+# Blocks called with csr arrays, or with parameters that have row_sparse gradients.
 class Wide(mx.gluon.HybridBlock):
     def __init__(self):
         super().__init__(prefix="wide_")

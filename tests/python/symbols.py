@@ -149,7 +149,7 @@ mx.test_utils.assert_almost_equal(mx.nd.ones(2), np.ones(2))
 mx.test_utils.check_consistency(net, [{"ctx": mx.cpu(0), "data": (2, 3)}, {"ctx": mx.cpu(1), "data": (2, 3)}])
 mx.viz.print_summary(net, shape={"data": (2, 3)})
 
-# The symbol of a recorded computation names variables in the order in which they were marked.
+# The symbol of a recorded computation numbers variables in the order in which they were marked.
 first, second, constant = (mx.nd.ones((2, 3)) for _ in range(3))
 second.attach_grad()
 first.attach_grad()

@@ -68,7 +68,7 @@ pub struct Checkpoint {
     pub step_labels: GoldenArray,
     /// Test accuracies of several seeds; the first is the checkpoint's.
     pub accuracies: Vec<f64>,
-    /// Mean of the accuracies.
+    /// Their mean.
     pub mean: f64,
 }
 
@@ -112,7 +112,7 @@ pub fn folder() -> PathBuf {
 /// Reads the expectations with their arrays.
 ///
 /// # Errors
-/// A file is missing, or a line is not as the format says.
+/// A file is missing, or a line does not have the expected format.
 pub fn load(folder: &Path) -> Result<Vec<Fixture>, String> {
     let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
     let blob = read("expected.bin")?;

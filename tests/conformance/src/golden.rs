@@ -43,11 +43,11 @@ impl Case {
 /// MXNet's error.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Failure {
-    /// `create`, `run`, `backward`, `infer`, or `refuse` where MXNet misbehaves and an implementation must not.
+    /// `create`, `run`, `backward` or `infer`; or `refuse` if MXNet misbehaves and an implementation must reject the call.
     pub stage: String,
     /// MXNet's message.
     pub message: String,
-    /// MXNet only lacks a kernel, so a value is accepted, too.
+    /// True if MXNet merely lacks a kernel, so that a value is accepted, too.
     #[serde(default)]
     pub limit: bool,
 }
@@ -63,7 +63,7 @@ pub struct GoldenArray {
     pub dtype: DType,
     /// Shape.
     pub shape: Vec<i64>,
-    /// Byte offset in the family's binary file; absent where values are not compared.
+    /// Byte offset in the family's binary file; absent if values are not compared.
     pub at: Option<usize>,
     /// The elements, once [`load`] has read them.
     #[serde(skip)]
@@ -71,7 +71,7 @@ pub struct GoldenArray {
 }
 
 impl GoldenArray {
-    /// The array by value, if it has values.
+    /// The array with its values, if it has any.
     pub fn array(&self) -> Option<Array> {
         self.at.map(|_| Array { dtype: self.dtype, shape: self.shape.clone(), bytes: self.bytes.clone() })
     }
@@ -113,10 +113,10 @@ pub struct OpCase {
     /// NumPy shape semantics: zero-size and zero-dimensional arrays exist.
     #[serde(default)]
     pub np_shape: bool,
-    /// Call it on arrays instead of binding it.
+    /// True to call the operator on arrays instead of binding it.
     #[serde(default)]
     pub imperative: bool,
-    /// Storage types of the inputs, where some are sparse; the operator is then called on arrays.
+    /// Storage types of the inputs if any is sparse; the operator is then called on arrays.
     #[serde(default)]
     pub stypes: Vec<String>,
     /// Storage types of the outputs of such a call.
@@ -131,7 +131,7 @@ pub struct OpCase {
     /// The visible outputs.
     #[serde(default)]
     pub outputs: Vec<GoldenArray>,
-    /// How gradients are requested; absent when none are.
+    /// How gradients are requested; absent if none are.
     pub req: Option<GradReq>,
     /// Inputs whose gradients are requested. Auxiliary states among them have none.
     #[serde(default)]
@@ -148,13 +148,13 @@ pub struct OpCase {
     /// States after the call.
     #[serde(default)]
     pub aux: Vec<GoldenArray>,
-    /// Relative tolerance where the usual one is too strict.
+    /// Relative tolerance, if the default is too strict.
     pub rtol: Option<f64>,
-    /// Absolute tolerance where the usual one is too strict.
+    /// Absolute tolerance, if the default is too strict.
     pub atol: Option<f64>,
-    /// Why the case is there.
+    /// Why the case exists.
     pub why: Option<String>,
-    /// The refusal, if the call is wrong.
+    /// MXNet's error, if it rejects the call.
     pub error: Option<Failure>,
 }
 
@@ -178,7 +178,7 @@ pub struct InferCase {
     pub op: String,
     /// Parameters as text.
     pub attrs: BTreeMap<String, String>,
-    /// Unknown dimensions are -1 and not 0.
+    /// NumPy shape semantics: unknown dimensions are -1, not 0.
     #[serde(default)]
     pub np_shape: bool,
     /// Known shapes by argument.
@@ -208,7 +208,7 @@ pub struct InferCase {
 }
 
 impl InferCase {
-    /// Compares the names of arguments, auxiliary states and outputs of a symbol named `op`, if the case says them.
+    /// Compares the names of arguments, auxiliary states and outputs of a symbol named `op`, if the case has them.
     ///
     /// # Errors
     /// The difference.
@@ -250,7 +250,7 @@ pub struct GraphCase {
     /// Types of arguments, outputs and states.
     #[serde(default)]
     pub inferred_types: [serde_json::Value; 3],
-    /// The refusal, if shapes or types are contradictory.
+    /// MXNet's error, if shapes or types contradict each other.
     pub error: Option<Failure>,
 }
 
@@ -279,7 +279,7 @@ pub fn families(folder: &Path) -> Result<Vec<String>, String> {
 /// Reads the cases of a family with their arrays.
 ///
 /// # Errors
-/// A file is missing, or a line is not as the format says; names file and line.
+/// A file is missing, or a line does not have the expected format; the message names file and line.
 pub fn load(folder: &Path, family: &str) -> Result<Vec<Case>, String> {
     let read = |suffix: &str| {
         let path = folder.join(format!("{family}.{suffix}"));

@@ -19,7 +19,7 @@ use ferromx_runtime::{random, semantics};
 use crate::engine::{cast, to_engine};
 use crate::golden::{self, Case, OpCase};
 
-/// Goldens whose gradients are not the derivatives, although FerroMX and MXNet agree, with a description of each gradient.
+/// Goldens whose gradients are not the derivatives although FerroMX and MXNet agree, with a description of each gradient.
 pub const NOT_DERIVATIVE_CASES: &[(&str, &str)] = &[
     ("layers/LeakyReLU/25", SELU),
     ("layers/LeakyReLU/26", SELU),
@@ -150,7 +150,7 @@ impl<'a> Call<'a> {
         imperative::call(self.name, attrs, inputs, &[])
     }
 
-    /// The inputs, moved by `step` in the direction.
+    /// The inputs moved by `step` along the direction.
     fn moved(&self, step: f64) -> Result<Vec<NDArray>> {
         let mut inputs = self.inputs.iter().map(|x| x.to_context(x.context())).collect::<Result<Vec<_>>>()?;
         for i in &self.moving {
@@ -161,7 +161,7 @@ impl<'a> Call<'a> {
         Ok(inputs)
     }
 
-    /// The weighted sum of the outputs, a step away.
+    /// The weighted sum of the outputs for the moved inputs.
     fn value(&self, step: f64) -> Result<f64> {
         let outputs = self.outputs(&tensors(&self.moved(step)?))?;
         for y in &outputs {
@@ -195,7 +195,7 @@ impl<'a> Call<'a> {
         Ok((variables, outputs?))
     }
 
-    /// The gradients of the weighted sum, a step away; `graph` records them on the tape.
+    /// The gradients of the weighted sum for the moved inputs; `graph` records them on the tape.
     fn gradients(&self, step: f64, graph: bool) -> Result<(Vec<Arc<Tensor>>, Vec<Arc<Tensor>>)> {
         let (variables, outputs) = self.recorded(step)?;
         let heads = outputs.iter().enumerate().map(|(k, y)| weights(y, k)).collect::<Result<Vec<_>>>()?;
@@ -212,7 +212,7 @@ impl<'a> Call<'a> {
         parts.sum()
     }
 
-    /// The weighted sum of the gradients at these indices, a step away.
+    /// The weighted sum of the gradients with these indices, for the moved inputs.
     fn slope(&self, indices: &[usize], step: f64) -> Result<f64> {
         let (_, gradients) = self.gradients(step, false)?;
         indices.iter().map(|k| dot(&gradients[*k].array()?, 200 + k)).sum()
@@ -247,7 +247,7 @@ fn compare(derivative: f64, value: impl Fn(f64) -> Result<f64>) -> Result<Outcom
     }
     let difference = (8.0 * (right - left) - (far_right - far_left)) / (12.0 * STEP);
     let size = derivative.abs().max(difference.abs()).max(1.0);
-    // Rounding errors and the truncation error of the differences.
+    // Allow for rounding errors and the truncation error of the differences.
     let rounding = 1e-10 * middle.abs().max(1.0) / STEP;
     if (difference - derivative).abs() <= 2e-5 * size + rounding {
         return Ok(Outcome::Agrees);
@@ -305,10 +305,10 @@ pub fn second_order(case: &OpCase) -> Outcome {
     })
 }
 
-/// The outcome of an operator's goldens.
+/// The results of an operator's goldens.
 #[derive(Debug, Default, Clone)]
 pub struct Checked {
-    /// Cases that ask for gradients.
+    /// Cases that request gradients.
     pub cases: usize,
     /// Cases whose gradient agrees with finite differences.
     pub first: usize,
@@ -322,7 +322,7 @@ pub struct Checked {
     pub skipped_second: Vec<String>,
 }
 
-/// The comparisons of all goldens that ask for gradients, by the operator's own name.
+/// The comparisons of all goldens that request gradients, by canonical operator name.
 ///
 /// # Errors
 /// The goldens cannot be read.
@@ -352,10 +352,10 @@ pub fn all() -> std::result::Result<BTreeMap<&'static str, Checked>, String> {
     Ok(all)
 }
 
-/// The operators whose gradients MXNet 1.9.1 differentiates again: `tests/oracle/second-order.txt`, by their own names.
+/// The operators that MXNet 1.9.1 can differentiate twice (`tests/oracle/second-order.txt`), by canonical name.
 ///
 /// # Errors
-/// The file cannot be read, or names an operator that is not there.
+/// The file cannot be read, or names an unknown operator.
 pub fn differentiated_twice_by_mxnet() -> std::result::Result<Vec<&'static str>, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../oracle/second-order.txt");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;

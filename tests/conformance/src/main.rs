@@ -24,7 +24,7 @@ struct Options {
     /// Call the C API of this library instead of the engine in this program.
     #[arg(long)]
     library: Option<PathBuf>,
-    /// Ask this program, words separated by spaces.
+    /// Ask this program instead; its command line, separated by spaces.
     #[arg(long, conflicts_with = "library")]
     program: Option<String>,
     /// The families to run; by default all.

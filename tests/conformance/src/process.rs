@@ -61,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has nothing to save.
+        // The process has no state to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

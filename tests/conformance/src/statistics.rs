@@ -52,7 +52,7 @@ pub enum Take {
 pub enum Law {
     /// Continuous: distribution function, mean and variance.
     Continuous(fn(f64) -> f64, f64, f64),
-    /// Discrete: the probabilities of the integers in a range. Values outside are too rare to occur.
+    /// Discrete: the probabilities of the integers in a range. Values outside are too rare to occur in a sample.
     Discrete(fn(f64) -> f64, i64, i64),
 }
 
@@ -97,7 +97,7 @@ impl Draw {
         outputs[0].array()?.to_vec_as()
     }
 
-    /// The samples for a seed, in training mode.
+    /// The samples for a seed, drawn in training mode.
     ///
     /// # Errors
     /// Those of the operator.
@@ -201,7 +201,7 @@ fn chi_square(numbers: &[f64], probability: fn(f64) -> f64, first: i64, last: i6
     if statistic < most { Ok(()) } else { Err(format!("chi-square {statistic}, expected below {most}")) }
 }
 
-/// The regularised lower incomplete gamma function, by its series.
+/// The regularized lower incomplete gamma function, by its series.
 fn gamma_below(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

@@ -11,7 +11,7 @@ use crate::golden::{self, Case};
 
 /// The intended differences from MXNet: `known-differences.txt`.
 ///
-/// Each line is an id (`family/operator/number`, `family/operator/*`), then a colon and the reason.
+/// Each line is an id (`family/operator/number` or `family/operator/*`), a colon and the reason.
 #[derive(Debug, Default)]
 pub struct Known {
     ids: BTreeSet<String>,
@@ -46,7 +46,7 @@ impl Known {
         self.entry(id).is_some()
     }
 
-    /// The listed cases; `family/operator/*` is all of an operator.
+    /// The listed cases; `family/operator/*` means all cases of an operator.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.ids.iter().map(String::as_str)
     }

@@ -24,7 +24,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The default tolerance of a type: a few units in the last place, because sums may have another order.
+    /// The default tolerance of a type: a few units in the last place, because sums may be computed in another order.
     pub fn of(dtype: DType) -> Tolerance {
         let (rtol, atol) = match dtype {
             DType::F16 | DType::BF16 => (5e-3, 2e-3),

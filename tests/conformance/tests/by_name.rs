@@ -1,4 +1,4 @@
-//! Operators without goldens, called by name: MXNet lists them but cannot run them in this way, or only with preallocated outputs.
+//! Operators without goldens, called by name. MXNet lists them but cannot run them this way, or only with preallocated outputs.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
 use std::sync::Arc;
@@ -160,7 +160,7 @@ fn integers_of_an_own_range_stand_for_the_numbers() {
     assert_eq!(floats(&found[0]), [0.0, 100.0, 255.0]);
 }
 
-/// A function that gives three times the gradient of its output.
+/// A function whose gradient is three times the gradient of its output.
 struct Threefold;
 
 impl UserOpInstance for Threefold {

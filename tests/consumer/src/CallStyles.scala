@@ -10,7 +10,7 @@ class SquareOperator(val power: Int) extends UserDefinedCustomOp {
     Array(gradients(0) * Symbol.pow(arg(0), power - 1f) * power.toFloat)
 }
 
-/** Every way to write a call: Scala 2 and Scala 3 compile the same file, and both get the same numbers. */
+/** Every way to write a call. Scala 2 and Scala 3 compile this file and get the same results. */
 object CallStyles {
   def check(name: String, actual: Any, expected: Any): Unit =
     if (actual != expected) sys.error(s"$name: $actual instead of $expected")

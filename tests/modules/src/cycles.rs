@@ -1,11 +1,11 @@
-//! Cycles of a graph of uses.
+//! Finds cycles in a dependency graph.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// For each pair of nodes, what the first uses of the second.
+/// For each pair of nodes, the items of the second that the first uses.
 pub(crate) type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// A shortest cycle through the first node of each set of nodes that depend on each other, with what each node uses of the next.
+/// For each strongly connected set of nodes, a shortest cycle through its first node, with the items that each node uses of the next.
 pub(crate) fn cycles(uses: &Uses) -> Vec<String> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut found = Vec::new();

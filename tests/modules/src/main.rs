@@ -1,17 +1,17 @@
 //! Fails if the modules of a crate, or the internal packages of a Scala library, depend on each other in a cycle.
 //!
-//! In every folder, its files and subfolders must use each other in one direction. A subfolder counts as one node, whose insides are
-//! checked likewise. The tool resolves paths in `use` declarations and in code, through re-exports to the file that defines the item. Two
-//! kinds of uses are allowed in both directions:
+//! The files and subfolders of each folder must depend on each other in one direction. A subfolder counts as one node and is checked in the
+//! same way. The tool resolves paths in `use` declarations and in code, through re-exports, to the file that defines the item. Two kinds of
+//! dependencies are allowed in both directions:
 //!
-//! - between a folder and its own `mod.rs`, which declares and re-exports its files, and may hold what all of them share;
-//! - between a file `sparse.rs` and the operators beside it: it has their implementations for sparse arrays, which their definitions name,
-//!   and reads their parameters.
+//! - between a folder and its own `mod.rs`, which declares and re-exports its files and may contain items that they share;
+//! - between a file `sparse.rs` and the operators in its folder: their definitions name its implementations for sparse arrays, which read
+//!   their parameters.
 //!
-//! Calls of methods name no path, so the `impl` blocks of a type may stand in several files. Tests may use everything.
+//! Method calls name no path, so the `impl` blocks of a type may be in several files. Tests may use everything.
 //!
-//! The public packages of the Scala library are MXNet's, and use each other as MXNet's do. The packages in an `internal` package are
-//! checked.
+//! The public packages of the Scala library are MXNet's and depend on each other as in MXNet. Only packages inside an `internal` package
+//! are checked.
 
 mod cycles;
 mod rust;

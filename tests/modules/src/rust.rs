@@ -1,11 +1,11 @@
-//! The uses among the modules of a crate.
+//! The dependencies among the modules of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Name;
 use crate::tokens::tokens;
 
-/// A module that has a file of its own.
+/// A module with its own file.
 #[derive(Default)]
 pub(crate) struct Module {
     /// The paths in the file, each with the module that it is relative to: the file's, or one inside it.

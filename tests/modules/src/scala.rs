@@ -1,4 +1,4 @@
-//! The uses among the internal packages of a Scala library.
+//! The dependencies among the internal packages of a Scala library.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::Name;
 use crate::cycles::Uses;
 use crate::tokens::tokens;
 
-/// For each pair of packages in an `internal` package, what the first uses of the second by imports and qualified names.
+/// For each pair of packages in an `internal` package, the items of the second that the first uses, by imports and qualified names.
 pub(crate) fn uses(sources: &BTreeMap<Name, String>) -> Uses {
     let files: Vec<(Name, Vec<&str>)> = sources.values().map(|text| package_and_tokens(text)).collect();
     let is_internal = |package: &Name| package.iter().any(|part| part == "internal");

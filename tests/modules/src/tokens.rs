@@ -1,4 +1,4 @@
-//! The tokens of Rust and Scala sources, as far as names need them.
+//! The tokens of Rust and Scala sources, in as much detail as name resolution needs.
 
 /// The words and punctuation of a source, without comments, strings and characters. `::` is one token.
 pub(crate) fn tokens(text: &str) -> Vec<&str> {
@@ -32,7 +32,7 @@ pub(crate) fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The length of a comment, with those inside it.
+/// The length of a comment, including nested comments.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0usize, 0);
     while at < text.len() {
@@ -47,7 +47,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a string that begins with a quote: Scala's with three, or one with escapes.
+/// The length of a string: one in triple quotes, as in Scala, or one with escapes.
 fn string(text: &str) -> usize {
     if let Some(inner) = text.strip_prefix("\"\"\"") {
         return inner.find("\"\"\"").map_or(text.len(), |end| end + 6);

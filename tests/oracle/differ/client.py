@@ -53,7 +53,7 @@ class Client:
                     self.run_bound(call, answer)
                 else:
                     self.run_invoked(call, answer)
-        except Exception as error:  # whatever the client raises is the answer
+        except Exception as error:  # any exception is an answer
             stage = "backward" if "outputs" in answer else "forward"
             answer["error"] = (stage, type(error).__name__, str(error))
         return answer
@@ -135,7 +135,7 @@ class Client:
     def head(self, output, index):
         """The head gradient of an output: equal in both libraries, different for every element."""
         numbers = head_numbers(output.shape, index)
-        # The front end makes no arrays of bfloat16, whose NumPy type is a structure.
+        # The front end cannot create bfloat16 arrays, whose NumPy type is a structure.
         if np.dtype(output.dtype).kind == "V":
             return self.oracle.call(Call("Cast", {"dtype": "bfloat16"}, []), [self.oracle.array(numbers.astype("float32"))])[0]
         return self.oracle.array(numbers.astype(output.dtype))

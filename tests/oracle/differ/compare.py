@@ -57,7 +57,7 @@ class Judge:
             return False
         if difference(call, expected, ours, None):
             return False
-        # A bound call has gradients for the inputs with a request, all of which are `add`.
+        # A bound call has a gradient for each input with a request; all requests are `add`.
         bound = ["add"] * len(ours["gradients"]) if isinstance(call, Graph) or call.bound else call.requests
         requests = actual.get("requests", bound)
         sums = [(g * call.passes + call.added_to).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
@@ -68,7 +68,7 @@ def difference(call, expected, actual, again):
     if again is not None and ("ended" in again or ("error" in again) != ("error" in expected)):
         return None
     theirs, ours = expected.get("error"), actual.get("error")
-    # An error may come at another stage, but an internal one never.
+    # An error may occur at another stage, but must not be an internal error.
     if ours and (not theirs or "internal error" in ours[2]):
         return Difference("ours refuses (%s)" % ours[0], ours[2])
     if theirs and not ours:

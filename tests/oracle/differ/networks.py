@@ -33,7 +33,7 @@ def draw_graph(rng):
     # MXNet reshapes neither branches nor, with NumPy shape semantics, to smaller batches.
     if graph.way == "reshape" and (graph.has_branches or np_shape):
         graph.way = "bind"
-    # Nor does it infer their shapes with these semantics.
+    # Nor does it infer their shapes with NumPy shape semantics.
     graph.np_shape = np_shape and not graph.has_branches
     graph.requests = {n: pick(rng, ("write", "add", "null")) for n in builder.arrays if rng.rand() < 0.2}
     if graph.way in ("record", "hybrid"):
@@ -163,7 +163,7 @@ def while_loop(b):
 
 
 def branch(b):
-    # MXNet infers no branches in double precision.
+    # MXNet cannot infer branches in double precision.
     if b.arrays["x"].dtype != "float32":
         return unary(b)
     b.add("cond", {}, [b.last, b.side(b.shape)], b.shape)

@@ -14,7 +14,7 @@ from compare import arrays, precision
 IGNORED = pathlib.Path(__file__).resolve().parent / "ignored-add.txt"
 # Maximum number of elements for numerical differentiation.
 MAX_DERIVATIVES = 1500
-# What NumPy raises for parameters and arrays that an operator of MXNet nevertheless takes.
+# Exceptions of NumPy for parameters and arrays that MXNet's operators accept.
 UNDEFINED = (ValueError, IndexError, TypeError, ArithmeticError, np.linalg.LinAlgError)
 
 

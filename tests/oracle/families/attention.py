@@ -63,7 +63,7 @@ def deformable():
         stride, pad, dilate = (attrs.get(n, d) for n, d in (("stride", (1, 1)), ("pad", (0, 0)), ("dilate", (1, 1))))
         out = tuple((shape[i + 2] + 2 * pad[i] - dilate[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1))
         groups = attrs.get("num_deformable_group", 1)
-        # Integer offsets would put sampling points on the grid lines, where the derivative is discontinuous.
+        # Integer offsets would put sampling points on grid lines, where the derivative is discontinuous.
         offset = data((shape[0], 2 * groups * kernel[0] * kernel[1]) + out, seed=3) * spread + 0.03125
         inputs = [data(shape, dtype), offset.astype(dtype)]
         inputs.append(data((filters, shape[1] // attrs.get("num_group", 1)) + kernel, dtype, seed=1))

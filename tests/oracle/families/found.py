@@ -163,7 +163,7 @@ def special_values():
     yield OpCase("InstanceNorm", [rows[None], data((2,)), data((2,), seed=1)], train=True, grad="all")
     channels = [np.array(x, "float32") for x in ([1.5, 0.5], [0.25, -0.5], [0.5, -1], [1, 2])]
     nan = np.array([[np.nan, 1], [2, 3]], "float32")
-    # In training, because the backward pass of an executor of Scala is always that of training.
+    # In training mode, because a Scala executor always runs the backward pass in training mode.
     yield OpCase("BatchNorm", [nan] + channels, {"fix_gamma": False, "use_global_stats": True}, train=True, grad="all")
     for corners in ((np.inf, 0, 3, 3), (0, 0, np.inf, 3), (-np.inf, 0, 2, 3), (0, 0, np.nan, 3), (0, 0, -np.inf, 3)):
         roi = np.array([[0, *corners]], "float32")

@@ -86,7 +86,7 @@ def recurrent(mx):
     return state
 
 
-# Inference from a known output: operator, parameters, names of its inputs, output's shape, inputs that are known.
+# Inference from a known output shape: operator, parameters, names of inputs, output shape, known inputs.
 FROM_OUTPUT = (
     ("FullyConnected", {"num_hidden": 4}, (2, 4), {}),
     ("FullyConnected", {"num_hidden": 4}, (2, 4), {"data": (0, 3)}),

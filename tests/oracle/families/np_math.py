@@ -117,7 +117,7 @@ def comparisons():
     for name in COMPARISONS:
         for dtype in ALL:
             yield OpCase("_npi_" + name, [whole((2, 3), dtype, 1, 0, 3), whole((3,), dtype, 2, 0, 3)], np_shape=True)
-            # MXNet takes 1.5 for true where it compares booleans.
+            # MXNet treats 1.5 as true when it compares booleans.
             for scalar, is_int in ((1, 1), (1.5, 0))[: 1 if dtype == "bool" else 2]:
                 yield OpCase("_npi_" + name + "_scalar", [whole((2, 3), dtype, 1, 0, 3)],
                              {"scalar": scalar, "is_int": is_int}, np_shape=True)

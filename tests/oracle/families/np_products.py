@@ -64,7 +64,7 @@ def einsums():
     for subscripts, *shapes in EINSUMS:
         arrays = [data(s, seed=i + 1) for i, s in enumerate(shapes)]
         yield graded("_npi_einsum", arrays, {"num_args": len(shapes), "subscripts": subscripts})
-    for subscripts, *shapes in DIAGONALS + WRONG:  # MXNet leaves the gradient off the diagonal as it was.
+    for subscripts, *shapes in DIAGONALS + WRONG:  # MXNet does not write the gradient off the diagonal.
         arrays = [data(s, seed=i + 1) for i, s in enumerate(shapes)]
         yield plain("_npi_einsum", arrays, {"num_args": len(shapes), "subscripts": subscripts})
     for dtype in ALL:

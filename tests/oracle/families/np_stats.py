@@ -28,7 +28,7 @@ def moments():
         for attrs in ({}, {"axis": 1}, {"axis": (0, -1)}, {"axis": (0, 2), "keepdims": True}, {"axis": "()"}, {"ddof": 1, "axis": 1},
                       {"ddof": 3, "axis": 1}, {"axis": (0, 0)}, {"axis": 3}):
             yield plain(op, [x], attrs)
-        for dtype in FLOATS:  # MXNet cuts the mean of integers.
+        for dtype in FLOATS:  # MXNet truncates the mean of integers.
             yield plain(op, [data((2, 5), dtype)], {"axis": 1})
             for to in ("float32", "float64", "int32"):
                 yield plain(op, [data((2, 5), dtype)], {"axis": 0, "dtype": to})

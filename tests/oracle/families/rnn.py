@@ -30,7 +30,7 @@ def cases():
     for mode in GATES:
         for layers in (1, 2, 3):
             for directions in (1, 2):
-                # The gradients of three layers that MXNet computes are wrong unless they are an LSTM's: compare them with finite
+                # MXNet's gradients of three layers are wrong except for an LSTM: compare them with finite
                 # differences.
                 more = {} if mode == "lstm" or layers < 3 else {"grad": None}
                 # Some of MXNet's rectifiers round to single precision.

@@ -86,7 +86,7 @@ def binary():
     for op in ("broadcast_mul", "broadcast_div", "broadcast_add", "broadcast_sub"):
         for shape in ((4, 3), (4, 1), (1, 3), (1, 1), (3,)):
             if op == "broadcast_div" and shape == (4, 3):
-                continue  # MXNet asks for elemwise_div there
+                continue  # MXNet requires elemwise_div here
             yield call(op, [holes((4, 3)), data(shape, lo=1, hi=3)], ["csr", "default"])
         yield call(op, [holes((4, 3)), data((4, 1), lo=1, hi=3)], ["row_sparse", "default"])
     for kinds in (("row_sparse",) * 3, ("default", "row_sparse", "row_sparse"), ("csr",) * 3):
@@ -110,7 +110,7 @@ def dot():
             lhs = holes((4, 5) if not transposed else (5, 4), dtype)
             for kind in ("default", "row_sparse"):
                 yield call("dot", [lhs, holes((5, 3), dtype, 1)], ["csr", kind], attrs)
-            if dtype == "float32":  # the front end makes sparse gradients of this type only
+            if dtype == "float32":  # the front end creates sparse gradients of this type only
                 for kind in ("default", "row_sparse"):
                     yield call("dot", [lhs, data((5, 3))], ["csr", "default"], attrs, grad=["rhs"],
                                grad_stypes=(kind,), train=True)

@@ -19,7 +19,7 @@ RANGES = {
 }
 # Functions whose whole-number arguments are narrower, since C leaves infinity and rounding to one undefined there.
 WHOLE_RANGES = {"erfinv": (0, 0), "arctanh": (0, 0), "erf": (-1, 1)}
-# Double precision that MXNet computes, in part, in single precision.
+# Functions in double precision that MXNet partly computes in single precision.
 SINGLE = {"degrees", "radians", "gamma", "gammaln", "erf", "erfinv"}
 WITHOUT_GRADIENT = {"logical_not", "shape_array", "size_array"}
 ALIASES = ("identity", "stop_gradient", "fix", "_sparse_abs", "_sparse_sqrt", "_npi_absolute", "_npi_negative")

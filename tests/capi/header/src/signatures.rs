@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// MXNet's declarations, one in a line: kind, name, definition.
+/// MXNet's declarations, one per line: kind, name, definition.
 const RELEASED: &str = include_str!("../mxnet-1.9.1.tsv");
 
-/// Other words for the same type: of a handle that is no array's, and of the pointer to a function. A packed function here takes no type
-/// of DLPack, whose header programs include themselves.
+/// Accepted differences in the names of types: handles other than arrays, and function pointers. Packed functions here use no DLPack type,
+/// so that programs can include DLPack's own header.
 const EQUAL_TYPES: [(&str, &str); 3] = [
     ("MXCachedOpRegisterOpHook\tint (NDArrayHandle handle", "MXCachedOpRegisterOpHook\tint (CachedOpHandle handle"),
     ("int (**callbacks)(void)", "MXGenericCallback *callbacks"),
@@ -27,7 +27,7 @@ fn code(header: &str) -> String {
     text
 }
 
-/// Words and punctuation, without what does not change a type: `struct`, `union`, and the names of scalars that have several.
+/// Words and punctuation in a normal form: without `struct` and `union`, and with one name for each scalar type.
 fn tokens(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut in_word = false;

@@ -7,7 +7,7 @@ final class Checks {
     private int passed;
     private int failed;
 
-    /** What a check does; it throws where something is wrong. */
+    /** A check, which throws if it fails. */
     interface Body {
         void run() throws Exception;
     }
@@ -22,7 +22,7 @@ final class Checks {
         }
     }
 
-    /** Prints the counts and tells whether all passed. */
+    /** Prints the counts and returns whether all checks passed. */
     boolean report() {
         System.out.println(passed + " passed, " + failed + " failed");
         return failed == 0;

@@ -1,7 +1,7 @@
 import ai.djl.engine.Engine;
 import ai.djl.ndarray.NDManager;
 
-/** A program that uses DJL's MXNet engine as any other would: arrays, gradients, training, and a network in MXNet's files. */
+/** A typical program of DJL's MXNet engine: arrays, gradients, training, and a network from MXNet's files. */
 public final class Client {
     private Client() {}
 

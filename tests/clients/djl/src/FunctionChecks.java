@@ -26,7 +26,7 @@ final class FunctionChecks {
         indices();
     }
 
-    /** The result of a function and its gradient, with different factors for all elements of the result. */
+    /** The result of a function and its gradient, with a different head gradient for each element. */
     private void gradient(String name, UnaryOperator<NDArray> function) {
         recorded.check("gradient of " + name, manager -> {
             NDArray x = Recorded.waves(manager, new Shape(2, 3), 0.8);

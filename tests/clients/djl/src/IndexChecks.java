@@ -4,7 +4,7 @@ import ai.djl.ndarray.index.NDIndex;
 import ai.djl.ndarray.types.DataType;
 import ai.djl.ndarray.types.Shape;
 
-/** What an index reads and writes. */
+/** Reading and writing by index. */
 final class IndexChecks {
     private final Checks checks;
     private final NDManager manager;

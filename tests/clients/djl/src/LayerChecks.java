@@ -35,7 +35,7 @@ import ai.djl.util.Pair;
 import java.util.Locale;
 import java.util.function.UnaryOperator;
 
-/** Layers with their gradients, optimizers and image functions on numbers that follow a formula. */
+/** Layers with their gradients, optimizers and image functions, on generated numbers. */
 final class LayerChecks {
     private final Recorded recorded;
 
@@ -43,7 +43,7 @@ final class LayerChecks {
         this.recorded = recorded;
     }
 
-    /** What a layer computes, and the gradients of the input and of the layer's parameters. */
+    /** The output of a layer, and the gradients of its input and parameters. */
     private void layer(String name, Block block, Shape input) {
         recorded.check(name, manager -> {
             block.setInitializer(Initializer.ONES, parameter -> true);

@@ -11,7 +11,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** Compares numbers with those that the library of MXNet 1.9.1 computed; the client with the argument "record" writes the file of them. */
+/** Compares results with those of MXNet 1.9.1, which the client records if it runs with the argument "record". */
 final class Recorded {
     private static final Path FILE = Path.of("tests/clients/djl/recorded.tsv");
     private final Checks checks;
@@ -19,7 +19,7 @@ final class Recorded {
     private final Map<String, double[]> expected = new LinkedHashMap<>();
     private final Map<String, double[]> recorded;
 
-    /** What a check computes with arrays of its own manager. */
+    /** A computation with arrays of its own manager. */
     interface Computation {
         double[] run(NDManager manager) throws Exception;
     }
@@ -57,7 +57,7 @@ final class Recorded {
         }
     }
 
-    /** Writes what was computed, if the client records. */
+    /** Writes the results if the client is recording. */
     void write() throws IOException {
         if (recorded == null) {
             return;
@@ -68,7 +68,7 @@ final class Recorded {
                 .collect(Collectors.toList()));
     }
 
-    /** The sines of 1, 1 + frequency, 1 + 2 frequency and so on. */
+    /** The sines of 1, 1 + frequency, 1 + 2 frequency, ... */
     static NDArray waves(NDManager manager, Shape shape, double frequency) {
         float[] elements = new float[(int) shape.size()];
         for (int i = 0; i < elements.length; i++) {
@@ -77,7 +77,7 @@ final class Recorded {
         return manager.create(elements, shape);
     }
 
-    /** One number for an array, to which every element counts differently. */
+    /** A weighted sum of an array, with a different weight for each element. */
     static NDArray mixed(NDArray array) {
         return array.mul(waves(array.getManager(), array.getShape(), 0.7)).sum();
     }

@@ -23,7 +23,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** The network of tests/oracle/fixtures/lenet-*, which MXNet trained and saved, and whose outputs it wrote down. */
+/** The network of tests/oracle/fixtures/lenet-*, which MXNet trained and saved with its outputs. */
 final class SymbolChecks {
     private static final Path FIXTURES = Path.of("tests/oracle/fixtures");
     private static final int EXAMPLES = 297;

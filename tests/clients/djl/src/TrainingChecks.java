@@ -33,7 +33,7 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.stream.Stream;
 
-/** Three networks that learn the digits in data/digits, and are saved and loaded. */
+/** Trains three networks on data/digits, and saves and loads them. */
 final class TrainingChecks {
     private static final Path DIGITS = Path.of("data/digits");
     private static final int SIZE = 8;

@@ -155,7 +155,7 @@ fn copied<T: Copy>(from: *const T, len: usize) -> Vec<T> {
     if len == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(from, len) }.to_vec() }
 }
 
-/// A copy of a text of the library.
+/// A copy of a string of the library.
 fn text(from: Text) -> String {
     // SAFETY: the library returned the text on this thread, which has not called it since.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
@@ -232,7 +232,7 @@ impl CApi {
         Ok(array)
     }
 
-    /// The operator of a name.
+    /// The operator with this name.
     fn operator(&self, name: &str) -> Result<Handle, String> {
         let (name, mut handle) = (c_string(name)?, null_mut());
         // SAFETY: the name ends in 0.
@@ -259,7 +259,7 @@ impl CApi {
             Some(output) => (1, std::ptr::from_mut(output)),
             None => (0, null_mut()),
         };
-        // SAFETY: each list has the length that is said beside it; the given output outlives the call.
+        // SAFETY: each list has the length that is passed with it; the given output outlives the call.
         self.checked(unsafe {
             (self.functions.MXImperativeInvokeEx)(
                 self.operator(op)?,
@@ -296,7 +296,7 @@ impl CApi {
     pub(super) fn backward(&self, outputs: &[Owned<'_>], heads: &[Owned<'_>], is_train: bool) -> Result<(), String> {
         let (outputs, heads) = (handles(outputs), handles(heads));
         let heads_or_null = if heads.is_empty() { null() } else { heads.as_ptr() };
-        // SAFETY: there is a head gradient for each output, or none; no gradients are asked for as results.
+        // SAFETY: there is a head gradient for each output, or none; no gradients are requested as results.
         self.checked(unsafe {
             (self.functions.MXAutogradBackwardEx)(
                 outputs.len() as u32,
@@ -385,7 +385,7 @@ impl Owned<'_> {
         StorageType::from_code(code).map_err(|e| e.to_string())
     }
 
-    /// A second handle of the same symbol's internals.
+    /// The internals of a symbol, as a new handle.
     pub(super) fn internals(&self) -> Result<Owned<'_>, String> {
         let functions = &self.library.functions;
         // SAFETY: the handle is that of a symbol.
@@ -421,7 +421,7 @@ impl Owned<'_> {
         Ok(text(json))
     }
 
-    /// Infers shapes; those that stay unknown have `None`.
+    /// Infers shapes; `None` for those that stay unknown.
     pub(super) fn infer_shapes(&self, known: &[(&str, &[i64])]) -> Result<Inferred<Option<Vec<i64>>>, String> {
         let keys = Texts::new(known.iter().map(|(name, _)| *name))?;
         let mut ends = vec![0];
@@ -464,7 +464,7 @@ impl Owned<'_> {
         }))
     }
 
-    /// Infers element types; those that stay unknown have `None`.
+    /// Infers element types; `None` for those that stay unknown.
     pub(super) fn infer_dtypes(&self, known: &[(&str, DType)]) -> Result<Inferred<Option<DType>>, String> {
         let keys = Texts::new(known.iter().map(|(name, _)| *name))?;
         let codes: Vec<c_int> = known.iter().map(|(_, dtype)| dtype.code()).collect();
@@ -506,7 +506,7 @@ impl<'l> Owned<'l> {
             arguments.iter().map(|(_, gradient, _)| gradient.as_ref().map_or(null_mut(), |g| g.handle)).collect();
         let reqs: Vec<u32> = arguments.iter().map(|(_, _, req)| *req as u32).collect();
         let aux = handles(aux);
-        // SAFETY: the lists of arguments have one length, the states the one beside them. The executor keeps the arrays.
+        // SAFETY: the lists of arguments have the same length, the states the length passed with them. The executor keeps the arrays.
         self.library.owned(functions.MXExecutorFree, |out| unsafe {
             (functions.MXExecutorBind)(
                 self.handle,

@@ -66,7 +66,7 @@ fn attributes(attrs: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &
     attrs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-/// Names of an operator's inputs as those of the arguments of a symbol named `op`.
+/// The names of an operator's inputs: the arguments of a symbol named `op`.
 fn prefixed<T: Clone>(known: &BTreeMap<String, T>) -> BTreeMap<String, T> {
     known.iter().map(|(name, value)| (format!("op_{name}"), value.clone())).collect()
 }

@@ -4,7 +4,7 @@ import org.apache.mxnet.javaapi.Context;
 import org.apache.mxnet.javaapi.NDArray;
 import org.apache.mxnet.javaapi.Shape;
 
-/** A Java program of a Maven user. Its argument is the name of the module that the library must be in; none for the class path. */
+/** A Maven user's program in Java. The argument is the module that the library must be in; without one, it must be on the class path. */
 public class Main {
   public static void main(String[] arguments) {
     String module = String.valueOf(NDArray.class.getModule().getName());

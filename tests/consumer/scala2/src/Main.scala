@@ -1,4 +1,4 @@
-/** The programs that both versions of Scala share. */
+/** Runs the programs that both versions of Scala share. */
 object Main {
   def main(arguments: Array[String]): Unit = {
     CallStyles.run()

@@ -2,7 +2,7 @@ import scala.compiletime.testing.{typeCheckErrors, typeChecks}
 
 import org.apache.mxnet.*
 
-/** What the compiler accepts and refuses, and the programs that both versions of Scala share. */
+/** Checks which programs compile, and runs those that both versions of Scala share. */
 @main def consumer(): Unit = {
   val x = Symbol.Variable("x")
   val known: "relu" = "relu"
@@ -30,7 +30,7 @@ import org.apache.mxnet.*
   FirstProgram.main(Array())
 }
 
-/** Fails unless the compiler's only message names the text as none of the values. */
+/** Fails unless the compiler's only message says that the text is not one of the values. */
 def refused(text: String, messages: List[String]): Unit = {
   val expected = s"'$text' is not one of the values this argument takes: "
   assert(messages.size == 1 && messages.head.startsWith(expected), messages)

@@ -4,8 +4,8 @@ import java.nio.file.{Files, Paths}
 import com.microsoft.azure.synapse.ml.onnx.ONNXModel
 import org.apache.spark.sql.SparkSession
 
-/** Measures the rows per second of SynapseML's ONNXModel as `Throughput` in `spark` measures those of MXNetModel: the same
-  * rows, file, batch size, one task at a time, and the best of as many runs.
+/** Measures the rows per second of SynapseML's ONNXModel, as `Throughput` in `spark` does for MXNetModel: with the same
+  * rows, file, batch size and number of runs, one task at a time; the best run counts.
   *
   * Usage: `sbt "run ROWS LENET.onnx IMAGES"`, where IMAGES are digits in IDX format.
   */
@@ -39,7 +39,7 @@ object SynapseThroughput {
     } finally spark.stop()
   }
 
-  /** Seconds by the clock and of processor time. */
+  /** Seconds of wall-clock time and of processor time. */
   private def timed(run: => Unit): (Double, Double) = {
     val (start, startCpu) = (System.nanoTime(), cpuTime)
     run

@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit
 import org.apache.mxnet._
 import org.openjdk.jmh.annotations._
 
-/** What it costs to cross from the JVM into the engine: calls that do next to nothing, and copies. */
+/** Measures the boundary between the JVM and the engine: calls with little work, and copies. */
 @State(Scope.Thread)
 @BenchmarkMode(Array(Mode.AverageTime))
 @OutputTimeUnit(TimeUnit.MICROSECONDS)
@@ -36,14 +36,14 @@ class Crossing {
 
   @Benchmark def createLayer(): Unit = Symbol.api.FullyConnected(data = x, num_hidden = 8, no_bias = true).dispose()
 
-  /** The garbage collector takes these: what a program pays that disposes of nothing. */
+  /** Leaves the arrays to the garbage collector, like a program that never calls `dispose`. */
   @Benchmark def addWithoutDisposing(): NDArray = one + other
 
   @Benchmark def toArrayOfMillion(): Array[Float] = million.toArray
 
   @Benchmark def setOfMillion(): NDArray = million.set(values)
 
-  /** What memory allows: a new array and a copy into it, and a copy alone. */
+  /** The limit set by memory: a copy into a new array, and a copy alone. */
   @Benchmark def cloneOfMillion(): Array[Float] = values.clone()
 
   @Benchmark def copyOfMillion(): Array[Float] = {
@@ -51,7 +51,7 @@ class Crossing {
     copied
   }
 
-  /** Beside `capi_bind.c`, which binds the same network, and frees the arrays too. */
+  /** Compare with `capi_bind.c`, which binds the same network and frees the arrays. */
   @Benchmark def simpleBind(): Unit = ResourceScope.using() {
     network.simpleBind(Context.cpu(), "write", shapes)
     ()

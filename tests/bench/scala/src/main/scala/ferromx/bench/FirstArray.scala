@@ -4,7 +4,7 @@ import java.lang.management.ManagementFactory
 
 import org.apache.mxnet._
 
-/** How long a program waits for its first array, in milliseconds since the JVM was started. */
+/** Prints the time from the start of the JVM to the first array, in milliseconds. */
 object FirstArray {
   def main(arguments: Array[String]): Unit = {
     val inMain = System.currentTimeMillis()
