@@ -10,7 +10,7 @@ import org.apache.mxnet.javaapi.OpContext;
 import org.apache.mxnet.javaapi.Shape;
 import org.apache.mxnet.javaapi.UserDefinedCustomOp;
 
-/** A rectifier with one slope for negative numbers, whose shape nobody gives, and a state that counts its runs. */
+/** A PReLU with one slope, whose shape the operator infers, and a state that counts its runs. */
 @UserDefinedOp
 public class JavaPRelu extends UserDefinedCustomOp {
   @Override

@@ -14,7 +14,7 @@ import org.apache.mxnet.UserDefinedOp;
 import org.apache.mxnet.javaapi.OpContext;
 import org.apache.mxnet.javaapi.UserDefinedCustomOp;
 
-/** A polynomial; its coefficients and what else it needs are fields of Java's types. */
+/** A polynomial, with fields of Java's types for its coefficients and options. */
 @UserDefinedOp
 public class JavaPolynomial extends UserDefinedCustomOp {
   private List<Float> coefficients = new ArrayList<>();
@@ -47,7 +47,7 @@ public class JavaPolynomial extends UserDefinedCustomOp {
     cached = scale.orElse(1.0);
   }
 
-  /** What was restored, as a text. */
+  /** The restored fields as text. */
   public static String described(Map<String, Object> properties) {
     return "" + properties.get("coefficients") + properties.get("scale") + properties.get("limits") + properties.get("tags");
   }

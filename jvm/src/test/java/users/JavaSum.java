@@ -13,7 +13,7 @@ import org.apache.mxnet.javaapi.Shape;
 import org.apache.mxnet.javaapi.UserDefinedCustomOp;
 import scala.Enumeration;
 
-/** A sum, with every method written out as the design document of user-defined functions has it. */
+/** A sum, with every method of the example in the design document. */
 @UserDefinedOp
 public class JavaSum extends UserDefinedCustomOp {
   public JavaSum() {
@@ -90,7 +90,7 @@ public class JavaSum extends UserDefinedCustomOp {
     exec();
   }
 
-  /** The graph that the operator was made for. */
+  /** The graph that the operator was created for. */
   public SameDiff graph() {
     return sameDiff;
   }

@@ -15,13 +15,13 @@ import scala.collection.immutable.ListMap
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-/** Programs as users of the released Scala package write them, in a package of their own: they compile and do their work.
+/** Programs of users of the released Scala package, outside its packages: they compile and run.
   */
 class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
   private val folder = FunFixture[Path](_ => temporaryFolder("programs"), _ => ())
   private val logger = LoggerFactory.getLogger(classOf[ReleasedProgramsSuite])
 
-  /** Two clouds of points. */
+  /** Two clusters of points. */
   private def points(count: Int): (NDArray, NDArray) = {
     val random = new scala.util.Random(1)
     val labels = Array.tabulate(count)(i => (i % 2).toFloat)
@@ -126,7 +126,7 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(outputs.shape, Shape(64, 2))
   }
 
-  /** Sentences by their lengths, as the released example cuts them. */
+  /** Sentences bucketed by length, as in the released example. */
   private class SentenceIter(sentences: Seq[Array[Float]], buckets: IndexedSeq[Int], override val batchSize: Int)
       extends DataIter {
     private val plan = buckets.flatMap { length =>
@@ -237,7 +237,7 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     model.fit(trainData = train, numEpoch = 12, fitParams = fitParams)
     train.reset()
     val metric = new CustomMetric((label, pred) => perplexity(label, pred), name = "perplexity")
-    // After three of the words 0 1 2 3 the next is sure; only the first of each sentence closes the circle.
+    // The words 0 1 2 3 repeat, so every word but the first of a sentence can be predicted.
     assert(model.score(train, metric).get._2(0) < 1.7f, metric.get._2(0).toString)
   }
 
@@ -462,7 +462,7 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(output(0).length, 2)
   }
 
-  /** Classifies images, and knows what the network expects and the names of its classes. */
+  /** Classifies images, given the network's input format and class names. */
   private class Describing(prefix: String, inputs: IndexedSeq[DataDesc]) extends ImageClassifier(prefix, inputs) {
     def description: String =
       s"$inputLayout $inputShape of ${synset.mkString(", ")}: ${predictor.outputShapes.mkString}"
@@ -588,7 +588,7 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     assert(dot.toString.nonEmpty)
   }
 
-  /** Gives the same batch again and again, as benchmarks do. */
+  /** Returns the same batch repeatedly, as benchmarks do. */
   private class SameBatchIter(count: Int, override val batchSize: Int) extends DataIter {
     private val (points, labels) = ReleasedProgramsSuite.this.points(batchSize)
     private var numGiven = 0

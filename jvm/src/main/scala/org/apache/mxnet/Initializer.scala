@@ -50,10 +50,10 @@ abstract class Initializer {
   /** Fills a bias: zeros. */
   protected def initBias(name: String, arr: NDArray): Unit = Initializer.fill(arr, 0f)
 
-  /** Fills the scale of a normalisation layer: ones. */
+  /** Fills the scale of a normalization layer: ones. */
   protected def initGamma(name: String, arr: NDArray): Unit = Initializer.fill(arr, 1f)
 
-  /** Fills the shift of a normalisation layer: zeros. */
+  /** Fills the shift of a normalization layer: zeros. */
   protected def initBeta(name: String, arr: NDArray): Unit = Initializer.fill(arr, 0f)
 
   /** Fills a weight; initializers differ in this method. */

@@ -98,7 +98,7 @@ final class OpContext private[mxnet] (
   }
 
   /** Calls `f` for each block of elements: with the block of an input as a Java array, an array for that block of an
-    * output, and the block's length. The JVM vectorises loops over Java arrays, but not over buffers, so this is the
+    * output, and the block's length. The JVM vectorizes loops over Java arrays, but not over buffers, so this is the
     * fastest way for short formulas. Input and output are float32 and of equal length.
     *
     * Long arrays are processed by several threads, so `f` must have no side effects.

@@ -2,7 +2,7 @@ package org.apache.mxnet;
 
 import java.util.Collections;
 
-/** Adds, with every method that the design document's example has. */
+/** Addition, with every method of the design document's example. */
 @UserDefinedOp
 public class JavaAdd extends UserDefinedCustomOp {
   public JavaAdd() {

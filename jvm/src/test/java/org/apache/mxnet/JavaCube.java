@@ -2,7 +2,7 @@ package org.apache.mxnet;
 
 import java.nio.FloatBuffer;
 
-/** An operator that is written in Java: x^3, times a factor. */
+/** An operator in Java: x^3 times a factor. */
 @UserDefinedOp
 public class JavaCube extends UserDefinedCustomOp {
   private float factor;
@@ -15,7 +15,7 @@ public class JavaCube extends UserDefinedCustomOp {
     this.factor = factor;
   }
 
-  /** Applies the operator, as Java does it. */
+  /** Applies the operator from Java. */
   public static Symbol of(Symbol x) {
     return new JavaCube(2f).apply(x);
   }

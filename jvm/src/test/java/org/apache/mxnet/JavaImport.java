@@ -7,11 +7,11 @@ import org.apache.mxnet.javaapi.NDArray;
 import org.apache.mxnet.javaapi.Shape;
 import users.JavaPolynomial;
 
-/** An import with hooks, as Java does it. */
+/** Imports models with hooks, from Java. */
 public final class JavaImport {
   private JavaImport() {}
 
-  /** Doubles what comes in. */
+  /** Doubles its input. */
   private static final class Twice extends ImportHook {
     @Override
     public Symbol[] before(ModelNode node) {
@@ -19,7 +19,7 @@ public final class JavaImport {
     }
   }
 
-  /** The limits of an old Clip as attributes are what version 6 has. */
+  /** Treats a Clip whose limits are attributes as one of version 6. */
   private static final class OldClip extends ImportHook {
     @Override
     public ModelNode prepare(ModelNode node) {
@@ -27,7 +27,7 @@ public final class JavaImport {
     }
   }
 
-  /** Exports a network of a JavaPolynomial, imports it and computes it at 0, 1 and 2. */
+  /** Exports and imports a network of a JavaPolynomial, and evaluates it at 0, 1 and 2. */
   public static float[] exportedAndRun(Symbol symbol, String file) {
     ExportOptions options =
         new ExportOptions()
@@ -45,7 +45,7 @@ public final class JavaImport {
     return executor.outputs()[0].toArray();
   }
 
-  /** Writes the operator without its map, which attributes cannot hold. */
+  /** Writes the operator without its map, which cannot be an attribute. */
   private static final class WithoutMap extends ExportHook {
     @Override
     public ModelNode write(ModelNode node) {

@@ -2,12 +2,12 @@ package org.apache.mxnet
 
 import java.nio.file.{Files, Path}
 
-/** What is wrong is an exception that names it, and the JVM goes on. */
+/** Invalid input raises an exception that names the mistake, and the JVM continues. */
 class BadInputSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
   private val file = FunFixture[Path](_ => Files.createTempFile("mxnet-bad", ".bin"), Files.deleteIfExists(_))
 
-  /** Fails with an [[MXNetError]] whose message has all of these parts, and the engine still works afterwards. */
+  /** Expects an [[MXNetError]] whose message contains all of these parts, and an engine that still works. */
   private def fails(parts: String*)(body: => Any)(implicit at: munit.Location): Unit = {
     val message = intercept[MXNetError](body).getMessage
     parts.foreach(part => assert(message.contains(part), s"'$part' is not in: $message"))

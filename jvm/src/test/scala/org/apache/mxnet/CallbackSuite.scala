@@ -4,7 +4,7 @@ import java.io.{ByteArrayOutputStream, PrintStream}
 
 class CallbackSuite extends munit.FunSuite {
 
-  /** A metric whose value is what it is told. */
+  /** A metric whose value the test sets. */
   private class Fixed(value: Float) extends EvalMetric("accuracy") {
     override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = ()
     override def get: (Array[String], Array[Float]) = (Array("accuracy"), Array(value))

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
-/** What the design documents show, written as they write it; see also the suites that are named after their subjects. */
+/** The examples of the design documents. Suites named after a subject have further ones. */
 class DesignDocumentsSuite extends munit.FunSuite {
   private val x = Symbol.Variable("x")
 

@@ -11,13 +11,13 @@ import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 
-/** Ranks are threads of this JVM, as tasks of one Spark executor are. */
+/** Ranks are threads of this JVM, like the tasks of one Spark executor. */
 class DistributedJobSuite extends munit.FunSuite {
   private val secret = Array.tabulate(32)(_.toByte)
   private val shards = 4
   private val rowsPerShard = 3
 
-  /** Runs a function on each rank of a job that all have joined. */
+  /** Runs a function on each rank of a job after all ranks have joined. */
   private def onRanks[T](size: Int, timeout: Duration = Duration.ofSeconds(60))(
       run: (Int, DistributedJob) => T
   ): Seq[T] = {

@@ -13,7 +13,7 @@ class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
     )
   }
 
-  /** Exclusive or, several times. */
+  /** The four cases of exclusive or, repeated. */
   private def data: DataIter = {
     val cases = Array.fill(8)(Array(0f, 0f, 0f, 1f, 1f, 0f, 1f, 1f)).flatten
     val answers = Array.fill(8)(Array(0f, 1f, 1f, 0f)).flatten

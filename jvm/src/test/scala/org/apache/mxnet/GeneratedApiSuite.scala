@@ -6,9 +6,9 @@ import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._
 import scala.reflect.runtime.{universe => u}
 
-/** The functions that the released Scala package generated from the operators are all compiled: 2,674 signatures, with
-  * the same names and parameters in the same order, and defaults where they had them. That the types take what they took
-  * is tested in the code generator, from whose test data the list comes.
+/** All functions that the released Scala package generated from the operators exist: 2,674 signatures with the same
+  * names, the same parameters in the same order, and the same defaults. The code generator tests that their types accept
+  * the same arguments; the list is from its test data.
   */
 class GeneratedApiSuite extends munit.FunSuite {
   private val mirror = u.runtimeMirror(getClass.getClassLoader)
@@ -52,7 +52,7 @@ class GeneratedApiSuite extends munit.FunSuite {
       .filterNot(_.isImplicit)
       .map(p => (p.name.decodedName.toString, p.asTerm.isParamWithDefault))
 
-  /** Whether a call that gave the released parameters still compiles. */
+  /** Whether a call with the released parameters still compiles. */
   private def takes(method: u.MethodSymbol, wanted: Released): Boolean = {
     val ours = parametersOf(method)
     ours.map(_._1) == wanted.parameters.map(_._1) &&

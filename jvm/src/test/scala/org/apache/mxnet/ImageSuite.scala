@@ -8,7 +8,7 @@ import javax.imageio.ImageIO
 class ImageSuite extends munit.FunSuite {
   private val pixels = Array(0xff0000, 0x00ff00, 0x0000ff, 0x102030, 0xffffff, 0x000000)
 
-  /** An image of 3 x 2 in PNG. */
+  /** A PNG image of 3 x 2 pixels. */
   private val png: Array[Byte] = {
     val image = new BufferedImage(3, 2, BufferedImage.TYPE_INT_RGB)
     image.setRGB(0, 0, 3, 2, pixels, 0, 3)

@@ -11,7 +11,7 @@ import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 
-/** The main job against MXNet 1.9.1, which trained and saved the network of `tests/oracle/fixtures` (see its README). */
+/** Compares LeNet with MXNet 1.9.1, which trained and saved the network in `tests/oracle/fixtures` (see its README). */
 class LeNetSuite extends munit.FunSuite {
   override val munitTimeout: Duration = 5.minutes
 

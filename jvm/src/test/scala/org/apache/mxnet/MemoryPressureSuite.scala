@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.nio.file.Paths
 import java.util.concurrent.TimeUnit
 
-/** Memory outside the heap stays bounded where a program disposes nothing. */
+/** Memory outside the heap stays bounded if a program never disposes anything. */
 class MemoryPressureSuite extends munit.FunSuite {
   override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
 

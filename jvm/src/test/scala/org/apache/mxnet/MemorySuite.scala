@@ -10,10 +10,10 @@ import org.apache.mxnet.optimizer.SGD
 import scala.concurrent.duration.{Duration, MINUTES}
 import scala.jdk.CollectionConverters._
 
-/** The memory of programs that never dispose of anything stays flat, with and without explicit garbage collection.
+/** The memory of programs that never dispose anything stays flat, with and without explicit garbage collection.
   *
-  * Here are short runs; `sbt "Test/runMain org.apache.mxnet.MemoryProgram predict 100000"` (or `train 10000`) makes long
-  * ones.
+  * These runs are short; `sbt "Test/runMain org.apache.mxnet.MemoryProgram predict 100000"` (or `train 10000`) is a long
+  * one.
   */
 class MemorySuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
@@ -72,7 +72,7 @@ object MemoryProgram {
       if (i < count / 5) early = math.max(early, used) else late = math.max(late, used)
     }
     println(s"most memory in arrays: $early bytes at first, $late later; the process has ${resident() >> 20} MiB")
-    // The library itself collects beyond the threshold; more than twice that is growth.
+    // The library itself collects above the threshold, so more than twice the threshold means growth.
     val limit = math.max(early, java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20)) * 5 / 2
     if (late > limit) sys.exit(1)
     println("memory stays flat")

@@ -204,7 +204,7 @@ class NDArraySuite extends munit.FunSuite with TemporaryFiles {
     )
     val shapes = symbols.map(_(Symbol.Variable("x")).inferShape(Map("x" -> Shape(2, 3)))._2.head)
     assertEquals(shapes, Seq(Shape(6), Shape(6), Shape(2)))
-    // None is left out where it is the default, and where the argument has no value None.
+    // None is omitted if it is the default, or if the argument has no value None.
     assertEquals(values(NDArray.api.sum(x, axis = None)), Seq(23f))
   }
 

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.internal.operators.NativeOp
 
-/** Names, attributes, contexts, layouts and types: what needs no engine. */
+/** Names, attributes, contexts, layouts and types, which do not need the engine. */
 class NamesSuite extends munit.FunSuite {
 
   test("NameManager counts for each hint and keeps given names") {

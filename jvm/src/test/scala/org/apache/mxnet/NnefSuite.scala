@@ -26,7 +26,7 @@ class NnefSuite extends munit.FunSuite with TemporaryFiles {
     folder
   }
 
-  /** A tensor as the specification of NNEF lays it out: a header of 128 bytes, then the elements. */
+  /** A tensor in the format of the NNEF specification: a header of 128 bytes, then the elements. */
   private def tensor(file: Path, dims: Seq[Int], values: Seq[Float]): Unit = {
     val bytes = ByteBuffer.allocate(128 + 4 * values.length).order(LITTLE_ENDIAN)
     bytes.put(0x4e.toByte).put(0xef.toByte).put(1.toByte).put(0.toByte).putInt(4 * values.length).putInt(dims.length)
@@ -50,7 +50,7 @@ class NnefSuite extends munit.FunSuite with TemporaryFiles {
       executor.forward(isTrain = false)
       executor.outputs(0).toArray.toSeq
     }
-    // Rows of x times w, plus b, without what is negative.
+    // relu(x w + b)
     assertEquals(outputs(imported), Seq(5f, 6f, 0f, 0f, 6f, 0f))
     val file = temporaryFile("nnef", ".onnx").toString
     Onnx.exportModel(imported.symbol, imported.argParams, file, inputs = Map("x" -> Shape(2, 2)))

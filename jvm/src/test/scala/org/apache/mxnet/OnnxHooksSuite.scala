@@ -37,7 +37,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
   private val path = "jvm/src/test/resources/hooks.onnx"
   private val input = Array(1f, -1f, 0.5f, 2f, 4f, -4f)
 
-  /** The model's operators written down: times 2.5, within 4 of 0, then `squash` on two numbers and at least 0. */
+  /** The expected result: x * 2.5, clipped to [-4, 4], then `squash` of two numbers, at least 0. */
   private def expected(squash: (Float, Float) => Float): Seq[Float] = {
     val bias = Seq(0.5f, -0.5f, 1f)
     input.toSeq.zipWithIndex.map { case (x, i) =>
@@ -74,7 +74,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(Onnx.check(path, options), IndexedSeq.empty)
     assert(model.symbol.toJson.contains("test_scale"))
     assertEquals(model.argParams.keySet, Set("bias", "gain"))
-    // Saved and loaded, the user-defined operator is found again.
+    // After saving and loading, the user-defined operator is found again.
     val again = Symbol.loadJson(model.symbol.toJson)
     assertEquals(again.listArguments(), model.symbol.listArguments())
   }

@@ -4,7 +4,7 @@ import java.nio.file.{Files, Path}
 
 import org.apache.mxnet.udf.Scale
 
-/** Rules and processes that a program adds, and what it writes in place of the table. */
+/** Rules and processes that a program adds, and export hooks. */
 class OnnxMappingsSuite extends munit.FunSuite {
   private val path = "jvm/src/test/resources/hooks.onnx"
   private val input = Array(1f, -1f, 0.5f, 2f, 4f, -4f)
@@ -83,7 +83,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
         unused power
       TestScale(X) -> _npi_multiply(X, factor)
     """
-    // The clip between the two is left out, so that they follow each other.
+    // Removes the clip between the two, so that they are adjacent.
     val options =
       ImportOptions()
         .withMappings(Onnx.mappings.withText(sequence))

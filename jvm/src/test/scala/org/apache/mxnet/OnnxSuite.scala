@@ -53,7 +53,7 @@ class OnnxSuite extends munit.FunSuite {
     }
   }
 
-  /** The file with a text replaced by one of the same length. */
+  /** The file with a string replaced by another of the same length. */
   private def damage(file: Path, text: String, by: String): Unit = {
     val content = new String(Files.readAllBytes(file), ISO_8859_1)
     assert(content.contains(text))

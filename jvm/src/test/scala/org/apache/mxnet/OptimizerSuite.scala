@@ -79,7 +79,7 @@ class OptimizerSuite extends munit.FunSuite {
   test("DCASGD") {
     val expected = Seq(0.9471416, -2.006605, 2.941262, 0.1939295, 0.6884559, -0.1895955)
     assertClose(trained(new DCASGD(0.1f, wd = 0.01f)), expected)
-    // Without compensation and decay it is SGD with momentum.
+    // Without compensation and decay, this is SGD with momentum.
     assertClose(
       trained(new DCASGD(0.1f, momentum = 0.9f, lamda = 0f)),
       trained(new SGD(0.1f, 0.9f, wd = 0f)).map(_.toDouble)

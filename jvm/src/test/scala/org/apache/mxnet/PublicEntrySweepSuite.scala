@@ -19,8 +19,9 @@ import scala.collection.immutable.ListMap
 import scala.concurrent.duration.{Duration, MINUTES}
 import scala.reflect.runtime.{universe => u}
 
-/** Every public method and constructor with null, empty, negative, huge and NaN arguments, and with disposed objects: it
-  * returns, or throws an exception that says what was wrong. No `NullPointerException` and its like, no crash.
+/** Calls every public method and constructor with null, empty, negative, huge and NaN arguments, and on disposed
+  * objects. Each returns or throws an exception that names the mistake: never a `NullPointerException` or similar, never
+  * a crash.
   */
 class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
@@ -47,7 +48,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
 
   private def sparse: SparseNDArray = NDArray.ones(2, 3).toSparse(Some(SparseFormat.CSR))
 
-  /** What is called: an object's name, and how to make it anew for each call. */
+  /** The object to call: its name, and a function that creates it for each call. */
   private val targets: Seq[(String, () => AnyRef)] = Seq(
     "NDArray" -> (() => NDArray),
     "Symbol" -> (() => Symbol),
@@ -125,13 +126,13 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     classOf[MXIndexedRecordIO]
   )
 
-  /** Methods that are left out: those of Java, those that wait for something, and those that end the process. */
+  /** Excluded methods: those of Java, those that wait, and those that end the process. */
   private val leftOut = Set("wait", "notify", "notifyAll", "equals", "hashCode", "getClass", "finalize", "clone") ++
     Set("waitall", "prefetchFunc", "main", "cleanup") ++
-    // Compiled for pattern matching, for traits and for default arguments; no program calls them.
+    // Generated for pattern matching, traits and default arguments; no program calls them.
     Set("productElement", "productElementName", "canEqual", "unapply", "andThen", "compose", "tupled", "curried")
 
-  /** Exceptions that say what was wrong. */
+  /** Exceptions that name the mistake. */
   private def isExplained(error: Throwable): Boolean = error match {
     case _: MXNetError | _: IllegalArgumentException | _: IllegalStateException | _: java.io.IOException |
         _: NoSuchElementException | _: UnsupportedOperationException =>
@@ -139,7 +140,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     case _ => false
   }
 
-  /** Values of a parameter's type: one that is right, then those that are not. */
+  /** Values of a parameter's type: a valid one, then invalid ones. */
   private def values(tpe: Type): Seq[Any] = tpe match {
     case Type.Plain(t) if t == classOf[Int]     => Seq(1, -1, Int.MinValue, 0)
     case Type.Plain(t) if t == classOf[Long]    => Seq(1L, -1L, Long.MinValue, 0L)
@@ -233,7 +234,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     resource
   }
 
-  /** Calls with each wrong value of each parameter, the others being right. */
+  /** Calls with each invalid value of each parameter, and valid values of the others. */
   private def sweep(name: String, parameters: Array[JavaType])(call: Array[AnyRef] => Any): Seq[String] = {
     val types = parameters.map(Type.of)
     types.indices.flatMap { index =>

@@ -4,9 +4,9 @@ import scala.io.Source
 import scala.reflect.runtime.{universe => u}
 import scala.util.Using
 
-/** The released Scala package's members are all here: same names, parameters, order, implicits, and defaults where it
-  * had them, as visible as there. The list, `released-api.tsv`, has owner, kind, visibility and signature in a line; an
-  * empty signature stands for the class itself. What is left out on purpose is in `docs/differences.md`.
+/** All members of the released Scala package exist, with the same names, parameters, order, implicits, defaults and
+  * visibility. Each line of the list, `released-api.tsv`, has owner, kind, visibility and signature; an empty signature
+  * means the class itself. `docs/differences.md` lists deliberate omissions.
   */
 class ReleasedApiSuite extends munit.FunSuite {
   private val mirror = u.runtimeMirror(getClass.getClassLoader)
@@ -38,7 +38,7 @@ class ReleasedApiSuite extends munit.FunSuite {
     module.typeSignature.member(u.TypeName(inner))
   }
 
-  /** A member's signature as the list writes it: `name[T](a:A,b:B=?)(c:C):R`. */
+  /** A member's signature in the format of the list: `name[T](a:A,b:B=?)(c:C):R`. */
   private def signature(member: u.Symbol, owner: u.Type): String = {
     val name = member.name.decodedName.toString.trim
     val signature =
@@ -65,7 +65,7 @@ class ReleasedApiSuite extends munit.FunSuite {
       .replaceAll("\\b(?:[a-z]\\w*\\.)+", "")
       .replaceAll("\\s", "")
       .replaceAll("\\bObject\\b", "AnyRef")
-      // An Opt takes what the type in it takes.
+      // An Opt accepts the arguments of the type inside.
       .replaceAll("^Opt\\[(.*)\\]$", "$1")
 
   private def plain(signature: String): String = signature.replace("()", "")
@@ -73,7 +73,7 @@ class ReleasedApiSuite extends munit.FunSuite {
   private def isVisible(symbol: u.Symbol, wanted: Member): Boolean =
     symbol.isPublic || (!wanted.isPublic && symbol.privateWithin != u.NoSymbol && symbol.privateWithin.isPackage)
 
-  /** What the library has of an owner, or why it has nothing. */
+  /** The members that the library has of an owner, or the reason why it has none. */
   private def missing(owner: String, kind: String, wanted: Seq[Member]): Seq[String] = {
     val tpe =
       try typeOf(owner, kind)

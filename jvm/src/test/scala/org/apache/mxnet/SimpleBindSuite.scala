@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-/** Binding with arrays that are made: rows C29 to C40 of the requirements. */
+/** Binding to new arrays: rows C29 to C40 of the requirements. */
 class SimpleBindSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
 

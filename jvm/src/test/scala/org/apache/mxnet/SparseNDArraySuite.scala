@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-/** Arrays of compressed sparse rows and row-sparse arrays: parts, conversions, operators, binding. */
+/** csr and row_sparse arrays: components, conversions, operators, binding. */
 class SparseNDArraySuite extends munit.FunSuite {
   private val cpu = Context.cpu()
 

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.nio.file.Paths
 import java.util.concurrent.TimeUnit
 
-/** The first array of a program needs few of Scala's classes, whose loading takes most of the time of a start. */
+/** The first array of a program loads few of Scala's classes, since loading classes takes most of the start-up time. */
 class StartSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
 

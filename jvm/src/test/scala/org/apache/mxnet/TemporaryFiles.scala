@@ -26,7 +26,7 @@ trait TemporaryFiles extends munit.FunSuite {
 
 object TemporaryFiles {
 
-  /** Deletes a file, or a folder with all that it holds. */
+  /** Deletes a file, or a folder with its contents. */
   def delete(path: Path): Unit =
     if (Files.exists(path)) {
       val files = Files.walk(path)

@@ -5,7 +5,7 @@ import java.util.List;
 import org.apache.mxnet.infer.javaapi.ObjectDetector;
 import org.apache.mxnet.infer.javaapi.Predictor;
 
-/** What a program in Java writes; JavaApiSuite checks what it gives. */
+/** Java programs, whose results JavaApiSuite checks. */
 public final class JavaPrograms {
   private JavaPrograms() {}
 
@@ -21,14 +21,14 @@ public final class JavaPrograms {
     return sum.toArray();
   }
 
-  /** Comparisons, of arrays with methods, and with a function of the class. */
+  /** Comparisons by methods of arrays, and by a static function. */
   public static float[] comparisons() {
     NDArray x = vector(1f, 2f, 3f);
     NDArray both = x.greater(1f).add(x.lesserEqual(vector(1f, 1f, 3f)));
     return both.add(NDArray.equal(x, 3f)).toArray();
   }
 
-  /** A function with all arguments; null is an absent one. */
+  /** A function with all arguments, where null means absent. */
   public static float[] activation() {
     NDArray x = vector(-1f, 2f);
     NDArray out = NDArray.zeros(Context.cpu(), new int[] {2});
@@ -37,7 +37,7 @@ public final class JavaPrograms {
     return new float[] {out.toArray()[1], sigmoid.toScalar(), same[0] == out ? 1f : 0f};
   }
 
-  /** A function with an object of arguments. */
+  /** A function that takes its arguments as an object. */
   public static float[] parameters() {
     NDArray a = new NDArray(Arrays.asList(1f, 2f, 3f, 4f), new Shape(new int[] {2, 2}), Context.cpu());
     NDArray result = NDArray.dot(new dotParam(a, a).setTranspose_b(true))[0];
@@ -78,12 +78,12 @@ public final class JavaPrograms {
         DataDesc.getBatchAxis("TN"));
   }
 
-  /** What is wrong in a call with a null where an array must be. */
+  /** The error message for null instead of an array. */
   public static String missing() {
     return error(() -> NDArray.dot(new dotParam(null, vector(1f))));
   }
 
-  /** What is wrong where an array, a shape, a list or an element of it is null. */
+  /** The error messages for a null array, shape, list, or element of a list. */
   public static List<String> nulls() {
     NDArray x = vector(1f);
     DataDesc[] described = {null};

@@ -33,7 +33,7 @@ object GoldenAnswers {
       case NonFatal(e) => Map("error" -> String.valueOf(e.getMessage))
     }
 
-  /** Calls the operator on arrays, and records it if gradients are wanted. */
+  /** Calls the operator on arrays, and records it if gradients are requested. */
   private def onArrays(request: Fields): Any = {
     val dense = request.arrays("inputs")
     val stypes = request.texts("stypes")
@@ -142,7 +142,7 @@ object GoldenAnswers {
     case _                                                                => "default"
   }
 
-  /** An array whose bytes are 1. */
+  /** An array in which every byte is 1. */
   private def ones(like: NDArray): NDArray = {
     val bytes = like.serialize()
     java.util.Arrays.fill(bytes, bytes.length - like.size * DType.numOfBytes(like.dtype), bytes.length, 1.toByte)

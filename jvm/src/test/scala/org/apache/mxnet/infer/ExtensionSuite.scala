@@ -10,14 +10,14 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet._
 import org.apache.mxnet.module.{BaseModule, Module}
 
-/** Programs extend the predictors as those of the released package: what a subclass overrides is what runs. */
+/** Programs can extend the predictors like those of the released package: overridden methods are called. */
 class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
   private val descs = IndexedSeq(DataDesc("data", Shape(2, 6), layout = Layout.NT))
   private val images = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW))
 
   private def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
 
-  /** A module that answers as it is told, and notes the batch sizes that it is bound for. */
+  /** A module with given answers, which records the batch sizes that it is bound for. */
   private class ToldModule(answer: Shape => NDArray) extends Module(Symbol.Variable("data")) {
     val bound: mutable.Buffer[Int] = mutable.Buffer.empty
 
@@ -141,7 +141,7 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
 
   private val scores = Array(0.98f, 0.97f, 0.96f, 0.99f)
 
-  /** Gives the same scores for every instance. */
+  /** Returns the same scores for every instance. */
   private class ToldScores(numbers: Array[Float], shape: Shape) extends PredictBase {
     override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] =
       IndexedSeq(numbers.asInstanceOf[Array[T]])

@@ -11,7 +11,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet._
 import org.apache.mxnet.examples.java.Serve
 
-/** Prediction with networks that are read from files. */
+/** Prediction with networks from files. */
 class InferSuite extends munit.FunSuite with TrainedNetworks {
   test("a predictor gives what a bound module gives, for batches of any size, as numbers and as arrays") {
     val (symbol, args, _) = Model.loadCheckpoint(mlp, 0)

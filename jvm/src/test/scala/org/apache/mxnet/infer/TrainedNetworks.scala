@@ -27,7 +27,7 @@ trait TrainedNetworks extends TemporaryFiles {
     )
   }
 
-  /** Saves a network that adds up red, green and blue of images of 4 x 2. */
+  /** Saves a network that sums red, green and blue of images of 4 x 2 pixels. */
   protected lazy val colours: String = {
     val sums = Symbol.api.sum(Some(Symbol.Variable("data")), axis = Some(Shape(2, 3)))
     save("colours", Symbol.api.softmax(Some(sums * 0.001f)), Map.empty)

@@ -11,7 +11,7 @@ class NDArrayIterSuite extends munit.FunSuite {
   private def iter(count: Int, batch: Int, last: String, shuffle: Boolean = false): NDArrayIter =
     new NDArrayIter(IndexedSeq(rows(count)), IndexedSeq(numbers(count)), batch, shuffle, last)
 
-  /** Labels, padding and indices of each batch of a pass; data must fit the labels. */
+  /** Labels, padding and indices of each batch of a pass; checks that data and labels match. */
   private def pass(data: NDArrayIter): Seq[(Seq[Float], Int)] = data.map { batch =>
     val labels = batch.label.head.toArray.toSeq
     assertEquals(batch.data.head.toArray.toSeq, labels.flatMap(label => Seq(2 * label, 2 * label + 1)))

@@ -4,7 +4,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.examples.java.LinearRegression
 
-/** The API for Java, used by programs in Java. */
+/** Runs Java programs that use the Java API. */
 class JavaApiSuite extends munit.FunSuite {
   test("arithmetic and comparison") {
     assertEquals(JavaPrograms.arithmetic().toSeq, Seq(21f, 43f, 32.5f))

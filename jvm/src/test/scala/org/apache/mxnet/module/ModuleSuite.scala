@@ -11,7 +11,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
   private val features = 4
   private val count = 90
 
-  /** Points around three centres, with their centres' numbers. */
+  /** Points around three centres, labelled with the index of their centre. */
   private def points: (Array[Float], Array[Float]) = {
     val random = new scala.util.Random(5)
     val labels = Array.tabulate(count)(i => (i % classes).toFloat)
@@ -270,7 +270,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     assert(message(new Module(network, contexts = Array.empty)).contains("at least one context"))
     val features5 = new DataBatch(IndexedSeq(NDArray.ones(10, 5)), IndexedSeq.empty, null, 0)
     assert(message(module.forward(features5)).contains("fc1_weight has the shape (8,4)"))
-    assertEquals(module.predict(shapes.next()).head.shape, Shape(10, classes)) // and goes on working
+    assertEquals(module.predict(shapes.next()).head.shape, Shape(10, classes)) // and still works
   }
 
   test("further inputs and labels that a batch provides are not parameters") {
@@ -297,7 +297,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     module.update()
     assertEquals(module.getOutputsMerged().head.toArray.toSeq, Seq.fill(6)(4f))
     assertEquals(values(module), Map("fc_weight" -> Seq.fill(6)(0f), "fc_bias" -> Seq.fill(2)(-0.75f)))
-    module.forward(batch(5)) // of another size
+    module.forward(batch(5)) // another batch size
     assertEquals(module.getOutputsMerged().head.toArray.toSeq, Seq.fill(10)(3.25f))
 
     val prefix = temporary
@@ -385,7 +385,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(module.getSymbol.listOutputs(), IndexedSeq("softmax_output"))
     assertNotEquals(values(module), before)
 
-    // The parameters that the third bucket changed are those that the first one uses.
+    // The first bucket uses the parameters that the third one has changed.
     val (args, aux) = module.getParams
     val alone = new Module(unrolled(Int.box(1))._1)
     alone.bind(shapes, Some(labels), forTraining = false)

@@ -13,13 +13,13 @@ import org.apache.mxnet.optimizer._
 
 import scala.concurrent.duration.{Duration, MINUTES}
 
-/** Training that resumes ends with the bits of training that nobody interrupted. */
+/** Resumed training gives the same bits as uninterrupted training. */
 class ResumeSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
 
   private val folder = FunFixture[Path](_ => temporaryFolder("resume"), _ => ())
 
-  /** Starts [[ResumeProgram]] in a process of its own. */
+  /** Starts [[ResumeProgram]] in a separate process. */
   private def start(directory: Path, more: String*): Process = {
     val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
     val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
@@ -48,7 +48,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
     assertNotEquals(process.waitFor(), 0)
   }
 
-  /** The files of a finished program, and of its last checkpoint what is no time. */
+  /** The files of a finished program, and its last checkpoint without times. */
   private def results(directory: Path): Map[String, Seq[Any]] = {
     val files = directory.toFile.listFiles().filterNot(_.getName == "training.checkpoint").filter(_.isFile)
     val saved = TrainingCheckpoint.read(directory.resolve("training.checkpoint").toString)
@@ -81,7 +81,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
 
   private val inProcess = new ResumeProgram
 
-  /** Trains in one go, and with a stop after each epoch in which everything is made anew. */
+  /** Trains without interruption, and with a stop after each epoch, after which all objects are created again. */
   private def sameBits(directory: Path, clue: String = "")(
       train: (Int, FitParams, Boolean) => Map[String, NDArray]
   ): Unit = {
@@ -138,7 +138,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
       () => new ResizeIter(inProcess.data(), 5, resetInternal = false),
       () => new ResizeIter(inProcess.data(), 9),
       () => new PrefetchingIter(IndexedSeq(inProcess.data("roll_over"))),
-      // Not shuffled: its thread would draw numbers at the same time as the network.
+      // Not shuffled, because its thread would draw random numbers concurrently with the network.
       () => new PrefetchingIter(IndexedSeq(new ResizeIter(inProcess.data(shuffle = false), 5, resetInternal = false))),
       () => new Foreign(inProcess.data("roll_over", shuffle = false)),
       () => csv(directory)
@@ -153,7 +153,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
-  /** Rows of a file, with a last batch that reaches into the next pass. */
+  /** Rows of a file whose last batch continues with rows of the next pass. */
   private def csv(directory: Path): DataIter = {
     val (values, labels) = inProcess.rows
     def write(name: String, lines: Seq[String]) =
@@ -314,7 +314,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
   }
 }
 
-/** An optimizer as a user writes one, with a counter and a schedule of its own. */
+/** A user's optimizer, with its own counter and schedule. */
 class CountingOptimizer extends Optimizer {
   class Halving extends LRScheduler(0.2f) {
     private var calls = 0L
@@ -337,7 +337,7 @@ class CountingOptimizer extends Optimizer {
   override def deserializeState(bytes: Array[Byte]): AnyRef = null
 }
 
-/** What is trained: everything in it draws random numbers. */
+/** The training setup, in which every component draws random numbers. */
 class ResumeProgram {
   private val count = 60
 
@@ -370,7 +370,7 @@ class ResumeProgram {
   }
 }
 
-/** Trains, and prints each batch so that it can be killed there. */
+/** Trains and prints a line for each batch, at which the test can kill the process. */
 object ResumeProgram {
   def main(args: Array[String]): Unit = {
     val program = new ResumeProgram

@@ -11,7 +11,7 @@ import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 import org.w3c.dom.Document
 
-/** What follows training, without a resumption. */
+/** Training callbacks, without resuming. */
 class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
   private val folder = FunFixture[Path](_ => temporaryFolder("callbacks"), _ => ())
 
@@ -27,7 +27,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
     labelName = "softmax_label"
   )
 
-  /** A metric of the validation data whose values are given, epoch by epoch. */
+  /** A metric of the validation data with a given value for each epoch. */
   private class Scripted(values: Float*) extends EvalMetric("accuracy") {
     private var epoch = -1
     override def reset(): Unit = epoch += 1
@@ -49,7 +49,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
 
   private def weights(module: Module): Seq[Float] = module.getParams._1("fc_weight").toArray.toSeq
 
-  /** Notes the weights after each epoch. */
+  /** Records the weights after each epoch. */
   private class Recorder extends TrainingCallback {
     var calls: Vector[String] = Vector.empty
     var weights: Vector[Seq[Float]] = Vector.empty
@@ -161,7 +161,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
   private def parsed(svg: String): Document =
     DocumentBuilderFactory.newInstance().newDocumentBuilder().parse(new ByteArrayInputStream(svg.getBytes("UTF-8")))
 
-  /** The texts of all elements of a name. */
+  /** The texts of all elements with this name. */
   private def texts(svg: Document, name: String): Seq[String] = {
     val found = svg.getElementsByTagName(name)
     (0 until found.getLength).map(found.item(_).getTextContent)

@@ -4,7 +4,7 @@ import java.util.concurrent.ConcurrentLinkedQueue
 
 import org.apache.mxnet._
 
-/** The released package's way to define operators: `CustomOp`, `CustomOpProp`, `Operator.register`. */
+/** User-defined operators of the released package: `CustomOp`, `CustomOpProp`, `Operator.register`. */
 class CustomOpSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
 

@@ -6,11 +6,11 @@ import users.{JavaPRelu, JavaPolynomial, JavaSum, JavaSwish}
 
 import org.apache.mxnet._
 
-/** Operators that are written in Java with Java's collections. */
+/** Operators in Java, with Java's collections. */
 class JavaUserOperatorSuite extends munit.FunSuite {
   private def vector(values: Float*): NDArray = NDArray.array(values.toArray, Shape(values.length))
 
-  /** The outputs and the gradients of a symbol at arguments, for head gradients of ones. */
+  /** The outputs and gradients of a symbol for these arguments and head gradients of ones. */
   private def run(symbol: Symbol, args: Map[String, NDArray]): (Seq[Float], Map[String, Seq[Float]]) = {
     val executor = symbol.simpleBind(Context.cpu(), "write", args.map { case (name, array) => name -> array.shape })
     args.foreach { case (name, array) => executor.argDict(name).set(array) }

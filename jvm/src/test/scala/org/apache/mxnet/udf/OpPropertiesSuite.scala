@@ -236,7 +236,7 @@ object Weekday extends Enumeration {
   val Saturday, Sunday = Value
 }
 
-/** Fields whose types the constructor chooses. */
+/** Fields whose types the constructor determines. */
 class Choices(var day: Weekday.Value, var unit: TimeUnit) extends UserDefinedCustomOp {
   def this() = this(Weekday.Saturday, TimeUnit.DAYS)
   val weights: mutable.Map[String, Float] = mutable.TreeMap.empty[String, Float]

@@ -22,7 +22,7 @@ class Successor extends UserDefinedCustomOp {
   }
 }
 
-/** `x^2`, whose gradient is made of other user-defined operators. */
+/** `x^2`, whose gradient consists of other user-defined operators. */
 @UserDefinedOp
 class Square extends UserDefinedCustomOp {
   def opName: String = "test_square"
@@ -30,7 +30,7 @@ class Square extends UserDefinedCustomOp {
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(new Scale(2f)(arg()) * gradients(0))
 }
 
-/** The smallest one: a name, a shape, and what it computes. */
+/** A minimal operator: a name, a shape, and the computation. */
 class Rows extends UserDefinedCustomOp {
   def opName: String = "test_rows"
   override def calculateOutputShape(): Array[Shape] = Array(Shape(inputShapes(0)(0)))
@@ -49,7 +49,7 @@ class SumAndDifference extends UserDefinedCustomOp {
   override def doDiff(g: Array[Symbol]): Array[Symbol] = Array(g(0) + g(1), g(0) - g(1))
 }
 
-/** The sum, written as in the document on user-defined functions: the inputs' shapes say the output's. */
+/** The sum, written as in the document on user-defined functions: the shape of the output follows from the inputs. */
 @UserDefinedOp
 class DocumentedAdd(var bound: Option[Float], var axes: Seq[Int]) extends UserDefinedCustomOp {
   def this() = this(None, Nil)
@@ -66,7 +66,7 @@ class DocumentedAdd(var bound: Option[Float], var axes: Seq[Int]) extends UserDe
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(gradients(0), gradients(0))
 }
 
-/** Looks at elements while shapes are inferred. */
+/** Reads elements during shape inference. */
 class TooEarly extends UserDefinedCustomOp {
   def opName: String = "test_too_early"
   override def calculateOutputShape(oc: OpContext): Array[Shape] = Array(Shape(oc.inputArrays(0).toArray.head.toInt))
@@ -159,7 +159,7 @@ class Unsaved extends UserDefinedCustomOp {
   def opName: String = "test_unsaved"
 }
 
-/** What it does wrong is its property. */
+/** An operator with a mistake, which its property selects. */
 class Wrong(var what: String) extends UserDefinedCustomOp {
   def this() = this("")
   def opName: String = "test_wrong"
@@ -211,7 +211,7 @@ object Wrong {
   @volatile var executor: Executor = _
 }
 
-/** Says which instance ran. */
+/** Outputs which instance ran. */
 class Counting extends UserDefinedCustomOp {
   private val number = Counting.made.incrementAndGet()
   @transient private var runs = 0
@@ -227,7 +227,7 @@ object Counting {
   val made = new AtomicInteger
 }
 
-/** `x` times a factor and the product of a shape, as a program without this class may name it. */
+/** `x` times a factor and the product of a shape, for `Custom` nodes of other programs. */
 @UserDefinedOp
 class Imported extends UserDefinedCustomOp {
   var factor: Double = 1
@@ -237,7 +237,7 @@ class Imported extends UserDefinedCustomOp {
   override def exec(context: OpContext): Unit = context.map(0, 0)(_ * factor * kernel.product)
 }
 
-/** Two classes of one name. */
+/** Two classes with the same operator name. */
 @UserDefinedOp
 class FirstTwin extends UserDefinedCustomOp {
   def opName: String = "test_twin"
@@ -248,7 +248,7 @@ class SecondTwin extends UserDefinedCustomOp {
   def opName: String = "test_twin"
 }
 
-/** A name of the engine. */
+/** The name of a built-in operator. */
 class NamedLikeBuiltIn extends UserDefinedCustomOp {
   def opName: String = "Convolution"
 }

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet._
 import org.apache.mxnet.internal.userop.UdfClass
 
-/** C60: whatever user code does wrong is an error that says what to do, and the executor goes on. */
+/** C60: every mistake of user code is an error that says what to do, and the executor can be used again. */
 class UserOperatorSafetySuite extends munit.FunSuite {
   private val cpu = Context.cpu()
   private lazy val x = Symbol.Variable("x")
@@ -174,7 +174,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
 
   private val offset = 2f
 
-  /** Refers to the suite, as what a REPL defines refers to the values of earlier inputs. */
+  /** Refers to the suite, like a class in a REPL that refers to values of earlier inputs. */
   class Inner extends UserDefinedCustomOp {
     def opName: String = "inside_a_class"
     override def exec(context: OpContext): Unit = context.map(0, 0)(_ + offset)
@@ -228,7 +228,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
   }
 }
 
-/** Keeps what it is lent. */
+/** Keeps its arrays after the call. */
 class Keeper extends UserDefinedCustomOp {
   def opName: String = "test_keeper"
   override def exec(context: OpContext): Unit = {

@@ -10,10 +10,10 @@ import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.optimizer.SGD
 
-/** User-defined operators, row by row of what their design document asks for. */
+/** User-defined operators, one test for each requirement of the design document. */
 class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
 
-  /** One test trains four networks, which takes long on a busy machine. */
+  /** One test trains four networks, which can take long on a busy machine. */
   override val munitTimeout: Duration = 10.minutes
 
   private val cpu = Context.cpu()
@@ -480,7 +480,7 @@ class Later(var factor: Float) extends UserDefinedCustomOp {
   override def exec(context: OpContext): Unit = context.map(0, 0)(x => -factor * x)
 }
 
-/** What MXNet's Python wrote as `scaled_by_python`: x times a factor, with a count of the runs. */
+/** The operator `scaled_by_python` of a graph from MXNet's Python package: x times a factor, with a count of runs. */
 class ScaledProp extends CustomOpProp(true) {
   override def listOutputs(): Array[String] = Array("y")
   override def listAuxiliaryStates(): Array[String] = Array("count")

@@ -12,7 +12,7 @@ import org.apache.mxnet.udf.ElementwiseOp
 
 import scala.jdk.CollectionConverters._
 
-/** Where the native library is looked for, and how it is extracted; no library is loaded here. */
+/** The lookup and extraction of the native library; this suite does not load it. */
 class NativeLibrarySuite extends munit.FunSuite {
   private val content = "not really a library".getBytes("UTF-8")
   private val folder = FunFixture[Path](_ => Files.createTempDirectory("mxnet-loader"), deleteAll)
@@ -168,7 +168,7 @@ class NativeLibrarySuite extends munit.FunSuite {
       new WeakReference[ClassLoader](loader)
     }
     for (loader <- Seq.fill(2)(deployed())) {
-      // The library's threads end when they had nothing to do for some seconds.
+      // The library's threads end after some idle seconds.
       val end = System.nanoTime() + 60000000000L
       while (loader.get != null && System.nanoTime() < end) {
         System.gc()
@@ -179,10 +179,10 @@ class NativeLibrarySuite extends munit.FunSuite {
   }
 }
 
-/** What runs in another class loader. */
+/** Runs in another class loader. */
 object ClassLoaderProgram {
 
-  /** Loss before and after some training, with a prediction from another thread in between. */
+  /** The loss before and after training, with a prediction by another thread in between. */
   def train(epochs: Int): Array[Float] = {
     Random.seed(1)
     val data = new NDArrayIter(
@@ -203,7 +203,7 @@ object ClassLoaderProgram {
     Array(first, loss())
   }
 
-  /** By an operator that is written in Scala. */
+  /** Computes with an operator in Scala. */
   def square(x: Float): Float = {
     Operator.register("class_loader_square", new SquareProp)
     val net = Symbol.Custom("square")()(Map("data" -> Symbol.Variable("data"), "op_type" -> "class_loader_square"))

@@ -8,7 +8,7 @@ import javax.xml.parsers.DocumentBuilderFactory
 import org.apache.mxnet.Shape
 import org.w3c.dom.Document
 
-/** Plots and tables of networks that are read from MXNet's JSON, so that no native library is needed. */
+/** Plots and tables of networks in MXNet's JSON, which do not need the native library. */
 class VisualizationSuite extends munit.FunSuite {
   private val shapes = Map(
     "data" -> Shape(32, 1, 8, 8),
@@ -69,7 +69,7 @@ class VisualizationSuite extends munit.FunSuite {
   }
 
   test("edges point down, boxes of a layer do not overlap, and a long edge passes beside them") {
-    // 0 -> 1 -> 2 -> 3, 0 -> 3 around 1 and 2, and 4 beside
+    // Edges 0 -> 1 -> 2 -> 3 and 0 -> 3, and the separate node 4.
     val widths = IndexedSeq(100.0, 120.0, 80.0, 100.0, 90.0)
     val edges = IndexedSeq((0, 1), (1, 2), (2, 3), (0, 3), (4, 3))
     val layout = new LayeredLayout(widths, edges, gap = 20)
