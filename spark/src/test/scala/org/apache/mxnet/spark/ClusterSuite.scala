@@ -3,9 +3,9 @@ package org.apache.mxnet.spark
 import munit.FunSuite
 import org.apache.spark.sql.SparkSession
 
-/** Tests on two executors, each a process of its own, as on a cluster. */
+/** Tests on two executors in separate processes, as on a cluster. */
 abstract class ClusterSuite extends FunSuite {
-  // Against a hanging executor only: the first test starts the cluster, on a machine that may be busy.
+  // Only guards against a hanging executor: the first test starts the cluster, possibly on a busy machine.
   override val munitTimeout = scala.concurrent.duration.Duration(1, "h")
 
   /** The number of tasks that an executor runs at the same time. */
@@ -25,7 +25,7 @@ abstract class ClusterSuite extends FunSuite {
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.sql.shuffle.partitions", "4")
-    // Less than the parameters of a large network: they must come in several jobs.
+    // Less than the parameters of a large network, so that several jobs must fetch them.
     .config("spark.driver.maxResultSize", "72m")
     .config("spark.executor.memory", s"${executorMemory}m")
     .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))

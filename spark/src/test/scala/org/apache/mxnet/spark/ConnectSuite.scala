@@ -15,7 +15,7 @@ import org.apache.spark.ml.{Estimator, Transformer}
 import org.apache.spark.sql.SparkSession
 import org.sparkproject.connect.grpc.{Grpc, InsecureChannelCredentials, ManagedChannel, StatusRuntimeException}
 
-/** A client of Spark Connect, which has no class of this library, and a server that has. The client sends what PySpark sends. */
+/** A client of Spark Connect without this library's classes, and a server with them. The client sends the same messages as PySpark. */
 class ConnectSuite extends FunSuite {
   override val munitTimeout = scala.concurrent.duration.Duration(10, "min")
 
@@ -31,7 +31,7 @@ class ConnectSuite extends FunSuite {
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
     .config("spark.connect.grpc.binding.port", port.toString)
-    // The server moves every model to its disk, and loads it when a client uses it.
+    // The server keeps every model on disk, and loads it when a client uses it.
     .config("spark.connect.session.connectML.mlCache.memoryControl.maxInMemorySize", "1024")
     .getOrCreate()
 
@@ -112,7 +112,7 @@ class ConnectSuite extends FunSuite {
     proto.Relation.newBuilder().setMlRelation(proto.MlRelation.newBuilder().setTransform(relation)).build()
   }
 
-  /** How many predictions of a relation are right. */
+  /** The number of correct predictions in a relation. */
   private def right(relation: proto.Relation): Long = {
     val path = directory.resolve(UUID.randomUUID().toString).toString
     val write = proto.WriteOperation

@@ -5,7 +5,7 @@ import java.nio.file.{Files, Paths}
 import org.apache.mxnet._
 import org.apache.spark.sql.{DataFrame, SparkSession}
 
-/** The digits of this project, 8 by 8 pixels from 0 to 1, and a LeNet that was trained on them. */
+/** The digits of this project, 8 by 8 pixels from 0 to 1, and a LeNet trained on them. */
 object Digits {
   val ModelPath: String = "tests/oracle/fixtures/lenet"
   val ModelEpoch: Int = 30

@@ -9,7 +9,7 @@ import scala.concurrent.{Await, ExecutionContext, Future}
 import munit.FunSuite
 import org.apache.mxnet._
 
-/** Two workers meet and add up, as the tasks of [[MXNetEstimator]] do, while others talk to their ports. */
+/** Two workers connect and sum arrays, as the tasks of [[MXNetEstimator]] do, while strangers connect to their ports. */
 class HostilePeerSuite extends FunSuite {
   private implicit val threads: ExecutionContext = ExecutionContext.global
 

@@ -67,7 +67,7 @@ class LargeModelSuite extends ClusterSuite {
     assert(Files.size(params) > Int.MaxValue)
   }
 
-  /** What is read from the serialized form of an object. */
+  /** The object read back from its serialized form. */
   private def copyOf[A <: AnyRef](value: A): A = {
     val file = prefix("serialized").toFile
     Using.resource(new ObjectOutputStream(new FileOutputStream(file)))(_.writeObject(value))

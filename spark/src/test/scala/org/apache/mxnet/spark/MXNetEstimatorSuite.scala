@@ -46,7 +46,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
   /** The hash of the trained parameters. */
   private def bits(model: MXNetModel): String = model.files.hash
 
-  /** A network with statistics of the batch and with random numbers. */
+  /** A network with batch statistics and random numbers. */
   private def small: MXNetEstimator = {
     val data = Symbol.Variable("data")
     val hidden = Symbol.api.FullyConnected(data = data, num_hidden = 16, name = "one")
@@ -58,7 +58,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
       .setInputShapes(Map("data" -> Shape(64)))
   }
 
-  /** What `body` gives, and the epochs that listeners were told of. */
+  /** The result of `body`, and the epochs that listeners received. */
   private def withProgress[A](body: => A): (A, Seq[TrainingProgress]) = {
     val events = new ConcurrentLinkedQueue[TrainingProgress]
     val listener = new SparkListener {
@@ -69,7 +69,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
     }
     spark.sparkContext.addSparkListener(listener)
     val result = body
-    // Listeners are called by a thread of their own.
+    // Listeners are called on a separate thread.
     Thread.sleep(2000)
     spark.sparkContext.removeSparkListener(listener)
     (result, events.asScala.toSeq)

@@ -77,7 +77,7 @@ class MXNetModelSuite extends ClusterSuite {
   }
 
   test("32 tasks share one session in each executor") {
-    // Another content than that of the other tests: a model of its own.
+    // Content that no other test uses, so that this model is not shared.
     val directory = temporary("lenet")
     Files.copy(Paths.get(Digits.ModelPath + "-symbol.json"), Paths.get(s"$directory-symbol.json"))
     Files.copy(Paths.get(f"${Digits.ModelPath}-0030.params"), Paths.get(s"$directory-0001.params"))
@@ -239,7 +239,7 @@ class MXNetModelSuite extends ClusterSuite {
   }
 
   test("a model without a path is serialized with its content, which a process stores once") {
-    // More than one buffer of the stream.
+    // Longer than one buffer of the stream.
     val weight = NDArray.array(Array.tabulate(600000)(i => (i % 997).toFloat), Shape(1000, 600))
     val network = Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 1000, no_bias = true, name = "fc")
     val model = new MXNetModel()

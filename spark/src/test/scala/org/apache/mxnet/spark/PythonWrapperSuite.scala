@@ -5,11 +5,11 @@ import java.nio.file.{Files, Paths}
 import munit.FunSuite
 import org.apache.spark.ml.param.Params
 
-/** The wrapper for Python has the parameters of the stages. `spark/python/test_model.py` compares the defaults, too, and runs it. */
+/** The Python wrapper has the parameters of the stages. `spark/python/test_model.py` also compares the defaults and runs it. */
 class PythonWrapperSuite extends FunSuite {
   private val source = Files.readString(Paths.get("spark/python/ferromx_spark/__init__.py"))
 
-  /** The text of a class, with that of the base class. */
+  /** The source of a class and its base class. */
   private def bodies(name: String): String =
     source.split("(?m)^class ").filter(body => body.startsWith(s"$name(") || body.startsWith("_Stage(")).mkString
 

@@ -5,9 +5,9 @@ import java.lang.management.ManagementFactory
 import org.apache.mxnet._
 import org.apache.spark.sql.SparkSession
 
-/** Measures the rows per second of LeNet on the digits: in a Spark pipeline with one task at a time, and in a loop of the
-  * same process over the same rows, which are in its memory. The runs alternate; the best of each is taken, by the clock and
-  * by processor time, which other programs on the machine change little.
+/** Measures the rows per second of LeNet on the digits: in a Spark pipeline with one task at a time, and in a loop over the
+  * same rows in memory, in the same process. The runs alternate, and the best of each counts, in wall-clock time and in
+  * processor time, which depends little on other load.
   *
   * Usage: `OMP_NUM_THREADS=1 sbt "Test/runMain org.apache.mxnet.spark.Throughput [ROWS] [FILE.onnx]"` in the folder `spark`.
   * With a file, LeNet is written there as ONNX, and the pipeline reads it.
@@ -59,7 +59,7 @@ object Throughput {
 
   private def onnxModel(file: String) = {
     val (symbol, args, aux) = Model.loadCheckpoint(Digits.ModelPath, Digits.ModelEpoch)
-    // Newer versions are unknown to the runtime of SynapseML, which reads the same file in tests/bench/synapseml.
+    // SynapseML, which reads the same file in tests/bench/synapseml, does not support newer versions.
     Onnx.exportModel(symbol, args ++ aux, file, opset = 13, inputs = Map("data" -> Shape(-1, 1, 8, 8)))
     new MXNetModel()
       .setModelPath(file)
@@ -85,7 +85,7 @@ object Throughput {
     }
   }
 
-  /** Seconds by the clock, of processor time of the process, and of the threads that run tasks or the loop. */
+  /** Seconds of wall-clock time, and of processor time of the process and of the threads that run tasks or the loop. */
   private final case class Times(clock: Double, process: Double, tasks: Double)
 
   private def timed(run: => Unit): Times = {

@@ -287,7 +287,7 @@ private[mxnet] final class ShardTraining(
       )
   }
 
-  /** Sets the auxiliary states of all shards, such as the moving statistics of normalisation, to their mean. */
+  /** Sets the auxiliary states of all shards, such as the moving statistics of normalization, to their mean. */
   private def averageStatistics(): Unit = {
     auxNames.foreach(name => sums.push(name, networks.map(_.aux(name)).toArray))
     auxNames.foreach { name =>
