@@ -47,10 +47,10 @@ def sequences(names, vocabulary=99):
     return inputs, {name: {0: "batch", 1: "length"} for name in names}
 
 
-def images(name="pixel_values", open_side=False, channels=3):
+def images(name="pixel_values", dynamic_side=False, channels=3):
     import torch
 
-    axes = {0: "batch", 2: "height", 3: "width"} if open_side else {0: "batch"}
+    axes = {0: "batch", 2: "height", 3: "width"} if dynamic_side else {0: "batch"}
     return (lambda batch, side: {name: torch.randn(batch, channels, side, side)}), {name: axes}
 
 
@@ -97,10 +97,10 @@ def families():
         make = lambda: getattr(t, kind)(getattr(t, config)(**{**small, **more}))
         return Family(make, *sequences(names), texts, (18, 20))
 
-    def image(make, sizes=((1, 64), (2, 64)), open_side=False, name="pixel_values", opsets=(18, 20)):
-        return Family(make, *images(name, open_side), list(sizes), opsets)
+    def image(make, sizes=((1, 64), (2, 64)), dynamic_side=False, name="pixel_values", opsets=(18, 20)):
+        return Family(make, *images(name, dynamic_side), list(sizes), opsets)
 
-    photos = lambda make, sizes=((1, 64), (2, 64)), open_side=False: image(make, sizes, open_side, "x")
+    photos = lambda make, sizes=((1, 64), (2, 64)), dynamic_side=False: image(make, sizes, dynamic_side, "x")
     plain = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False)
     yield "bert", text("BertConfig", "BertModel")
     yield "bert-classifier", text("BertConfig", "BertForSequenceClassification")
@@ -206,22 +206,22 @@ def families():
         yield kind.lower(), Family(recurrent, lambda b, n: {"x": torch.randn(b, n, 6)}, {"x": {0: "batch", 1: "length"}}, texts, (18, 20))
 
 
-def export(family, name, dynamo, is_open, opset, folder):
+def export(family, name, dynamo, is_dynamic, opset, folder):
     import torch
 
     torch.manual_seed(7)
     model = wrapped(family.make()).eval()
-    sizes = family.sizes if is_open else family.sizes[:1]
+    sizes = family.sizes if is_dynamic else family.sizes[:1]
     given = [family.inputs(*size) for size in sizes]
     names = list(given[0])
     model.names = names
     args = tuple(given[0].values())
     options = {"input_names": names, "opset_version": opset, "dynamo": dynamo, "verbose": False}
-    if is_open and dynamo:
+    if is_dynamic and dynamo:
         dims = {}
         shapes = [{k: dims.setdefault(v, torch.export.Dim.DYNAMIC) for k, v in family.axes[n].items()} for n in names]
         options["dynamic_shapes"] = (tuple(shapes),)
-    elif is_open:
+    elif is_dynamic:
         options["dynamic_axes"] = family.axes
     with torch.no_grad():
         if dynamo:
@@ -259,13 +259,13 @@ def make(directory, wanted):
     for name, family in families():
         if wanted and name not in wanted:
             continue
-        for dynamo, is_open in [(False, False), (False, True), (True, False), (True, True)]:
+        for dynamo, is_dynamic in [(False, False), (False, True), (True, False), (True, True)]:
             opset = family.opsets[int(dynamo)]
-            case = directory / f"{name}-{'new' if dynamo else 'old'}-{'open' if is_open else 'fixed'}"
+            case = directory / f"{name}-{'new' if dynamo else 'old'}-{'dynamic' if is_dynamic else 'fixed'}"
             shutil.rmtree(case, ignore_errors=True)
             case.mkdir(parents=True)
             try:
-                given = export(family, name, dynamo, is_open, opset, case)
+                given = export(family, name, dynamo, is_dynamic, opset, case)
                 for k, inputs in enumerate(given):
                     record(case, f"size_{k}", inputs)
                 print(case.name, "made", flush=True)
@@ -322,16 +322,16 @@ def compare(directory, wanted):
             continue
         start = time.time()
         checked = subprocess.run([FERROMX, "onnx", "check", "--external-data", str(case / "model.onnx")], capture_output=True, text=True)
-        opened, reopened = run(case, sizes, ["--open"])
+        dynamic, redynamic = run(case, sizes, ["--dynamic"])
         fixed, refixed = run(case, sizes, [])
         count = lambda errors: f"{sum(e is None for e in errors)}/{len(errors)}"
-        results = {"check": checked.returncode == 0, "open": not any(opened), "re-export, open": not any(reopened), "fixed": not any(fixed), "re-export, fixed": not any(refixed)}
+        results = {"check": checked.returncode == 0, "dynamic": not any(dynamic), "re-export, dynamic": not any(redynamic), "fixed": not any(fixed), "re-export, fixed": not any(refixed)}
         totals.update({key: int(value) for key, value in results.items()})
         totals["all"] += 1
-        print(f"{case.name:32} check {'ok' if results['check'] else 'NO':3} open {count(opened)} again {count(reopened)}  fixed {count(fixed)} again {count(refixed)}  {time.time() - start:.1f} s", flush=True)
-        texts = [("check", checked.stderr.strip() if checked.returncode else None), ("open", next(filter(None, opened), None)), ("open again", next(filter(None, reopened), None)), ("fixed", next(filter(None, fixed), None)), ("fixed again", next(filter(None, refixed), None))]
+        print(f"{case.name:32} check {'ok' if results['check'] else 'NO':3} dynamic {count(dynamic)} again {count(redynamic)}  fixed {count(fixed)} again {count(refixed)}  {time.time() - start:.1f} s", flush=True)
+        texts = [("check", checked.stderr.strip() if checked.returncode else None), ("dynamic", next(filter(None, dynamic), None)), ("dynamic again", next(filter(None, redynamic), None)), ("fixed", next(filter(None, fixed), None)), ("fixed again", next(filter(None, refixed), None))]
         for what, message in texts:
-            if message and not (what == "open" and checked.returncode):
+            if message and not (what == "dynamic" and checked.returncode):
                 for line in message.splitlines()[:6]:
                     print(f"    {what}: {line[:220]}", flush=True)
     print(dict(totals))

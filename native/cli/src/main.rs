@@ -115,7 +115,7 @@ enum Onnx {
         export: bool,
         /// Imports models with dynamic dimensions and binds them for the shapes of the inputs.
         #[arg(long)]
-        open: bool,
+        dynamic: bool,
     },
 }
 
@@ -165,7 +165,7 @@ fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
             models::import(source(&file, external_data, &added.mappings), &prefix, &shape, progress)
         }
         Onnx::Rules { one_way, added } => models::rules(Framework::Onnx, one_way, &added.mappings),
-        Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, dynamic: open }, progress),
+        Onnx::Run { dir, export, dynamic } => cases::run(&dir, &Options { export, dynamic }, progress),
         Onnx::Export { prefix, epoch, file, opset, shape, added } => {
             models::export(&prefix, epoch, &file, &Export { opset, shape: &shape, mappings: &added.mappings }, progress)
         }

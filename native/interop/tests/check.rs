@@ -79,7 +79,7 @@ fn assert_problems(graph: Graph, opset: i64, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn faults_behind_faults_are_found() {
+fn faults_after_faults_are_found() {
     let nodes = vec![
         node("NoSuchOp", "x", "a", &[]),
         node("Relu", "a", "b", &[]),
@@ -283,7 +283,7 @@ fn as_many_problems_as_faults() {
 }
 
 #[test]
-fn a_value_that_is_needed_is_reported_behind_a_fault() {
+fn a_value_that_is_needed_is_reported_after_a_fault() {
     // The shape is known only when the model runs, whatever the data.
     let nodes = vec![
         node("NoSuchOp", "x", "a", &[]),

@@ -124,8 +124,8 @@ impl<T: Scalar> Schur<'_, T> {
     /// The start of the unreduced block that ends at `end`.
     fn split(&mut self, end: usize) -> usize {
         for i in (1..end).rev() {
-            let beside = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
-            if self.at(i, i - 1).abs() <= T::epsilon() * beside {
+            let neighbours = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
+            if self.at(i, i - 1).abs() <= T::epsilon() * neighbours {
                 self.h[i * self.n + i - 1] = T::zero();
                 return i;
             }

@@ -11,13 +11,13 @@ use crate::ir::Value;
 
 rules! {
     /// Appends axes of length 1, up to the rank of the other tensor.
-    fn beside(s, tensor: Handle, other: Handle) -> Handle {
+    fn match_rank(s, tensor: Handle, other: Handle) -> Handle {
         let rank = s.rank(other)? as i64;
-        of_rank(s, tensor, rank)
+        to_rank(s, tensor, rank)
     }
 
     /// Appends axes of length 1, up to rank n.
-    fn of_rank(s, tensor: Handle, n: i64) -> Handle {
+    fn to_rank(s, tensor: Handle, n: i64) -> Handle {
         let own = s.rank(tensor)? as i64;
         // A scalar broadcasts to any rank, and keeping it a scalar lets operators with a scalar parameter match.
         let more = if own == 0 { 0 } else { (n - own).clamp(0, 32) };
