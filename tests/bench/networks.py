@@ -33,7 +33,7 @@ class Builder:
         return self.add("Activation", data, act_type="relu")
 
     def convolution(self, data, filters, kernel, stride=1, groups=1):
-        """Without bias, followed by batch normalisation."""
+        """Without bias, followed by batch normalization."""
         sizes = dict(kernel=(kernel, kernel), stride=(stride, stride), pad=(kernel // 2, kernel // 2))
         data = self.add("Convolution", data, num_filter=filters, num_group=groups, no_bias=True, **sizes)
         return self.add("BatchNorm", data, fix_gamma=False, eps=1e-5)
@@ -107,7 +107,7 @@ def bert(net, data):
     """Four layers of the base size (Devlin et al. 2018) on embedded words; the first word's state."""
     build = Builder(net)
 
-    def normalised(data):
+    def normalized(data):
         return build.add("LayerNorm", data, eps=1e-12)
 
     def heads(data):
@@ -120,9 +120,9 @@ def bert(net, data):
         weights = build.add("softmax", build.add("_mul_scalar", scores, scalar=(BERT_WIDTH / BERT_HEADS) ** -0.5))
         joined = build.add("reshape", build.add("batch_dot", weights, value), shape=(-4, -1, BERT_HEADS, 0, 0))
         joined = build.add("reshape", build.add("transpose", joined, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
-        data = normalised(build.add("elemwise_add", data, build.dense(joined, BERT_WIDTH, flatten=False)))
+        data = normalized(build.add("elemwise_add", data, build.dense(joined, BERT_WIDTH, flatten=False)))
         wide = build.add("LeakyReLU", build.dense(data, 4 * BERT_WIDTH, flatten=False), act_type="gelu")
-        data = normalised(build.add("elemwise_add", data, build.dense(wide, BERT_WIDTH, flatten=False)))
+        data = normalized(build.add("elemwise_add", data, build.dense(wide, BERT_WIDTH, flatten=False)))
     return build.add("Flatten", build.add("slice_axis", data, axis=1, begin=0, end=1))
 
 

@@ -82,7 +82,7 @@ def workload_ratios():
 
 
 def workload_table():
-    """One line per workload: the ratio to the fastest peer at each level. The last lines summarise the columns."""
+    """One line per workload: the ratio to the fastest peer at each level. The last lines summarize the columns."""
     measured, titles = workload_ratios(), [title for title, *_ in LEVELS]
     lines = [f"| workload | {' | '.join(titles)} | goal |", f"|{'---|' * (len(titles) + 2)}"]
     for workload, (goal, levels) in measured.items():

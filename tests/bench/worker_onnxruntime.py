@@ -32,7 +32,7 @@ def session(nodes, inputs, weights, kind=TensorProto.FLOAT):
 
 
 def run_model(model, inputs):
-    """A function that runs a serialised model on inputs of these shapes."""
+    """A function that runs a serialized model on inputs of these shapes."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
     running = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

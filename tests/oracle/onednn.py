@@ -11,7 +11,7 @@ SHAPE = (2, 3, 8, 8)
 
 
 def network():
-    """Every subgraph that the backend fuses: with batch normalisation, activations before and after an addition, functions of
+    """Every subgraph that the backend fuses: with batch normalization, activations before and after an addition, functions of
     fully connected layers, and results that stay numbers."""
     data = mx.sym.Variable("data")
     first = mx.sym.Convolution(data, kernel=(3, 3), num_filter=4, name="c1")

@@ -67,7 +67,7 @@ for name, value in (("zero", 0), ("two", 2)):
 
 
 def gamma_after(call):
-    """The gamma after a batch normalisation with fix_gamma."""
+    """The gamma after a batch normalization with fix_gamma."""
     gamma = nd.full((3,), 2)
     call(nd.arange(24).reshape((2, 3, 4)), gamma, nd.ones(3), nd.zeros(3), nd.ones(3))
     nd.waitall()

@@ -1,4 +1,4 @@
-"""When batch normalisation layers update their moving averages: called, recorded, hybridized, bound and in a module."""
+"""When batch normalization layers update their moving averages: called, recorded, hybridized, bound and in a module."""
 
 import mxnet as mx
 import numpy as np

@@ -49,7 +49,7 @@ fn model() -> Model {
         node("Cast", &["range"], "numbers", &[("to", Value::Int(1))]),
         node("Slice", &["table", "zero", "length", "zero"], "part", &[]),
         node("Add", &["numbers", "part"], "row", &[]),
-        node("Unsqueeze", &["row", "behind"], "column", &[]),
+        node("Unsqueeze", &["row", "last_axes"], "column", &[]),
         node("Add", &["reshaped", "expanded"], "sum", &[]),
         node("Add", &["sum", "column"], "all", &[]),
         node("Concat", &["one", "batch", "one"], "times", &[("axis", Value::Int(0))]),
@@ -60,7 +60,7 @@ fn model() -> Model {
         ("zero", integers(&[0])),
         ("one", integers(&[1])),
         ("two", integers(&[2])),
-        ("behind", integers(&[1, 2])),
+        ("last_axes", integers(&[1, 2])),
         ("table", Tensor::from_array(&NDArray::from_slice(&table, &[16]).unwrap())),
     ];
     let graph = Graph {

@@ -44,7 +44,7 @@ class Report:
         else:
             if row:
                 difference.detail += "\nnor is it what `%s` gives" % check
-            self.groups[op, difference.kind, normalised(difference)].append((call, difference))
+            self.groups[op, difference.kind, normalized(difference)].append((call, difference))
 
     @property
     def unexplained(self):
@@ -116,7 +116,7 @@ def is_singular(x):
     return x.ndim >= 2 and x.size > 0 and bool((np.linalg.matrix_rank(x) < min(x.shape[-2:])).any())
 
 
-def normalised(difference):
+def normalized(difference):
     """A message without its numbers, names and locations; differences of values are grouped by kind alone."""
     if "refuses" not in difference.kind:
         return ""

@@ -1,4 +1,4 @@
-"""Layers other than convolution: FullyConnected, activations, normalisation, dropout, softmax."""
+"""Layers other than convolution: FullyConnected, activations, normalization, dropout, softmax."""
 
 import numpy as np
 

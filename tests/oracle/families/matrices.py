@@ -1,4 +1,4 @@
-"""Linear algebra on the last two axes: products, triangular equations, factorisations, determinants, diagonals, triangles."""
+"""Linear algebra on the last two axes: products, triangular equations, factorizations, determinants, diagonals, triangles."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def cases():
 
 
 def case(op, inputs, attrs=None, dtype="float32", **more):
-    """With gradients; in single precision factorisations differ by their rounding errors. Where MXNet takes the array of the
+    """With gradients; in single precision factorizations differ by their rounding errors. Where MXNet takes the array of the
     gradient for working memory (gemm2, gelqf, syevd, inverse), adding to it gives anything, so these are not asked to."""
     inputs = [np.asarray(x, dtype) for x in inputs]
     tolerance = {"rtol": 2e-3, "atol": 2e-4} if dtype == "float32" else {"rtol": 1e-6, "atol": 1e-8}

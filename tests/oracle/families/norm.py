@@ -1,4 +1,4 @@
-"""Normalisation of rows and by neighbours: LayerNorm, GroupNorm, InstanceNorm, LRN, L2Normalization."""
+"""Normalization of rows and by neighbours: LayerNorm, GroupNorm, InstanceNorm, LRN, L2Normalization."""
 
 import numpy as np
 

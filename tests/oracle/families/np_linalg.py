@@ -21,7 +21,7 @@ def cases():
 
 
 def case(op, inputs, attrs=None, dtype="float32", grad="all", **more):
-    """In single precision factorisations differ by their rounding errors."""
+    """In single precision factorizations differ by their rounding errors."""
     inputs = [np.asarray(x, dtype) for x in inputs]
     tolerance = {"rtol": 2e-3, "atol": 2e-4} if dtype == "float32" else {"rtol": 1e-6, "atol": 1e-8}
     return OpCase(op, inputs, attrs or {}, np_shape=True, train=True, grad=grad, **dict(tolerance, **more))

@@ -34,7 +34,7 @@ pub fn load(path: &Path) -> Result<Model> {
     let folder = file.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.join("graph.quant").exists() {
         return Err(Error::unsupported(format!(
-            "{}: quantisation parameters are not supported: export the model without them",
+            "{}: quantization parameters are not supported: export the model without them",
             folder.join("graph.quant").display()
         )));
     }

@@ -52,7 +52,7 @@ pub fn parse(bytes: Bytes) -> Result<Tensor> {
             let name = match kind {
                 0 => "float",
                 1 => "uint",
-                2 | 3 => "quantised int",
+                2 | 3 => "quantized int",
                 4 => "int",
                 _ => "unknown type",
             };

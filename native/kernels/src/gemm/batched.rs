@@ -52,7 +52,7 @@ where
         let len = m * n;
         assert!(
             len > 0 && c.len().is_multiple_of(len),
-            "{} elements are no whole number of {m} x {n} matrices",
+            "{} elements are not a whole number of {m} x {n} matrices",
             c.len()
         );
         let (batch, work) = (c.len() / len, len * (self.a)(0).cols().max(1));

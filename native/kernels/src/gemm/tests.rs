@@ -308,7 +308,7 @@ fn batches() {
 }
 
 #[test]
-#[should_panic(expected = "7 elements are no whole number of 2 x 3 matrices")]
+#[should_panic(expected = "7 elements are not a whole number of 2 x 3 matrices")]
 fn batches_are_whole() {
     let operand = |rows, cols| move |_: usize| MatRef::row_major(&[0.0f32; 6], rows, cols);
     let mut c = [0.0; 7];

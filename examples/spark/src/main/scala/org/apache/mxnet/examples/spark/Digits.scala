@@ -8,7 +8,7 @@ import org.apache.mxnet.spark.{MXNetEstimator, MXNetModel}
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.sql.{DataFrame, SparkSession}
 
-/** Recognises the digits of this project in a Spark table.
+/** Recognizes the digits of this project in a Spark table.
   *
   * Usage: `PREFIX EPOCH [MASTER]` runs the LeNet of `PREFIX-symbol.json` and `PREFIX-NNNN.params`; `train PREFIX [MASTER]`
   * trains the network of `PREFIX-symbol.json` with two workers. MASTER is the cluster, `local[*]` if absent. `sbt "run train"`
