@@ -107,13 +107,13 @@ fn variables(handle: SymbolHandle, option: c_int) -> Result<Vec<Symbol>> {
             Err(Error::Value(format!("option {option} is unknown: use 0 (all), 1 (arguments) or 2 (auxiliary states)")))
         }
     };
-    let mut found = Vec::new();
+    let mut symbols = Vec::new();
     for (node, is_aux) in symbol(id(handle))?.variables() {
         if is_selected(is_aux)? {
-            found.push(Symbol::of_variable(node));
+            symbols.push(Symbol::of_variable(node));
         }
     }
-    Ok(found)
+    Ok(symbols)
 }
 
 fn variable_names(handle: SymbolHandle, option: c_int) -> Result<Vec<String>> {
@@ -417,11 +417,11 @@ pub extern "C" fn NNSymbolListInputVariables(
     out_sym_array: *mut *mut SymbolHandle,
 ) -> c_int {
     guard(|| {
-        let found = variables(handle, option)?;
+        let symbols = variables(handle, option)?;
         let mut ret = Ret::new();
-        put(out_size, found.len() as u32, "out_size")?;
+        put(out_size, symbols.len() as u32, "out_size")?;
         put(out_sym_array, std::ptr::null_mut(), "out_sym_array")?;
-        put(out_sym_array, ret.list(new_handles(found)), "out_sym_array")?;
+        put(out_sym_array, ret.list(new_handles(symbols)), "out_sym_array")?;
         ret.keep("NNSymbolListInputVariables");
         Ok(())
     })
@@ -435,11 +435,11 @@ pub extern "C" fn MXSymbolGetInputSymbols(
     input_size: *mut c_int,
 ) -> c_int {
     guard(|| {
-        let found = variables(handle, 0)?;
+        let symbols = variables(handle, 0)?;
         let mut ret = Ret::new();
-        put(input_size, found.len() as c_int, "input_size")?;
+        put(input_size, symbols.len() as c_int, "input_size")?;
         put(inputs, std::ptr::null_mut(), "inputs")?;
-        put(inputs, ret.list(new_handles(found)), "inputs")?;
+        put(inputs, ret.list(new_handles(symbols)), "inputs")?;
         ret.keep("MXSymbolGetInputSymbols");
         Ok(())
     })

@@ -103,9 +103,9 @@ pub(super) fn take_symbols(handles: &[jlong]) -> Result<Vec<Option<Symbol>>> {
         .map(|handle| match handle {
             0 => Ok(None),
             handle => {
-                let taken = symbol(*handle as u64)?;
+                let symbol = self::symbol(*handle as u64)?;
                 handle::free(*handle as u64, "Symbol")?;
-                Ok(Some(taken))
+                Ok(Some(symbol))
             }
         })
         .collect()

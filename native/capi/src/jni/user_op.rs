@@ -154,8 +154,8 @@ impl UserOpFactory for Factory {
             let values = new_strings(env, &attrs.values().collect::<Vec<_>>())?;
             let arguments = [(&op_type).into(), (&keys).into(), (&values).into()];
             let receiver = bridge.object(env)?;
-            let made = call_object(env, &receiver, bridge.make, &arguments)?;
-            let object = env.new_global_ref(&made)?;
+            let operator = call_object(env, &receiver, bridge.make, &arguments)?;
+            let object = env.new_global_ref(&operator)?;
             let flags = bridge.flags.call(env, &object, &[])?.i()?;
             let mut names = |kind: i32| -> Result<Vec<String>> {
                 let names = call_object(env, &object, bridge.names, &[kind.into()])?;
@@ -319,9 +319,9 @@ impl UserOperator for Operator {
             let outputs = new_longs(env, &template.outputs())?;
             let gradients = new_longs(env, &template.output_gradients())?;
             let arguments = [(&inputs).into(), (&outputs).into(), (&gradients).into()];
-            let made = call_object(env, &self.object, bridge()?.gradient, &arguments)?;
-            let made = env.cast_local::<JLongArray<'_>>(made)?;
-            longs(env, &made, "gradients")
+            let gradients = call_object(env, &self.object, bridge()?.gradient, &arguments)?;
+            let gradients = env.cast_local::<JLongArray<'_>>(gradients)?;
+            longs(env, &gradients, "gradients")
         })?;
         let symbols = gradient_graph::take_symbols(&gradients)?;
         template.instantiate(graph, &node.inputs[..self.inputs.len().min(node.inputs.len())], node, &symbols)
@@ -338,9 +338,9 @@ impl UserOperator for Operator {
             let shapes = new_shapes(env, shapes)?;
             let types = new_ints(env, &dtypes.iter().map(|d| d.code()).collect::<Vec<_>>())?;
             let arguments = [(&context).into(), (&shapes).into(), (&types).into()];
-            let made = call_object(env, &self.object, bridge()?.create, &arguments)?;
+            let instance = call_object(env, &self.object, bridge()?.create, &arguments)?;
             let instance: Box<dyn UserOpInstance> = Box::new(Instance {
-                object: env.new_global_ref(&made)?,
+                object: env.new_global_ref(&instance)?,
                 forward: ArrayHandles::default(),
                 backward: ArrayHandles::default(),
             });
@@ -465,16 +465,16 @@ fn engine(error: JniError) -> Error {
 
 native! {
     fn userOpInstall(env, object: JObject<'l>) {
-        let made = Bridge::new(env, &object)?;
-        *BRIDGE.write() = Some(Arc::new(made));
+        let new_bridge = Bridge::new(env, &object)?;
+        *BRIDGE.write() = Some(Arc::new(new_bridge));
         user_op::set_resolver(Arc::new(|op_type: &str| {
-            let found = in_jvm(|env| {
+            let is_defined = in_jvm(|env| {
                 let bridge = bridge()?;
                 let name = env.new_string(op_type)?;
                 let object = bridge.object(env)?;
                 Ok(bridge.resolve.call(env, &object, &[(&name).into()])?.z()?)
             })?;
-            Ok(found.then(|| -> Arc<dyn UserOpFactory> { Arc::new(Factory(op_type.into())) }))
+            Ok(is_defined.then(|| -> Arc<dyn UserOpFactory> { Arc::new(Factory(op_type.into())) }))
         }));
         Ok(())
     }

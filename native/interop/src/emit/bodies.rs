@@ -74,9 +74,10 @@ impl Scope<'_, '_> {
     pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Handle>>) -> Result<(Body, Vec<Handle>)> {
         let name = self.name.clone();
         let level = self.builder().begin_subgraph(&name);
-        let made = make(self).and_then(|made| Ok((self.builder().copies(&format!("{name}/output"), &made)?, made)));
+        let built =
+            make(self).and_then(|results| Ok((self.builder().copies(&format!("{name}/output"), &results)?, results)));
         self.builder().end_subgraph(level);
-        let (outputs, made) = made?;
+        let (outputs, results) = built?;
         let builder = self.builder();
         let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(h.0)).collect();
         let (symbol, cut) = Symbol::group(&symbols).cut();
@@ -84,14 +85,14 @@ impl Scope<'_, '_> {
             cut.iter().filter_map(|s| Some((s.list_outputs().pop()?, s.entries().first()?.clone()))).collect();
         let mut inputs = Vec::new();
         for variable in symbol.list_inputs() {
-            let found = match outside.get(&variable) {
+            let handle = match outside.get(&variable) {
                 Some(entry) => builder.handle_of(entry),
                 None => builder.variable(&variable),
             };
             let unknown = || Error::value(format!("the input '{variable}' of a subgraph is unknown"));
-            inputs.push(Handle(found.ok_or_else(unknown)?));
+            inputs.push(Handle(handle.ok_or_else(unknown)?));
         }
-        Ok((Body { symbol, inputs }, made))
+        Ok((Body { symbol, inputs }, results))
     }
 
     /// Adds a control flow operator with its bodies to the graph and returns its outputs.
@@ -102,7 +103,7 @@ impl Scope<'_, '_> {
         let attrs: Attrs = operation.params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
         let name = self.name.clone();
-        let made = self.builder().apply_with(operation.operator, &name, &operation.inputs, attrs, &graphs)?;
-        Ok(made.into_iter().map(Handle).collect())
+        let outputs = self.builder().apply_with(operation.operator, &name, &operation.inputs, attrs, &graphs)?;
+        Ok(outputs.into_iter().map(Handle).collect())
     }
 }

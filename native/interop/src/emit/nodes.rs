@@ -78,9 +78,9 @@ pub(crate) fn framework_node(
     let named = operator.attributes().into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
     let args = inputs.into_iter().map(Expr::Literal).collect();
     let call = Call { name: op.into(), args, named, position: Position::default() };
-    let wanted = format!("{}/{op}", scope.name);
+    let base_name = format!("{}/{op}", scope.name);
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
-    let names: Vec<String> = (0..num_outputs).map(|_| sink.unique(&wanted)).collect();
+    let names: Vec<String> = (0..num_outputs).map(|_| sink.unique(&base_name)).collect();
     let outputs = names.iter().map(|name| Value::Handle(sink.tensor(builder, name))).collect();
     let outer_name = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
     let result = framework_call(scope, &call, &Names::new(), Some(&names));
@@ -149,13 +149,13 @@ pub fn framework_call(
         }
         attributes.insert(a.name.clone(), value);
     }
-    let wanted = format!("{}/{}", scope.name, call.name);
+    let base_name = format!("{}/{}", scope.name, call.name);
     let given_name = scope.name.clone();
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
     let (name, outputs, handle) = match outputs {
         Some(outputs) => (given_name, outputs.to_vec(), Value::None),
         None => {
-            let name = sink.unique(&wanted);
+            let name = sink.unique(&base_name);
             let handle = sink.tensor(builder, &name);
             (name.clone(), vec![name], Value::Handle(handle))
         }

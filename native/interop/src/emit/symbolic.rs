@@ -328,8 +328,8 @@ impl Probe<'_> {
 
     /// A dimension computed from those of the inputs: a product, a sum, or a floor quotient.
     fn derived(&mut self, o: usize, k: usize, lengths: &[i64]) -> Option<i64> {
-        let found = self.product(lengths).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
-        found.filter(|dim| self.lengths(*dim).is_some_and(|own| own == lengths))
+        let candidate = self.product(lengths).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
+        candidate.filter(|dim| self.lengths(*dim).is_some_and(|own| own == lengths))
     }
 
     /// The product of an input dimension and another dimension or a constant, or its quotient by a constant.
@@ -415,18 +415,18 @@ mod tests {
         let mut d = Dimensions::default();
         let (batch, length) = (d.new_atom(), d.new_atom());
         let ins = [batch, length, 8];
-        let made = |dims: &[i64]| Some(Dims::from_slice(dims));
-        assert_eq!(probed(&mut d, &ins, &[-1, -1, 8], |s| vec![s[1], s[0], 8]), made(&[length, batch, 8]));
+        let dims_of = |dims: &[i64]| Some(Dims::from_slice(dims));
+        assert_eq!(probed(&mut d, &ins, &[-1, -1, 8], |s| vec![s[1], s[0], 8]), dims_of(&[length, batch, 8]));
         let (double, product) = (d.times(2, batch).unwrap(), d.times(length, batch).unwrap());
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![2 * s[0]]), made(&[double]));
-        assert_eq!(probed(&mut d, &ins, &[-1, 8], |s| vec![s[0] * s[1], 8]), made(&[product, 8]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![2 * s[0]]), dims_of(&[double]));
+        assert_eq!(probed(&mut d, &ins, &[-1, 8], |s| vec![s[0] * s[1], 8]), dims_of(&[product, 8]));
         let sum = d.plus(batch, length).and_then(|x| d.plus(x, 1)).unwrap();
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[0] + s[1] + 1]), made(&[sum]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[0] + s[1] + 1]), dims_of(&[sum]));
         let strided = d.plus(length, -1).and_then(|x| d.floor_div(x, 2)).and_then(|x| d.plus(x, 1)).unwrap();
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![(s[1] - 1) / 2 + 1]), made(&[strided]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![(s[1] - 1) / 2 + 1]), dims_of(&[strided]));
         let third = d.floor_div(length, 3).unwrap();
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] / 3]), made(&[third]));
-        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] * s[1] / 7]), made(&[UNKNOWN_DIM]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] / 3]), dims_of(&[third]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] * s[1] / 7]), dims_of(&[UNKNOWN_DIM]));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn write_node(
     rewritten: RewrittenNode,
     opset: i64,
 ) -> Result<()> {
-    let ours = &source.graph.nodes[i];
+    let mxnet_node = &source.graph.nodes[i];
     let mut node = rewritten.node;
     let mut added = IndexMap::new();
     for (name, array) in rewritten.constants {
@@ -128,7 +128,7 @@ fn write_node(
         };
         *name = exporter.name_of(&Value::Handle(*handle))?;
     }
-    node.outputs.clone_from(&ours.outputs);
+    node.outputs.clone_from(&mxnet_node.outputs);
     let described = exporter.emitter.schema.written_version(&node.domain);
     let version = node.version.take().unwrap_or(if node.domain.is_empty() { opset } else { described });
     let known = if node.domain.is_empty() {

@@ -373,19 +373,19 @@ mod tests {
     fn rules_and_operator_descriptors_are_parsed() {
         let text = "domain \"org.example\"\noperator Squash@2(X, B?) -> (Y) gain: float = 1.5, mode: string?\n\
                     twice: Squash(X) -> relu(X)\nrule pairs(list, n?: int) -> list =\n  [list, n]\noperator(X) -> relu(X)\n";
-        let made = mapping("t", text).unwrap();
-        let squash = &made.operators[0];
+        let file = mapping("t", text).unwrap();
+        let squash = &file.operators[0];
         assert_eq!(
             (squash.domain.as_str(), squash.descriptor.name.as_str(), squash.descriptor.since),
             ("org.example", "Squash", 2)
         );
         assert_eq!((squash.descriptor.inputs.len(), squash.descriptor.attributes.len()), (2, 2));
-        let pairs = &made.rules[0];
+        let pairs = &file.rules[0];
         let signature = &pairs.signature;
         assert_eq!(signature.to_string(), "pairs(list, n?: int) -> list");
         assert_eq!(pairs.text, "rule pairs(list, n?: int) -> list =\n  [list, n]");
         assert!(!signature.takes(0) && signature.takes(1) && signature.takes(2) && !signature.takes(3));
-        let names: Vec<_> = made.processes.iter().map(|p| (p.name.as_str(), p.left.name.as_str())).collect();
+        let names: Vec<_> = file.processes.iter().map(|p| (p.name.as_str(), p.left.name.as_str())).collect();
         assert_eq!(names, [("twice", "Squash"), ("operator", "operator")]);
     }
 }

@@ -95,8 +95,8 @@ impl Table {
     pub fn for_import<'t>(&'t self, domain: &str, op: &str, version: i64) -> impl Iterator<Item = &'t Process> {
         let key = (domain.to_string(), op.to_string());
         let of = move |table: &'t Table| {
-            let found = table.import.get(&key).map_or(&[][..], Vec::as_slice);
-            found.iter().map(|i| &table.processes[*i])
+            let indices = table.import.get(&key).map_or(&[][..], Vec::as_slice);
+            indices.iter().map(|i| &table.processes[*i])
         };
         let all = of(self).chain(self.base.into_iter().flat_map(of.clone()));
         all.filter(move |p| (p.since..=p.until).contains(&version))
@@ -150,7 +150,7 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     if registry::find(name).is_ok() {
         return Err(error(rule.position, format!("'{name}' is the name of an operator: give the rule another name")));
     }
-    let mut found = Ok(());
+    let mut result = Ok(());
     rule.body.visit(&mut |e| {
         let checked = match e {
             Expr::Name(used, Arity::One) if params.iter().any(|p| p.name == *used) => Ok(()),
@@ -165,11 +165,11 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
             }
             _ => Ok(()),
         };
-        if found.is_ok() {
-            found = checked;
+        if result.is_ok() {
+            result = checked;
         }
     });
-    found
+    result
 }
 
 /// Checks the name, the arguments and the parameters of a rule or an MXNet operator.
@@ -271,7 +271,7 @@ impl ProcessCheck<'_> {
             collect(e, &mut names);
             names.insert(name);
         }
-        let mut found = Ok(());
+        let mut result = Ok(());
         let mut check = |e: &Expr| {
             let checked = match e {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
@@ -280,20 +280,20 @@ impl ProcessCheck<'_> {
                 Expr::Call(call) => self.check_framework_call(call),
                 _ => Ok(()),
             };
-            if found.is_ok() {
-                found = checked;
+            if result.is_ok() {
+                result = checked;
             }
         };
         p.left.visit(&mut check);
-        found?;
+        result?;
         self.check_framework_call(&p.left)?;
-        let mut found = Ok(());
+        let mut result = Ok(());
         p.right.visit(&mut |e| {
-            if let (Expr::Call(call), true) = (e, found.is_ok()) {
-                found = self.check_mxnet_call(call);
+            if let (Expr::Call(call), true) = (e, result.is_ok()) {
+                result = self.check_mxnet_call(call);
             }
         });
-        found
+        result
     }
 
     /// Checks a rule or an operator on the framework's side of an export-only process.
@@ -372,7 +372,7 @@ impl ProcessCheck<'_> {
 
     /// Checks the names, rules, operators and parameters of an expression on MXNet's side.
     fn check_expression(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
-        let mut found = Ok(());
+        let mut result = Ok(());
         e.visit(&mut |e| {
             let checked = match e {
                 Expr::Name(name, arity) => {
@@ -391,11 +391,11 @@ impl ProcessCheck<'_> {
                 Expr::Call(call) => self.check_mxnet_call(call),
                 _ => Ok(()),
             };
-            if found.is_ok() {
-                found = checked;
+            if result.is_ok() {
+                result = checked;
             }
         });
-        found
+        result
     }
 
     fn check_mxnet_call(&self, call: &Call) -> Result<()> {

@@ -147,16 +147,16 @@ impl Builder {
         self.tensors.len() - 1
     }
 
-    /// An unused node name: the requested one, or that with a suffix.
-    pub fn unique(&mut self, wanted: &str) -> String {
-        let wanted = if wanted.is_empty() { "node" } else { wanted };
-        let mut name = wanted.to_string();
-        let mut n = self.names.get(wanted).copied().unwrap_or(0);
+    /// An unused node name: `base`, with a number appended if it is taken.
+    pub fn unique(&mut self, base: &str) -> String {
+        let base = if base.is_empty() { "node" } else { base };
+        let mut name = base.to_string();
+        let mut n = self.names.get(base).copied().unwrap_or(0);
         while self.names.contains_key(&name) {
             n += 1;
-            name = format!("{wanted}_{n}");
+            name = format!("{base}_{n}");
         }
-        self.names.insert(wanted.to_string(), n);
+        self.names.insert(base.to_string(), n);
         self.names.entry(name.clone()).or_insert(0);
         name
     }
@@ -281,8 +281,8 @@ impl Builder {
         if let Some(symbol) = &self.tensors[handle].symbol {
             return symbol.clone();
         }
-        let wanted = self.tensors[handle].name.clone();
-        let name = self.unique(&wanted);
+        let base = self.tensors[handle].name.clone();
+        let name = self.unique(&base);
         let info = &mut self.tensors[handle];
         let symbol = Symbol::variable(&name, variable_attrs(&info.shape, info.dtype));
         info.name = name;

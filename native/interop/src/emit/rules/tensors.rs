@@ -105,11 +105,11 @@ rules! {
             Value::List(items) => (items.clone(), vec![items.len() as i64]),
             one => (vec![one], vec![]),
         };
-        let made = match items.iter().all(|v| matches!(v, Value::Int(_))) {
-            true => array(&dims, dtype, items.iter().filter_map(Value::int).collect())?,
-            false => array(&dims, dtype, items.iter().filter_map(Value::number).collect())?,
+        let array = match items.iter().all(|v| matches!(v, Value::Int(_))) {
+            true => self::array(&dims, dtype, items.iter().filter_map(Value::int).collect())?,
+            false => self::array(&dims, dtype, items.iter().filter_map(Value::number).collect())?,
         };
-        Ok(s.constant(made))
+        Ok(s.constant(array))
     }
 
     /// A constant of the model as a tensor of the graph.
@@ -143,11 +143,11 @@ rules! {
                 n => lengths.push(n),
             }
         }
-        let mut made = s.emit(op!(FULL(), shape: lengths, value: value, dtype: dtype))?;
+        let mut filled = s.emit(op!(FULL(), shape: lengths, value: value, dtype: dtype))?;
         for (k, holder, axis) in dynamic {
-            made = s.emit(op!(BROADCAST_LIKE(made, holder), lhs_axes: vec![k as i64], rhs_axes: vec![axis as i64]))?;
+            filled = s.emit(op!(BROADCAST_LIKE(filled, holder), lhs_axes: vec![k as i64], rhs_axes: vec![axis as i64]))?;
         }
-        Ok(made)
+        Ok(filled)
     }
 
     /// A tensor of this shape, filled with the value of a one-element constant.
@@ -273,7 +273,7 @@ rules! {
 
     /// The numbers from start to limit, exclusive, in steps of delta.
     fn range_of(s, start: Value, limit: Value, delta: Value, dtype: DType) -> Handle {
-        let made = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&start, &limit, &delta) {
+        let numbers = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&start, &limit, &delta) {
             let n = count((*limit as f64 - *start as f64) / *step as f64)?;
             let items = (0..n as i64).map(|i| start.wrapping_add(i.wrapping_mul(*step))).collect();
             array::<i64>(&[n as i64], dtype, items)?
@@ -283,7 +283,7 @@ rules! {
             let n = count((limit - start) / step)?;
             array::<f64>(&[n as i64], dtype, (0..n).map(|i| start + i as f64 * step).collect())?
         };
-        Ok(s.constant(made))
+        Ok(s.constant(numbers))
     }
 
     /// The broadcast shape of a tensor and another shape.
