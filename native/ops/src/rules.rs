@@ -67,7 +67,7 @@ pub fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
     io.assign_out(0, dtype)
 }
 
-/// Shape rule of listed gradient operators: the outputs have the shapes of the inputs from index `first` on.
+/// Shape rule of listed gradient operators: the outputs have the shapes of the inputs, starting at input `first`.
 pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
     for k in 0..io.outs.len() {
         let shape = io.ins[first + k].clone();

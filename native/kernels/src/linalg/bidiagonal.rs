@@ -10,7 +10,7 @@ use crate::simd::multiversion::per_isa;
 const MAX_SWEEPS: usize = 60;
 
 /// Reduces an n x n matrix, where n is the length of `diagonal`, to bidiagonal form: writes its diagonal and superdiagonal. The
-/// Householder vector that clears column j is written to row j of `columns`, from the diagonal on; the one that clears row j
+/// Householder vector that clears column j is written to row j of `columns`, starting at the diagonal; the one that clears row j
 /// replaces that row of `a` to the right of the diagonal. `taus` gets the scalars of the column reflections, then those of the
 /// row reflections.
 ///

@@ -89,7 +89,7 @@ fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], superdiagon
 }
 
 per_isa! {
-    /// For a row of the upper triangle, from the diagonal on: `row -= x[0] y + y[0] x`, then the contribution of the row to the
+    /// For a row of the upper triangle, starting at the diagonal: `row -= x[0] y + y[0] x`, then the contribution of the row to the
     /// product of the symmetric matrix with z. Adds that of its transpose (the elements to the right of the diagonal) to
     /// `product`, and returns the dot product of the row with z.
     fn update_and_multiply<T: Scalar>(row: &mut [T], x: &[T], y: &[T], z: &[T], product: &mut [T]) -> T {

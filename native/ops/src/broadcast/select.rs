@@ -87,7 +87,7 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Selects elements of x where the mask is true, otherwise of y. `load_mask` fills the mask of the elements from an offset on.
+/// Selects elements of x where the mask is true, otherwise of y. `load_mask` fills the mask of the elements that start at an offset.
 fn select_blocks(
     load_mask: &(dyn Fn(usize, &mut [bool]) + Sync),
     x: &In<'_>,
@@ -112,7 +112,7 @@ fn select_blocks(
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
 }
 
-/// The mask of the elements from `offset` on: true where the condition is not 0. An element of the condition applies to `row_len`
+/// The mask of the elements starting at `offset`: true where the condition is not 0. An element of the condition applies to `row_len`
 /// elements.
 fn load_mask<C: Element>(condition: &[C], row_len: usize, offset: usize, mask: &mut [bool]) {
     let zero = C::default();

@@ -97,7 +97,7 @@ fn grad_add(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if outs[0].dtype() != DType::Bool {
         return family::binary_kernel::<Add>(ctx, ins, outs);
     }
-    // An input that shares memory with the output is there already.
+    // An input that shares memory with the output already holds its term.
     let mut others = ins.iter().filter(|x| x.shared_with().is_none());
     let first = others.next().map(|x| x.slice::<bool>()).transpose()?;
     let second = others.next().map(|x| x.slice::<bool>()).transpose()?;

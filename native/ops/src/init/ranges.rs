@@ -117,7 +117,7 @@ pub(crate) fn fill_range(
     }, d => Err(Error::Internal(format!("no range of type {d}"))))
 }
 
-/// Numbers of a range from index `first` on.
+/// Numbers of a range, starting at index `first`.
 struct Range<'a, T> {
     start: f64,
     step: f64,

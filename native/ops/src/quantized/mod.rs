@@ -88,7 +88,7 @@ fn shape_like(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, num_data: usize) ->
     range_shapes(io, num_data)
 }
 
-/// Shape rule of ends of ranges: the inputs from index `num_data` on and the outputs from the second on have shape (1,).
+/// Shape rule of the ends of ranges: the inputs after the first `num_data` and the outputs after the first have shape (1,).
 fn range_shapes(io: &mut ShapeIo<'_>, num_data: usize) -> Result<()> {
     (num_data..io.ins.len()).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
     (1..io.outs.len()).try_for_each(|i| io.assign_out(i, &Shape::new(&[1])))

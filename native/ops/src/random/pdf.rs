@@ -91,7 +91,7 @@ fn check_prefix(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -
     Ok(())
 }
 
-/// Points from index `first` on, and all parameter sets. Set i belongs to the points from i * `points_per_set` on.
+/// Points starting at index `first`, and all parameter sets. Set i belongs to the points starting at i * `points_per_set`.
 #[derive(Clone, Copy)]
 struct Points<'a> {
     x: &'a [f64],
@@ -289,7 +289,7 @@ struct GradientSums<'a> {
 const BUFFER_LEN: usize = 256;
 
 impl GradientSums<'_> {
-    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, from point `first` on.
+    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, starting at point `first`.
     fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
         let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
         let mut buffers = [[0.0; BUFFER_LEN]; 4];

@@ -58,7 +58,7 @@ pub(crate) fn split_rows(
     Ok(())
 }
 
-/// The length of a row: the product of the dimensions from `axis` on.
+/// The length of a row: the product of the dimensions starting at `axis`.
 pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }

@@ -78,7 +78,7 @@ enum Parameter<C> {
 }
 
 impl<C: MathFloat> Parameter<C> {
-    /// Copies the values for the elements of the result from index `first` on.
+    /// Copies the values for the elements of the result, starting at index `first`.
     #[inline(always)]
     fn copy_to(&self, first: usize, to: &mut [C]) {
         match self {
