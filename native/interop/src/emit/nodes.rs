@@ -22,13 +22,13 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// An unused name: the requested one, or that with a suffix.
-    pub fn unique(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_string();
+    /// An unused name: `base`, with a number appended if it is taken.
+    pub fn unique(&mut self, base: &str) -> String {
+        let mut name = base.to_string();
         let mut n = 0;
         while !self.used.insert(name.clone()) {
             n += 1;
-            name = format!("{wanted}_{n}");
+            name = format!("{base}_{n}");
         }
         name
     }

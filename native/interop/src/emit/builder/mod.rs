@@ -301,8 +301,8 @@ impl Builder {
     }
 
     /// Starts a subgraph: new operators belong to it until [`Builder::end_subgraph`]. Returns its nesting level.
-    pub fn begin_subgraph(&mut self, wanted: &str) -> usize {
-        let name = self.unique(&format!("{wanted}/graph"));
+    pub fn begin_subgraph(&mut self, base: &str) -> usize {
+        let name = self.unique(&format!("{base}/graph"));
         self.open_subgraphs.push((name, self.tensors.len()));
         self.open_subgraphs.len()
     }
