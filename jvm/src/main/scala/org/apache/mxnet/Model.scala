@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
+import java.util.Locale
 
 import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
@@ -114,7 +115,8 @@ object Model {
 
   private[mxnet] def symbolFile(prefix: String): String = s"$prefix-symbol.json"
 
-  private[mxnet] def paramsFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.params"
+  private[mxnet] def paramsFile(prefix: String, epoch: Int): String =
+    String.format(Locale.ROOT, "%s-%04d.params", prefix, Int.box(epoch))
 
   /** Adds the prefixes that mark parameters and auxiliary states in a file. */
   private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =

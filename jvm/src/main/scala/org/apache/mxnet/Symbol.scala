@@ -162,7 +162,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators w
   ): Symbol = {
     val (keys, values) = NativeOp.renderPairs(params)
     val (attrKeys, attrValues) = NativeOp.renderPairs(AttrScope.current.get(Option(attr)))
-    val finalName = NameManager.current.get(Option(name).filter(_.nonEmpty), op.name.toLowerCase)
+    val finalName = NameManager.current.get(Option(name).filter(_.nonEmpty), op.name.toLowerCase(java.util.Locale.ROOT))
     inputs.indices.foreach { i =>
       if (inputs(i) == null)
         throw new MXNetError(s"${op.name}: input $i of ${inputs.length} of '$finalName' is null; give a symbol")

@@ -20,6 +20,19 @@ class SymbolSuite extends munit.FunSuite {
   private val mlpArguments =
     IndexedSeq("data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias", "sm_label")
 
+  test("names of operators and of files do not depend on the locale") {
+    val before = java.util.Locale.getDefault
+    try
+      for (locale <- Seq("tr", "ar-EG-u-nu-arab")) {
+        java.util.Locale.setDefault(java.util.Locale.forLanguageTag(locale))
+        val data = Symbol.Variable("data")
+        val named = (new NameManager).withScope(Symbol.api.IdentityAttachKLSparseReg(data = data))
+        assertEquals(named.listOutputs(), IndexedSeq("identityattachklsparsereg0_output"))
+        assertEquals(Model.paramsFile("net", 7), "net-0007.params")
+      }
+    finally java.util.Locale.setDefault(before)
+  }
+
   /** The value of a symbol over scalars. */
   private def evaluate(symbol: Symbol, inputs: (String, Float)*): Float = {
     val args = inputs.map { case (name, value) => name -> NDArray.array(Array(value), Shape(1)) }.toMap

@@ -550,7 +550,8 @@ object Module {
     module
   }
 
-  private def statesFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.states"
+  private def statesFile(prefix: String, epoch: Int): String =
+    String.format(java.util.Locale.ROOT, "%s-%04d.states", prefix, Int.box(epoch))
 
   private def cpuArrayLike(array: NDArray): NDArray = NDArray.zeros(array.shape, Context.cpu(), array.dtype)
 

@@ -144,7 +144,7 @@ private[mxnet] object UserOperators {
     // Missing inputs and states become variables.
     val inputs = inputCount(op, symbols.length, symbols.length)
     val names = SameDiff.of(op).fold(NameManager.current)(_.names)
-    val node = names.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
+    val node = names.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase(java.util.Locale.ROOT))
     val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, nodeAttributes(op, inputs))
     op.argumentSymbols = symbols.take(inputs)
     val count = symbol.listOutputs().length
