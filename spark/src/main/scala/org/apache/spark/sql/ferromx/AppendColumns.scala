@@ -3,8 +3,9 @@ package org.apache.spark.sql.ferromx
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{DataFrame, Dataset}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, UnsafeProjection}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, UnaryNode}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project, UnaryNode}
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.types.StructType
@@ -43,6 +44,7 @@ object AppendColumns {
         )
     }
     val session = frame.sparkSession
+    // For a session that was created before this library was on the class path, where `SessionExtensions` has no effect.
     session.experimental.synchronized {
       if (!session.experimental.extraStrategies.contains(Strategy))
         session.experimental.extraStrategies = session.experimental.extraStrategies :+ Strategy
@@ -105,7 +107,22 @@ object AppendColumns {
       projection(_).copy()
     }
 
-  private object Strategy extends SparkStrategy {
+  /** Filters rows by their other columns before the new columns are computed. */
+  private[ferromx] object PushFilter extends Rule[LogicalPlan] with PredicateHelper {
+    override def apply(plan: LogicalPlan): LogicalPlan = plan.transform {
+      case filter @ Filter(condition, append: Append) =>
+        val (below, above) = splitConjunctivePredicates(condition).partition { predicate =>
+          predicate.deterministic && predicate.references.subsetOf(append.child.outputSet)
+        }
+        if (below.isEmpty) filter
+        else {
+          val filtered = append.copy(child = Filter(below.reduce(And), append.child))
+          above.reduceOption(And).fold[LogicalPlan](filtered)(Filter(_, filtered))
+        }
+    }
+  }
+
+  private[ferromx] object Strategy extends SparkStrategy {
     override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
       case append: Append                       => execute(append, append.child.output) :: Nil
       case Project(expressions, append: Append) =>
