@@ -1,10 +1,11 @@
 package org.apache.mxnet.spark
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.optimizer.SGD
 import org.apache.spark.mllib.regression.LabeledPoint
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.ferromx.Sessions
 import org.slf4j.LoggerFactory
 
 /** Trains a network on labelled points, with the interface of MXNet's package for Spark; [[MXNetEstimator]] does the work.
@@ -46,17 +47,20 @@ class MXNet extends Serializable {
 
   /** Sets the shape of a point's features. */
   def setDimension(dimension: Shape): this.type = {
+    requireNonNull("MXNet.setDimension", "dimension" -> dimension)
     this.dimension = Some(dimension)
     this
   }
 
   def setNetwork(network: Symbol): this.type = {
+    requireNonNull("MXNet.setNetwork", "network" -> network)
     this.network = Some(network.toJson)
     this
   }
 
   /** Sets the devices of a worker; each gets an equal part of its batch. */
   def setContext(ctx: Array[Context]): this.type = {
+    requireNonNull("MXNet.setContext", "ctx" -> ctx)
     require(ctx.nonEmpty, "setContext: the list of contexts is empty; give at least one")
     ctx.find(_.deviceType != "cpu").foreach { other =>
       throw new IllegalArgumentException(s"setContext: $other is not a device of this library; use Context.cpu()")
@@ -75,11 +79,13 @@ class MXNet extends Serializable {
   def setNumServer(numServer: Int): this.type = noProcess("setNumServer", numServer > 0, numServer.toString)
 
   def setDataName(name: String): this.type = {
+    requireNonNull("MXNet.setDataName", "name" -> name)
     dataName = name
     this
   }
 
   def setLabelName(name: String): this.type = {
+    requireNonNull("MXNet.setLabelName", "name" -> name)
     labelName = name
     this
   }
@@ -104,8 +110,9 @@ class MXNet extends Serializable {
 
   /** Trains on labelled points. */
   def fit(data: RDD[LabeledPoint]): MXNetModel = {
-    val session = SparkSession.builder().config(data.sparkContext.getConf).getOrCreate()
-    val table = session
+    requireNonNull("MXNet.fit", "data" -> data)
+    val table = Sessions
+      .of(data.sparkContext)
       .createDataFrame(data.map(point => (point.label, point.features.asML)))
       .toDF(MXNet.LabelColumn, MXNet.FeaturesColumn)
     val estimator = new MXNetEstimator()

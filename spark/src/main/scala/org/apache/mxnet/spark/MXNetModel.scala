@@ -13,7 +13,7 @@ import org.apache.spark.ml.param._
 import org.apache.spark.ml.param.shared.HasHandleInvalid
 import org.apache.spark.ml.util._
 import org.apache.spark.mllib.linalg.Vector
-import org.apache.spark.sql.ferromx.{AppendColumns, SavedFiles}
+import org.apache.spark.sql.ferromx.{AppendColumns, SavedFiles, Sessions}
 import org.apache.spark.sql.types.{DataType, DoubleType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
@@ -48,7 +48,9 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
     this,
     "imageLayout",
     "order of dimensions of inputs that take images: NCHW or NHWC",
-    ParamValidators.inArray(Array("NCHW", "NHWC"))
+    checked[String]("imageLayout")(layout =>
+      require(layout == "NCHW" || layout == "NHWC", s"'$layout' is neither NCHW nor NHWC")
+    )
   )
 
   /** The mean of images. */
@@ -63,7 +65,9 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
     this,
     "imageStd",
     "divisor of the pixels of images, after imageMean is subtracted: one number, or one for each channel (not 0)",
-    (values: Array[Double]) => !values.contains(0.0)
+    checked[Array[Double]]("imageStd")(values =>
+      require(!values.contains(0.0), "it contains 0, by which pixels are divided")
+    )
   )
 
   setDefault(
@@ -108,6 +112,11 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   /** The files of the model with their path and epoch, cached for [[predict]] and [[innerModel]]. */
   @transient private var cached: Option[((String, Int), ModelFiles)] = None
 
+  /** The files of a saved stage with their path and epoch. A loaded stage keeps them, so that it can be saved to its own
+    * path, and survives its directory, as other stages do.
+    */
+  @transient private var kept: Option[((String, Int), ModelFiles)] = None
+
   def setModelPath(value: String): this.type = {
     payload = None
     set(modelPath, value)
@@ -140,12 +149,20 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   }
 
   /** The model of `modelPath`. Without a path, the content that was set last. */
-  private[spark] def files: ModelFiles =
-    if (isSet(modelPath)) ModelFiles.of($(modelPath), $(epoch), MXNetModel.hadoopConf)
-    else
+  private[spark] def files: ModelFiles = get(modelPath) match {
+    case Some(path) =>
+      kept.filter(_._1 == ((path, $(epoch)))).fold(ModelFiles.of(path, $(epoch), MXNetModel.hadoopConf))(_._2)
+    case None =>
       payload.getOrElse {
         throw new IllegalArgumentException(s"$uid has no model; set modelPath, or call setPayload or setNetwork")
       }
+  }
+
+  /** Sets the path of a saved stage's files, and keeps them. */
+  private def setSavedFiles(path: String, number: Int, conf: Configuration): this.type = {
+    kept = Some((path, number) -> ModelFiles.of(path, number, conf).keep())
+    setModelPath(path).setEpoch(number)
+  }
 
   override def transformSchema(schema: StructType): StructType = checkedSchema(schema, files)
 
@@ -193,6 +210,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     * program that distributes the rows itself calls this in its tasks; [[transform]] does it for tables.
     *
     * @param dataset the elements of the only input of the network, row by row
+    * @return the outputs; none if there are no rows, as in an empty partition
     */
   def predict(dataset: Iterator[Vector]): Array[MXNDArray] = {
     val model = cachedFiles
@@ -200,11 +218,13 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       getFeedDict.size == 1,
       s"$uid: predict needs a network with one input, but this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
     )
-    require(dataset.hasNext, s"$uid: the dataset has no rows to predict")
-    val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
-    try
-      new VectorPrediction(session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
-    finally ModelSession.release(model.hash)
+    if (dataset.isEmpty) Array.empty
+    else {
+      val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
+      try
+        new VectorPrediction(session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
+      finally ModelSession.release(model.hash)
+    }
   }
 
   /** The outputs for one row. */
@@ -225,7 +245,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   /** Saves the model; [[MXNetModel.load(sc* MXNetModel.load]] reads it. */
   def save(sc: SparkContext, path: String): Unit =
-    write.session(SparkSession.builder().config(sc.getConf).getOrCreate()).save(path)
+    write.session(Sessions.of(sc)).save(path)
 
   private def cachedFiles: ModelFiles = synchronized {
     get(modelPath).fold(files) { path =>
@@ -246,11 +266,13 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     in.defaultReadObject()
     payload = Option.when(in.readBoolean())(ModelFiles.read(in))
     cached = None
+    kept = None
   }
 
   override def copy(extra: ParamMap): MXNetModel = {
     val that = new MXNetModel(uid)
     that.payload = payload
+    that.kept = kept
     copyValues(that, extra).setParent(parent)
   }
 
@@ -270,7 +292,7 @@ object MXNetModel extends MLReadable[MXNetModel] {
 
   /** Loads a saved model. */
   def load(sc: SparkContext, path: String): MXNetModel =
-    read.session(SparkSession.builder().config(sc.getConf).getOrCreate()).load(path)
+    read.session(Sessions.of(sc)).load(path)
 
   private def hadoopConf: Configuration =
     SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).fold(new Configuration) { session =>
@@ -310,7 +332,7 @@ object MXNetModel extends MLReadable[MXNetModel] {
     override def load(path: String): MXNetModel = {
       val model = ParamsReader.read.session(sparkSession).load(path)
       val (modelPath, epoch) = ModelFiles.pathIn(SavedFiles.path(path, ModelDirectory), sc.hadoopConfiguration)
-      model.setModelPath(modelPath).setEpoch(epoch)
+      model.setSavedFiles(modelPath, epoch, sc.hadoopConfiguration)
     }
   }
 }

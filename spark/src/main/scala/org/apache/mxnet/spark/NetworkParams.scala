@@ -27,13 +27,29 @@ trait NetworkParams extends Params with HasPredictionCol {
     "inputShapes",
     "shape of a row of an input, without the batch axis, by the name of the input, such as '1,28,28'; needed if it is " +
       "neither in the network nor that of the column's first value",
-    _.values.forall(NetworkParams.parseShape(_).nonEmpty)
+    checked[Map[String, String]]("inputShapes")(_.foreach { case (input, shape) =>
+      require(
+        NetworkParams.parseShape(shape).nonEmpty,
+        s"the shape of '$input' is '$shape'; give the dimensions of a row, such as '1,28,28'"
+      )
+    })
   )
 
   /** The number of rows of a batch. */
   val batchSize: IntParam
 
   setDefault(inputShapes -> Map.empty[String, String])
+
+  /** A validator of a parameter. Spark's own message for an invalid value does not say which values are valid. */
+  private[spark] def checked[A](name: String)(check: A => Unit): A => Boolean = value =>
+    try {
+      check(value)
+      true
+    } catch {
+      case error: IllegalArgumentException =>
+        val reason = error.getMessage.stripPrefix("requirement failed: ")
+        throw new IllegalArgumentException(s"$uid: the parameter $name is invalid: $reason", error)
+    }
 
   /** The value of a parameter as a map. */
   private[spark] def mapOf(param: StringMapParam): Map[String, String] = StringMapParam.parseJson($(param))

@@ -15,7 +15,7 @@ import org.apache.spark.ml.feature.VectorAssembler
 import org.apache.spark.ml.functions.array_to_vector
 import org.apache.spark.ml.linalg.Vectors
 import org.apache.spark.ml.param.ParamMap
-import org.apache.spark.ml.{Pipeline, PipelineModel, PipelineStage}
+import org.apache.spark.ml.{Pipeline, PipelineModel, PipelineStage, Transformer}
 import org.apache.spark.sql.functions.{col, lit, typedlit, when}
 import org.apache.spark.sql.streaming.Trigger
 import org.apache.spark.sql.{Column, DataFrame}
@@ -238,6 +238,27 @@ class MXNetModelSuite extends ClusterSuite {
     assertEquals(loaded.collect().map(_.getSeq[Double](1).head).toSeq, Seq(0.0, 2.0, 4.0))
   }
 
+  test("a loaded model is saved to its own path, and survives its directory") {
+    val table = spark.range(3).select(col("id").as("value"))
+    def answers(stage: Transformer) =
+      stage.transform(table).select("doubled").collect().map(_.getSeq[Double](0).head).toSeq
+    val (alone, pipeline) = (temporary("alone").toString, temporary("pipeline").toString)
+    doubled().write.save(alone)
+    val loaded = MXNetModel.load(alone)
+    loaded.write.overwrite().save(alone)
+    assertEquals(answers(MXNetModel.load(alone)), Seq(0.0, 2.0, 4.0))
+    new Pipeline().setStages(Array[PipelineStage](loaded)).fit(table).write.save(pipeline)
+    PipelineModel.load(pipeline).write.overwrite().save(pipeline)
+    val last = PipelineModel.load(pipeline)
+    Seq(alone, pipeline).foreach(path =>
+      Using.resource(Files.walk(Paths.get(path))) { files =>
+        files.sorted(java.util.Comparator.reverseOrder()).forEach(Files.delete(_))
+      }
+    )
+    assertEquals(answers(last), Seq(0.0, 2.0, 4.0))
+    assertEquals(answers(loaded.copy(ParamMap.empty)), Seq(0.0, 2.0, 4.0))
+  }
+
   test("a model without a path is serialized with its content, which a process stores once") {
     // Longer than one buffer of the stream.
     val weight = NDArray.array(Array.tabulate(600000)(i => (i % 997).toFloat), Shape(1000, 600))
@@ -288,6 +309,23 @@ class MXNetModelSuite extends ClusterSuite {
     )
   }
 
+  test("a view of the new columns is read in another session") {
+    doubled().transform(spark.range(3).select(col("id").as("value"))).createOrReplaceGlobalTempView("doubled_rows")
+    val other = spark.newSession()
+    assertEquals(other.table("global_temp.doubled_rows").where(col("doubled")(0) >= 2).count(), 2L)
+    val rows = other.sql("SELECT value, doubled[0] AS twice FROM global_temp.doubled_rows").collect()
+    assertEquals(rows.map(row => row.getLong(0) * 2.0).toSeq, rows.map(_.getDouble(1)).toSeq)
+  }
+
+  test("rows are filtered by other columns before the model runs") {
+    val frame = spark.range(6).select(when(col("id") =!= 2, col("id")).as("value"), col("id"))
+    val answers = doubled().transform(frame)
+    // The model would fail at the row with null.
+    assertEquals(answers.where("id > 3 AND doubled[0] > 8").collect().map(_.getLong(1)).toSeq, Seq(5L))
+    assertEquals(answers.where(col("id") =!= 2).where("id < 4").count(), 3L)
+    assert(causes(intercept[Exception](answers.where("doubled[0] > 8").collect())).contains("column 'value' is null"))
+  }
+
   test("rows with null are an error or skipped") {
     val frame = spark.range(4).select(when(col("id") === 2, lit(null)).otherwise(col("id")).as("value"))
     val error = causes(intercept[Exception](doubled().transform(frame).collect()))
@@ -322,6 +360,8 @@ class MXNetModelSuite extends ClusterSuite {
     val unknown = message(lenet.setInputShapes(Map("image" -> Shape(1, 8, 8))))
     assert(unknown.contains("inputShapes has a shape for 'image', which is no input; the inputs are data"), unknown)
     intercept[IllegalArgumentException](lenet.setBatchSize(0))
+    val large = causes(intercept[Exception](lenet.setBatchSize(1 << 28).transform(digits).collect()))
+    assert(large.contains("column 'pixels' needs 64 numbers per row, too many for a batch of 268435456 rows"), large)
   }
 
   test("files that are missing or damaged are named") {

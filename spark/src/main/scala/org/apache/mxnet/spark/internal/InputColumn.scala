@@ -19,7 +19,14 @@ private[mxnet] sealed abstract class InputColumn[A](
     batch: Int,
     elementType: PrimitiveType[A]
 ) {
-  protected val buffer: Array[A] = elementType.allocate(Math.multiplyExact(rowSize, batch))
+  protected val buffer: Array[A] = {
+    val size = rowSize.toLong * batch
+    if (size > Int.MaxValue)
+      throw new IllegalArgumentException(
+        s"column '$column' needs $rowSize numbers per row, too many for a batch of $batch rows; set a lower batchSize"
+      )
+    elementType.allocate(size.toInt)
+  }
 
   /** Copies a value to the buffer from `index` on. */
   protected def copyValue(row: SpecializedGetters, ordinal: Int, index: Int): Unit

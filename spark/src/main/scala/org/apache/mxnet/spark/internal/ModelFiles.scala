@@ -1,14 +1,16 @@
 package org.apache.mxnet.spark.internal
 
 import java.io.{FileNotFoundException, IOException}
+import java.nio.file.attribute.BasicFileAttributes
 import java.nio.file.{Files, Path, Paths}
 import java.security.{DigestInputStream, MessageDigest}
+import java.util.Locale
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.hadoop.fs.{FileSystem, Path => HadoopPath}
 import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.{ImportOptions, ImportedModel, Model, NDArray, Onnx, Symbol}
 import org.apache.spark.SparkContext
@@ -24,7 +26,9 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownH
   def all: Seq[Path] = main +: others
 
   /** SHA-256 of names and contents. */
-  lazy val hash: String = knownHash.getOrElse {
+  lazy val hash: String = knownHash.getOrElse(ModelFiles.hashes.computeIfAbsent(all.map(FileStamp.of), _ => digest()))
+
+  private def digest(): String = {
     val digest = MessageDigest.getInstance("SHA-256")
     val buffer = new Array[Byte](1 << 20)
     all.foreach { file =>
@@ -73,6 +77,19 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownH
   /** Reads an ONNX file. */
   def importOnnx(): ImportedModel = Onnx.importModel(main.toString, ImportOptions(externalData = others.nonEmpty))
 
+  /** The files under names of this process, which remain if these are deleted. */
+  def keep(): ModelFiles =
+    if (all.forall(_.startsWith(ModelFiles.temporary))) this
+    else {
+      val directory = Files.createTempDirectory(ModelFiles.temporary, "kept-")
+      val names = all.map { file =>
+        val name = directory.resolve(file.getFileName)
+        ModelFiles.linkOrCopy(file, name)
+        name
+      }
+      ModelFiles(names.head, names.tail, knownHash)
+    }
+
   /** Copies the files into a directory of any file system that Hadoop knows. */
   def copyTo(directory: HadoopPath, conf: Configuration): Unit = {
     val target = directory.getFileSystem(conf)
@@ -85,6 +102,19 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownH
         new HadoopPath(directory, file.getFileName.toString)
       )
     )
+  }
+}
+
+/** What changes if a file is replaced or written to.
+  *
+  * @param modified the time of the last change, as the file system tells it
+  */
+private[mxnet] final case class FileStamp(path: String, size: Long, modified: Any)
+
+private[mxnet] object FileStamp {
+  def of(file: Path): FileStamp = {
+    val attributes = Files.readAttributes(file, classOf[BasicFileAttributes])
+    FileStamp(file.toRealPath().toString, attributes.size, (attributes.lastModifiedTime, attributes.fileKey))
   }
 }
 
@@ -108,6 +138,12 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
 
 private[mxnet] object ModelFiles {
   val SymbolSuffix: String = "-symbol.json"
+
+  /** Hashes of files that have not changed since they were read: a pipeline on a stream needs them for every batch. */
+  private val hashes = new ConcurrentHashMap[Seq[FileStamp], String]
+
+  /** Copies of the files of remote file systems. */
+  private val fetched = new ConcurrentHashMap[Seq[FileStamp], ModelFiles]
 
   /** Models that other processes sent, by their hash. */
   private val received = new ConcurrentHashMap[String, ModelFiles]
@@ -142,28 +178,36 @@ private[mxnet] object ModelFiles {
           )
         onnx ++ others
       } else if (isOnnx(hadoopPath)) Seq(hadoopPath)
-      else Seq(new HadoopPath(path + SymbolSuffix), new HadoopPath(f"$path-$epoch%04d.params"))
+      else Seq(new HadoopPath(path + SymbolSuffix), new HadoopPath(Model.paramsFile(path, epoch)))
     sources.find(source => !fileSystem.exists(source)).foreach { missing =>
       throw new FileNotFoundException(
         s"modelPath is '$path', but there is no file $missing; give the path of an ONNX file, or the prefix of " +
           "PREFIX-symbol.json and PREFIX-NNNN.params with NNNN as the parameter epoch"
       )
     }
-    val files =
-      if (fileSystem.getScheme == "file")
-        sources.map(source => Paths.get(fileSystem.makeQualified(source).toUri.getPath))
-      else {
-        val directory = Files.createTempDirectory(temporary, "fetched-")
-        sources.map { source =>
-          val target = directory.resolve(source.getName)
-          fileSystem.copyToLocalFile(false, source, new HadoopPath(target.toUri), true)
-          target
-        }
+    if (fileSystem.getUri.getScheme == "file") {
+      val files = sources.map(source => Paths.get(fileSystem.makeQualified(source).toUri.getPath))
+      ModelFiles(files.head, files.tail)
+    } else {
+      val stamps = sources.map { source =>
+        val status = fileSystem.getFileStatus(source)
+        FileStamp(status.getPath.toString, status.getLen, status.getModificationTime)
       }
+      fetched.computeIfAbsent(stamps, _ => fetch(sources, fileSystem))
+    }
+  }
+
+  private def fetch(sources: Seq[HadoopPath], fileSystem: FileSystem): ModelFiles = {
+    val directory = Files.createTempDirectory(temporary, "fetched-")
+    val files = sources.map { source =>
+      val target = directory.resolve(source.getName)
+      fileSystem.copyToLocalFile(false, source, new HadoopPath(target.toUri), true)
+      target
+    }
     ModelFiles(files.head, files.tail)
   }
 
-  private def isOnnx(path: HadoopPath): Boolean = path.getName.toLowerCase.endsWith(".onnx")
+  private def isOnnx(path: HadoopPath): Boolean = path.getName.toLowerCase(Locale.ROOT).endsWith(".onnx")
 
   /** Reads what [[ModelFiles.write]] wrote into files. A process keeps one copy of a model. */
   def read(in: Blocks.Input): ModelFiles = {

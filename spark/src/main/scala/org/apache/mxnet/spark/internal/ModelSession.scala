@@ -61,8 +61,21 @@ private[mxnet] final class ModelSession private (
   }
 
   /** The types of the inputs and of some outputs. */
-  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) =
-    typesOf(select(fetches), feeds)
+  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) = {
+    val selected = select(fetches)
+    requireFeeds(selected, feeds, fetches)
+    typesOf(selected, feeds)
+  }
+
+  /** Checks that all inputs of some outputs have a column; labels need none. */
+  private def requireFeeds(selected: Symbol, feeds: Seq[String], fetches: Seq[String]): Unit = {
+    val missing =
+      selected.listArguments().filterNot(name => args.contains(name) || feeds.contains(name) || name.endsWith("label"))
+    if (missing.nonEmpty)
+      throw new IllegalArgumentException(
+        s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need"
+      )
+  }
 
   private def typesOf(selected: Symbol, feeds: Seq[String]): (Map[String, DType], Seq[DType]) = {
     val names = selected.listArguments()
@@ -97,17 +110,11 @@ private[mxnet] final class ModelSession private (
     private val selected = select(fetches)
     private val argNames = selected.listArguments()
     private val auxNames = selected.listAuxiliaryStates()
+    requireFeeds(selected, feeds.map(_._1), fetches)
     private val (argTypes, _) = typesOf(selected, feeds.map(_._1))
 
     /** Idle workspaces by batch size. */
     private val idleWorkspaces = new ConcurrentHashMap[Int, ConcurrentLinkedQueue[Workspace]]
-
-    private val missing =
-      argNames.filterNot(name => args.contains(name) || feeds.exists(_._1 == name) || name.endsWith("label"))
-    if (missing.nonEmpty)
-      throw new IllegalArgumentException(
-        s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need"
-      )
 
     /** Runs a batch.
       *

@@ -50,8 +50,16 @@ private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset
   }
 
   /** The elements from `index` on, as the array of a row. */
-  final def toArrayData(values: Array[A], index: Int, count: Int): ArrayData =
-    UnsafeArrayData.fromPrimitiveArray(values, arrayOffset + index * numBytes, count, numBytes)
+  final def toArrayData(values: Array[A], index: Int, count: Int): ArrayData = {
+    val offset = arrayOffset + index.toLong * numBytes
+    if (offset <= Int.MaxValue) UnsafeArrayData.fromPrimitiveArray(values, offset.toInt, count, numBytes)
+    else {
+      // Spark takes the offset as an Int.
+      val row = allocate(count)
+      System.arraycopy(values, index, row, 0, count)
+      UnsafeArrayData.fromPrimitiveArray(row, arrayOffset, count, numBytes)
+    }
+  }
 
   /** Copies the first elements to an array of the engine. */
   final def write(source: Array[A], target: NDArray): Unit = {
