@@ -1,12 +1,17 @@
 package org.apache.mxnet.spark
 
+import java.io.IOException
 import java.nio.file.Files
 
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.mxnet.Callback.{EpochRecord, Progress}
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.FieldState
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.module.internal.MetricChoice
 import org.apache.mxnet.spark.internal._
 import org.apache.spark.ml.Estimator
 import org.apache.spark.ml.param._
@@ -39,7 +44,9 @@ trait MXNetEstimatorParams
     this,
     "labelName",
     "name of the network's argument that takes the label; it ends with 'label'",
-    (name: String) => name.endsWith("label")
+    checked[String]("labelName") { name =>
+      require(name != null && name.endsWith("label"), s"'$name' does not end with 'label', as names of labels do")
+    }
   )
 
   /** The number of tasks that train. */
@@ -71,8 +78,8 @@ trait MXNetEstimatorParams
   final val optimizer: Param[String] = new Param(
     this,
     "optimizer",
-    s"name of the optimizer: ${Registry.optimizers.mkString(", ")}",
-    ParamValidators.inArray(Registry.optimizers.toArray)
+    s"name of the optimizer: ${Registry.optimizers.mkString(", ")}; adadelta has no learning rate",
+    checked("optimizer")(Registry.requireOptimizer)
   )
 
   /** The parameters of the optimizer. */
@@ -88,7 +95,20 @@ trait MXNetEstimatorParams
     this,
     "metric",
     s"name of the metric of training and validation: ${Registry.metrics.mkString(", ")}",
-    (name: String) => Registry.isMetric(name)
+    checked("metric")(Registry.requireMetric)
+  )
+
+  /** Whether a larger or a smaller metric is better. */
+  final val metricMode: Param[String] = new Param(
+    this,
+    "metricMode",
+    "whether a larger ('max') or a smaller ('min') metric is better, for earlyStopping; 'auto' knows this library's metrics",
+    checked[String]("metricMode") { mode =>
+      require(
+        MXNetEstimator.MetricModes.contains(mode),
+        s"'$mode' is not one of ${MXNetEstimator.MetricModes.mkString(", ")}"
+      )
+    }
   )
 
   /** The name of the initializer. */
@@ -96,7 +116,7 @@ trait MXNetEstimatorParams
     this,
     "initializer",
     s"name of the initializer of parameters without a value: ${Registry.initializers.mkString(", ")}",
-    ParamValidators.inArray(Registry.initializers.toArray)
+    checked("initializer")(Registry.requireInitializer)
   )
 
   /** The parameters of the initializer. */
@@ -153,6 +173,7 @@ trait MXNetEstimatorParams
     optimizer -> "sgd",
     optimizerParams -> Map.empty[String, String],
     metric -> "acc",
+    metricMode -> "auto",
     initializer -> "xavier",
     initializerParams -> Map.empty[String, String],
     numWorkers -> 1,
@@ -174,6 +195,7 @@ trait MXNetEstimatorParams
   def getOptimizer: String = $(optimizer)
   def getOptimizerParams: Map[String, String] = mapOf(optimizerParams)
   def getMetric: String = $(metric)
+  def getMetricMode: String = $(metricMode)
   def getInitializer: String = $(initializer)
   def getInitializerParams: Map[String, String] = mapOf(initializerParams)
   def getLearningRate: Float = $(learningRate)
@@ -212,7 +234,10 @@ class MXNetEstimator(override val uid: String)
   private var initializerObject: Option[Initializer] = None
   private var initialModel: Option[MXNetModel] = None
 
-  def setSymbol(value: Symbol): this.type = set(symbol, value.toJson)
+  def setSymbol(value: Symbol): this.type = {
+    requireNonNull("MXNetEstimator.setSymbol", "value" -> value)
+    set(symbol, value.toJson)
+  }
   def setSymbol(json: String): this.type = set(symbol, json)
   def setFeaturesCol(value: String): this.type = set(featuresCol, value)
   def setLabelCol(value: String): this.type = set(labelCol, value)
@@ -238,6 +263,7 @@ class MXNetEstimator(override val uid: String)
     * replaces `optimizer`. Spark sends it to the workers like any function; it is not saved.
     */
   def setOptimizer(make: Float => Optimizer): this.type = {
+    requireNonNull("MXNetEstimator.setOptimizer", "make" -> make)
     makeOptimizer = Some(make)
     clear(optimizer)
   }
@@ -246,12 +272,17 @@ class MXNetEstimator(override val uid: String)
   def setMetric(name: String): this.type = set(metric, name)
 
   /** Sets a function that creates the metric of each shard; it replaces `metric` and is not saved. The value of an
-    * epoch is the mean over the shards, for validation weighted by their rows.
+    * epoch is the mean over the shards, for validation weighted by their rows. A metric compares the label with the
+    * first output of the network.
     */
   def setMetric(make: () => EvalMetric): this.type = {
+    requireNonNull("MXNetEstimator.setMetric", "make" -> make)
     makeMetric = Some(make)
     clear(metric)
   }
+
+  /** Sets whether a larger (`max`) or a smaller (`min`) metric is better. */
+  def setMetricMode(value: String): this.type = set(metricMode, value)
 
   /** Sets the initializer by its name, such as `xavier` or `normal`. */
   def setInitializer(name: String): this.type = set(initializer, name)
@@ -261,6 +292,7 @@ class MXNetEstimator(override val uid: String)
 
   /** Sets the initializer of parameters without values; it replaces `initializer` and is not saved. */
   def setInitializer(value: Initializer): this.type = {
+    requireNonNull("MXNetEstimator.setInitializer", "value" -> value)
     initializerObject = Some(value)
     clear(initializer)
   }
@@ -269,6 +301,7 @@ class MXNetEstimator(override val uid: String)
     * does not have are ignored. If no symbol is set, the network of this model is trained.
     */
   def setInitialModel(model: MXNetModel): this.type = {
+    requireNonNull("MXNetEstimator.setInitialModel", "model" -> model)
     initialModel = Some(model)
     this
   }
@@ -296,6 +329,7 @@ class MXNetEstimator(override val uid: String)
     if (initializerCode.isEmpty) Registry.initializer($(initializer), getInitializerParams)
     else requireNoSettings("an initializer", initializerParams)
     checkShapes(columns.map(_._1) :+ $(labelName))
+    require(columns.nonEmpty, s"$uid: feedDict is empty; give the column of each input, or clear it to use featuresCol")
     columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
     findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
     get(validationIndicatorCol).foreach { name =>
@@ -308,6 +342,53 @@ class MXNetEstimator(override val uid: String)
     )
     require($(outputCol).nonEmpty, s"$uid: outputCol is empty; set the name of the column for the network's output")
     append(schema, added.filter(_._1.nonEmpty))
+  }
+
+  /** What checkpoints of the same training have in common: the optimizer with its numbers, and the metric. */
+  private def settingsOf(optimizer: Optimizer, metricNames: Seq[String]): String = {
+    val parts = Seq[AnyRef](optimizer) ++ FieldState.referenced(optimizer, classOf[LRScheduler])
+    val numbers = parts.map(part => part.getClass.getName -> FieldState.readAll(part).toSeq.sortBy(_._1))
+    (numbers ++ metricNames).mkString(" ")
+  }
+
+  /** The names of the metric's values. */
+  private def checkedMetric(): Seq[String] = {
+    val names = Progress.valuesOf(made("metric", metricMaker())).map(_._1)
+    if ($(earlyStopping) > 0)
+      try {
+        new MetricChoice("", $(metricMode)).isBetter(EpochRecord(0, names.map(_ -> 0f), Nil, 0.0, 0.0), 0f)
+        ()
+      } catch {
+        case _: MXNetError =>
+          throw new IllegalArgumentException(
+            s"$uid: earlyStopping needs to know whether the metric '${names.head}' should grow or shrink; set metricMode to " +
+              "'max' or 'min'"
+          )
+      }
+    names
+  }
+
+  /** The result of code that the program has set. */
+  private def made[A](kind: String, result: A): A = {
+    require(result != null, s"$uid: the function of the $kind returns null; return a new object of it")
+    result
+  }
+
+  /** The directory of checkpoints with its file system, because a relative path is another one in each process. */
+  private def checkpointPath(context: SparkContext): Option[String] = get(checkpointDir).map { name =>
+    try {
+      val directory = new HadoopPath(name)
+      val fileSystem = directory.getFileSystem(context.hadoopConfiguration)
+      if (!fileSystem.mkdirs(directory)) throw new IOException(s"the directory $directory cannot be created")
+      fileSystem.makeQualified(directory).toString
+    } catch {
+      case error @ (_: IOException | _: IllegalArgumentException) =>
+        throw new IllegalArgumentException(
+          s"$uid: checkpointDir is '$name', which cannot be used: ${error.getMessage}; give a directory on a file system that " +
+            "all machines share",
+          error
+        )
+    }
   }
 
   /** Creates the optimizer of a worker. */
@@ -363,7 +444,12 @@ class MXNetEstimator(override val uid: String)
   }
 
   private def loadNetwork(): Symbol =
-    if (isDefined(symbol)) Symbol.loadJson($(symbol))
+    if (isDefined(symbol))
+      try Symbol.loadJson($(symbol))
+      catch {
+        case error: MXNetError =>
+          throw new IllegalArgumentException(s"$uid: the parameter symbol is not a network: ${error.getMessage}", error)
+      }
     else
       initialModel.filterNot(_.files.isOnnx).map(_.files.load()._1).getOrElse {
         throw new IllegalArgumentException(
@@ -403,11 +489,15 @@ class MXNetEstimator(override val uid: String)
       )
     }
     val rows = $(batchSize) / getNumShards
-    val (args, _, aux) = network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
-    require(
-      args != null,
-      s"$uid: the shapes of the network cannot be inferred from ${inputs.mkString(", ")}; check inputShapes"
+    def unfit(reason: String, cause: Throwable = null) = new IllegalArgumentException(
+      s"$uid: the network cannot take rows of shape ${inputs.map { case (name, dims) => s"$name ${Shape(dims)}" }.mkString(", ")}" +
+        s"$reason; check inputShapes, labelCol, and that feedDict has all inputs",
+      cause
     )
+    val (args, _, aux) =
+      try network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
+      catch { case error: MXNetError => throw unfit(s": ${error.getMessage}", error) }
+    if (args == null) throw unfit("")
     (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
   }
 
@@ -426,9 +516,11 @@ class MXNetEstimator(override val uid: String)
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
     val initialize = initializerCode.getOrElse(Registry.initializer($(initializer), getInitializerParams))
-    val before = Random.getState()
-    Random.seed($(seed).toInt)
-    try
+    // Estimators may train at the same time, as in a CrossValidator, but the random numbers have one state.
+    MXNetEstimator.initialization.synchronized {
+      val before = Random.getState()
+      Random.seed($(seed).toInt)
+      try
       shapes.map { case (name, shape) =>
         known.get(name) match {
           case Some(array) if array.shape == shape => name -> array
@@ -442,7 +534,8 @@ class MXNetEstimator(override val uid: String)
             name -> array
         }
       }.toMap
-    finally Random.setState(before)
+      finally Random.setState(before)
+    }
   }
 
   /** Trains in a barrier stage. */
@@ -463,9 +556,11 @@ class MXNetEstimator(override val uid: String)
       $(seed),
       optimizerMaker,
       metricMaker,
-      get(checkpointDir),
+      settingsOf(made("optimizer", optimizerMaker()), checkedMetric()),
+      checkpointPath(context),
       $(checkpointInterval),
       $(earlyStopping),
+      $(metricMode),
       $(timeout),
       messages,
       new SerializableConfiguration(context.hadoopConfiguration)
@@ -476,7 +571,8 @@ class MXNetEstimator(override val uid: String)
       case progress: TrainingProgress =>
         MXNetEstimator.logger.info(s"$uid: ${progress.line}")
         DriverMessages.post(context, progress)
-      case other => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
+      case text: String => MXNetEstimator.logger.info(s"$uid: $text")
+      case other        => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
     } {
       val trained = rows.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
@@ -489,36 +585,36 @@ class MXNetEstimator(override val uid: String)
     }
   }
 
-  /** The rows as records, with their shards. */
+  /** The rows as records, with their shards. Spark computes the table once. */
   private def keyed(dataset: Dataset[_], inputs: IndexedSeq[(String, Seq[Int])]): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
-    def records(frame: Dataset[_], validation: Boolean) = {
-      val selected = frame.select(inputColumns: _*)
-      val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
-      val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
-        val shapes = inputs.map { case (_, dims) => Shape(dims) }
-        val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
-        val encoder = new RowEncoder(readers, shapes.map(_.product))
-        rows.map(encoder.encode)
+    val indicator = get(validationIndicatorCol).fold(lit(false))(name => coalesce(columnOf(name), lit(false)))
+    val selected = dataset.select(inputColumns :+ indicator: _*)
+    val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
+    val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
+      val shapes = inputs.map { case (_, dims) => Shape(dims) }
+      val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
+      val encoder = new RowEncoder(readers, shapes.map(_.product))
+      rows.map { row =>
+        val record = encoder.encode(row)
+        ContentKey(row.getBoolean(shapes.length), RowKey.hash(record, seedOfOrder)) -> record
       }
-      // The order depends only on the rows' contents, so that it is the same if Spark computes lost rows again.
-      val shuffled = encoded.map(record => RowKey.hash(record, seedOfOrder) -> record).sortByKey().values
-      shuffled.zipWithIndex().map { case (record, index) => RowKey.of(validation, index, shards) -> record }
     }
-    if (!isDefined(validationIndicatorCol)) records(dataset, validation = false)
-    else {
-      val indicator = coalesce(columnOf($(validationIndicatorCol)), lit(false))
-      records(dataset.where(!indicator), validation = false)
-        .union(records(dataset.where(indicator), validation = true))
+    // The order depends only on the rows' contents, so that it is the same if Spark computes lost rows again.
+    val partitioner = new ContentPartitioner(encoded.getNumPartitions.max(1), isSet(validationIndicatorCol))
+    encoded.repartitionAndSortWithinPartitions(partitioner).zipWithIndex().map { case ((key, record), index) =>
+      RowKey.of(key.validation, index, shards) -> record
     }
   }
 
   private def modelOf(files: ModelFiles, inputs: IndexedSeq[(String, Seq[Int])]): MXNetModel = {
     val output = Using.resource(Symbol.load(files.main.toString))(_.listOutputs().head)
+    // Labels of further losses are inputs for training only.
+    def isUsed(input: String) = !input.endsWith("label")
     new MXNetModel(uid)
       .withFiles(files)
-      .setFeedDict(columns.toMap)
-      .setInputShapes(inputs.init.map { case (name, dims) => name -> Shape(dims) }.toMap)
+      .setFeedDict(columns.filter(column => isUsed(column._1)).toMap)
+      .setInputShapes(inputs.collect { case (name, dims) if isUsed(name) => name -> Shape(dims) }.toMap)
       .setFetchDict(Map($(outputCol) -> output))
       .setPredictionCol($(predictionCol))
   }
@@ -538,6 +634,10 @@ class MXNetEstimator(override val uid: String)
 
 /** Loads saved estimators. */
 object MXNetEstimator extends MLReadable[MXNetEstimator] {
+  private val initialization = new Object
+
+  private[spark] val MetricModes = Seq("auto", "max", "min")
+
   private val InitialModelDirectory = "initialModel"
 
   override def read: MLReader[MXNetEstimator] = new Reader

@@ -1,11 +1,28 @@
 package org.apache.mxnet.spark
 
-import munit.FunSuite
-import org.apache.mxnet.Symbol
-import org.apache.spark.sql.SparkSession
+import java.net.URI
+import java.nio.file.Files
+import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.{ConcurrentLinkedQueue, CountDownLatch}
 
-/** Programs that run in one process, with `local[2]`. */
+import scala.concurrent.duration.DurationInt
+import scala.concurrent.{Await, ExecutionContext, Future}
+import scala.jdk.CollectionConverters._
+
+import munit.FunSuite
+import org.apache.hadoop.fs.{FSDataInputStream, Path => HadoopPath, RawLocalFileSystem}
+import org.apache.mxnet.{CustomMetric, FactorScheduler, Model, NDArray, Shape, Symbol}
+import org.apache.mxnet.optimizer.{NAG, SGD}
+import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
+import org.apache.spark.ml.tuning.{ParamGridBuilder, TrainValidationSplit}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.sql.functions.{col, udf}
+import org.apache.spark.sql.{DataFrame, SparkSession}
+
+/** Programs that run in one process, with `local[2]`: workers are threads. */
 class LocalModeSuite extends FunSuite {
+  private implicit val threads: ExecutionContext = ExecutionContext.global
+
   // Starting Spark takes long on a busy machine.
   override val munitTimeout = scala.concurrent.duration.Duration(1, "h")
 
@@ -14,16 +31,266 @@ class LocalModeSuite extends FunSuite {
     .master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1")
+    .config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
 
   override def afterAll(): Unit = spark.stop()
 
+  /** 120 points of three classes. */
+  private lazy val points: DataFrame = {
+    val random = new scala.util.Random(7)
+    val rows = (0 until 120).map { i =>
+      (i, Array.fill(2)(i % 3 + 0.3 * random.nextGaussian()), (i % 3).toDouble)
+    }
+    spark.createDataFrame(rows).toDF("id", "features", "label").repartition(3).cache()
+  }
+
+  private def network: Symbol = {
+    val hidden = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 8, name = "one")
+    val dropped = Symbol.api.Dropout(data = hidden, p = 0.4f, name = "drop")
+    val scores = Symbol.api.FullyConnected(data = dropped, num_hidden = 3, name = "two")
+    Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
+  }
+
+  private def estimator: MXNetEstimator = new MXNetEstimator()
+    .setSymbol(network)
+    .setBatchSize(24)
+    .setNumEpoch(3)
+    .setLearningRate(0.1f)
+    .setNumShards(2)
+    .setTimeout(120)
+
+  private def bits(model: MXNetModel): String = model.files.hash
+
+  /** What `body` gives, and the numbers of the epochs that were trained meanwhile. */
+  private def withEpochs[A](body: => A): (A, Seq[Int]) = {
+    val seen = new ConcurrentLinkedQueue[Int]
+    val listener = onProgress(progress => { seen.add(progress.epoch); () })
+    val result = body
+    // Listeners are called by a thread of their own.
+    Thread.sleep(1000)
+    spark.sparkContext.removeSparkListener(listener)
+    (result, seen.asScala.toSeq)
+  }
+
+  private def onProgress(handle: TrainingProgress => Unit): SparkListener = {
+    val listener = new SparkListener {
+      override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+        case progress: TrainingProgress => handle(progress)
+        case _                          => ()
+      }
+    }
+    spark.sparkContext.addSparkListener(listener)
+    listener
+  }
+
+  private def refused(estimator: => MXNetEstimator): String =
+    intercept[IllegalArgumentException](estimator.fit(points)).getMessage
+
   test("more workers than the process has cores are refused at once") {
-    val estimator = new MXNetEstimator()
-      .setSymbol(Symbol.load(s"${Digits.ModelPath}-symbol.json"))
-      .setFeaturesCol("pixels")
-      .setNumWorkers(3)
-    val error = intercept[IllegalArgumentException](estimator.fit(Digits.test(spark))).getMessage
+    val error = refused(estimator.setNumShards(3).setNumWorkers(3))
     assert(error.contains("numWorkers is 3, but the master local[2] runs 2 tasks at the same time"), error)
+  }
+
+  test("every optimizer has its name in MXNet, and resumes") {
+    for (name <- Seq("SGD", "nag", "Adam", "adagrad", "rmsprop", "dcasgd", "sgld", "AdaDelta")) {
+      def training = estimator.setOptimizer(name).setLearningRate(1e-3f).setNumEpoch(4)
+      val directory = Files.createTempDirectory("checkpoints").toString
+      training.setCheckpointDir(directory).setNumEpoch(2).fit(points)
+      // Two workers in one process would share the random numbers that SGLD draws.
+      val workers = if (name == "sgld") 1 else 2
+      val (resumed, epochs) = withEpochs(training.setCheckpointDir(directory).setNumWorkers(workers).fit(points))
+      assertEquals(epochs, Seq(2, 3), name)
+      assertEquals(bits(resumed), bits(training.fit(points)), name)
+    }
+  }
+
+  test("training with another optimizer or other settings does not resume") {
+    val directory = Files.createTempDirectory("checkpoints").toString
+    def training = estimator.setCheckpointDir(directory).setNumEpoch(1)
+    def epochs(estimator: MXNetEstimator) = withEpochs(estimator.fit(points))._2
+    assertEquals(epochs(training), Seq(0))
+    assertEquals(epochs(training), Nil)
+    assertEquals(epochs(training.setOptimizer(rate => new SGD(rate))), Nil, "the same optimizer as code")
+    assertEquals(epochs(training.setLearningRate(0.2f)), Seq(0))
+    assertEquals(epochs(training.setOptimizer("nag")), Seq(0))
+    assertEquals(epochs(training.setOptimizer(rate => new NAG(rate, wd = 0.5f))), Seq(0))
+    def scheduled(factor: Float) =
+      training.setOptimizer(rate => new SGD(rate, lrScheduler = new FactorScheduler(2, factor)))
+    assertEquals(epochs(scheduled(0.5f)), Seq(0))
+    assertEquals(epochs(scheduled(0.25f)), Seq(0))
+    assertEquals(epochs(training.setMetric("ce")), Seq(0))
+    val searched = estimator.setCheckpointDir(directory)
+    val grid = new ParamGridBuilder().addGrid(searched.learningRate, Seq(1e-9f, 0.3f)).build()
+    val split = new TrainValidationSplit()
+      .setEstimator(searched)
+      .setEstimatorParamMaps(grid)
+      .setEvaluator(new MulticlassClassificationEvaluator().setMetricName("accuracy"))
+      .setSeed(1)
+    val metrics = split.fit(points).validationMetrics
+    assert(metrics(1) > metrics(0), metrics.toSeq)
+  }
+
+  test("a metric of the program needs a mode to stop training early") {
+    var value = 0f
+    def constant = estimator
+      .setMetric(() => new CustomMetric((_, _) => 1f, "constant"))
+      .setEarlyStopping(1)
+      .setNumEpoch(9)
+    val error = refused(constant)
+    assert(
+      error.contains("whether the metric 'constant' should grow or shrink; set metricMode to 'max' or 'min'"),
+      error
+    )
+    assertEquals(withEpochs(constant.setMetricMode("min").fit(points))._2, Seq(0, 1))
+    val growing = estimator
+      .setMetric(() => { value += 1; new CustomMetric((_, _) => value, "growing") })
+      .setEarlyStopping(1)
+      .setNumEpoch(3)
+    assertEquals(withEpochs(growing.setMetricMode("max").fit(points))._2.length, 2, "one object for all epochs")
+    intercept[IllegalArgumentException](estimator.setMetricMode("best"))
+  }
+
+  test("a cancelled training ends") {
+    val started = new CountDownLatch(1)
+    val listener = onProgress(_ => started.countDown())
+    val context = spark.sparkContext
+    val training = Future {
+      context.setJobGroup("training", "cancelled", interruptOnCancel = false)
+      estimator.setNumWorkers(2).setNumEpoch(1000000).fit(points)
+    }
+    started.await()
+    context.cancelJobGroup("training")
+    intercept[Exception](Await.result(training, 2.minutes))
+    // Both cores are free again.
+    assertEquals(
+      Await.result(Future(estimator.setNumWorkers(2).fit(points)), 2.minutes).transform(points).count(),
+      120L
+    )
+    context.removeSparkListener(listener)
+  }
+
+  test("the table is computed once") {
+    val count = spark.sparkContext.longAccumulator
+    val counted = udf((id: Int) => { count.add(1); id % 4 == 0 }).asNondeterministic()
+    val table = points.withColumn("validation", counted(col("id")))
+    estimator
+      .setInputShapes(Map("data" -> Shape(2), "softmax_label" -> Shape()))
+      .setValidationIndicatorCol("validation")
+      .fit(table)
+    assertEquals(count.value.longValue, 120L)
+  }
+
+  test("a network may have several outputs and labels") {
+    val hidden = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 8, name = "one")
+    val scores = Symbol.api.FullyConnected(data = hidden, num_hidden = 3, name = "two")
+    val size = Symbol.api.FullyConnected(data = hidden, num_hidden = 1, name = "three")
+    val both = Symbol.Group(
+      Symbol.api.SoftmaxOutput(data = scores, name = "softmax"),
+      Symbol.api.LinearRegressionOutput(data = size, name = "size"),
+      Symbol.api.BlockGrad(data = hidden, name = "features")
+    )
+    val model = estimator
+      .setSymbol(both)
+      .setFeedDict(Map("data" -> "features", "size_label" -> "double"))
+      .setNumEpoch(20)
+      .fit(points.withColumn("double", col("label") * 2))
+    assertEquals(model.getFeedDict, Map("data" -> "features"))
+    val answers = model
+      .setFetchDict(Map("class" -> "softmax_output", "size" -> "size_output", "hidden" -> "features_output"))
+      .setPredictionCol("")
+      .transform(points)
+    val errors = answers.select(col("size")(0) - col("label") * 2).collect().map(row => math.abs(row.getDouble(0)))
+    assert(errors.sum / errors.length < 0.5, errors.toSeq)
+    assertEquals(answers.head().getSeq[Float](answers.columns.indexOf("hidden")).length, 8)
+  }
+
+  test("a model on a remote file system is fetched once, and again when it changes") {
+    val directory = Files.createTempDirectory("remote")
+    def write(epochs: Int): Unit = {
+      val model = estimator.setNumEpoch(epochs).fit(points).innerModel
+      Model.saveCheckpoint(directory.resolve("net").toString, 0, network, model.getArgParams, model.getAuxParams)
+    }
+    spark.sparkContext.hadoopConfiguration.set("fs.remote.impl", classOf[LocalModeSuite.RemoteFileSystem].getName)
+    val model = new MXNetModel()
+      .setModelPath(s"remote://$directory/net")
+      .setFeedDict(Map("data" -> "features"))
+      .setFetchDict(Map("probabilities" -> "softmax_output"))
+    def answers = model.transform(points).select("id", "probabilities").collect().map(_.toString).toSet
+    def opened = LocalModeSuite.opened.getAndSet(0)
+    write(1)
+    val first = answers
+    assertEquals(opened, 2, "symbol and parameters")
+    assertEquals(answers, first)
+    assertEquals(opened, 0)
+    write(3)
+    assertNotEquals(answers, first)
+    assertEquals(opened, 2)
+  }
+
+  test("an input without a column is named before a job starts") {
+    val sum = Symbol.Variable("data") + Symbol.Variable("other")
+    val network = Symbol.api.FullyConnected(data = sum, num_hidden = 2, no_bias = true, name = "table")
+    val model = new MXNetModel()
+      .setNetwork(network, Map("table_weight" -> NDArray.ones(Shape(2, 2))))
+      .setFeedDict(Map("data" -> "features"))
+      .setFetchDict(Map("rows" -> "table_output"))
+    val error = intercept[IllegalArgumentException](model.transform(points)).getMessage
+    assert(error.contains("feedDict has no column for 'other', which table_output need"), error)
+  }
+
+  test("errors of parameters say which values are valid") {
+    def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
+    val expected = Seq(
+      message(
+        estimator.setOptimizer("adamw")
+      ) -> "the parameter optimizer is invalid: 'adamw' is not one of sgd, nag, adam,",
+      message(estimator.setMetric("auc")) -> "the parameter metric is invalid: 'auc' is not one of acc, f1, ce,",
+      message(estimator.setMetric("top_k_accuracy_1")) -> "top_k_accuracy_N",
+      message(estimator.setInitializer("he")) -> "'he' is not one of xavier, uniform, normal",
+      message(estimator.setLabelName("target")) -> "'target' does not end with 'label'",
+      message(
+        estimator.setInputShapes(java.util.Map.of("data", "1;2"))
+      ) -> "the shape of 'data' is '1;2'; give the dimensions",
+      message(new MXNetModel().setImageLayout("HWC")) -> "'HWC' is neither NCHW nor NHWC",
+      refused(
+        estimator.setOptimizerParams(Map("lr_step" -> "10"))
+      ) -> "has no setting lr_factor; give a number between 0 and 1",
+      refused(estimator.setOptimizerParams(Map("lr_step" -> "2.5", "lr_factor" -> "0.5"))) ->
+        "the setting lr_step of the optimizer sgd is '2.5'; give a whole number of batches",
+      refused(
+        estimator.setOptimizerParams(Map("momentum" -> "NaN"))
+      ) -> "the setting momentum of the optimizer sgd is 'NaN'",
+      refused(estimator.setSymbol("{")) -> "the parameter symbol is not a network: ",
+      refused(estimator.setFeedDict(Map.empty[String, String])) -> "feedDict is empty",
+      refused(
+        estimator.setLabelCol("features")
+      ) -> "the network cannot take rows of shape data (2), softmax_label (2): ",
+      refused(estimator.setOptimizer((_: Float) => null)) -> "the function of the optimizer returns null",
+      refused(estimator.setMetric(() => null)) -> "the function of the metric returns null",
+      refused(
+        estimator.setCheckpointDir("nowhere://host/directory")
+      ) -> "checkpointDir is 'nowhere://host/directory', which cannot",
+      refused(estimator.setCheckpointDir(Files.createTempFile("no", "directory").toString)) -> "which cannot be used"
+    )
+    expected.foreach { case (found, text) => assert(found.contains(text), s"$found\ninstead of: $text") }
+    Seq("accuracy", "cross-entropy", "crossentropy", "perplexity", "RMSE", "top_k_accuracy_2").foreach(
+      estimator.setMetric(_: String)
+    )
+  }
+}
+
+object LocalModeSuite {
+
+  /** Number of files that were opened on the remote file system. */
+  val opened = new AtomicInteger
+
+  /** The local files under another scheme. */
+  class RemoteFileSystem extends RawLocalFileSystem {
+    override def getUri: URI = URI.create("remote:///")
+    override def open(path: HadoopPath, bufferSize: Int): FSDataInputStream = {
+      opened.incrementAndGet()
+      super.open(path, bufferSize)
+    }
   }
 }

@@ -112,6 +112,13 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assertEquals(bits(small.setCheckpointDir(resumed).setNumWorkers(1).setNumEpoch(4).fit(digits)), whole)
   }
 
+  test("a relative directory of checkpoints is the driver's") {
+    val name = s"target/checkpoints-${System.nanoTime()}"
+    small.setCheckpointDir(name).fit(digits.where("id < 64"))
+    val files = Option(new java.io.File(name).list()).toSeq.flatten
+    assertEquals(files.count(_.endsWith(".checkpoint")), 1, files)
+  }
+
   test("empty and uneven partitions") {
     val uneven = digits.coalesce(1).repartition(7).where("id < 150").union(digits.where("id < 0"))
     val model = small.fit(uneven)
@@ -204,7 +211,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
     val points = digits.select("label", "pixels").rdd.map { row =>
       LabeledPoint(row.getDouble(0), Vectors.dense(row.getSeq[Float](1).map(_.toDouble).toArray))
     }
-    val model = new MXNet()
+    val builder = new MXNet()
       .setBatchSize(16)
       .setNumEpoch(6)
       .setDimension(Shape(1, 8, 8))
@@ -212,23 +219,31 @@ class MXNetEstimatorSuite extends ClusterSuite {
       .setContext(Array(Context.cpu(0), Context.cpu(1)))
       .setNumWorker(2)
       .setLabelName("softmax_label")
-      .fit(points)
+    val settings = spark.conf.getAll
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    val model = builder.fit(points)
     val path = Files.createTempDirectory("model").resolve("saved").toString
     model.save(spark.sparkContext, path)
+    assertEquals(spark.conf.get("spark.sql.shuffle.partitions"), "3", "the program's setting")
+    spark.conf.set("spark.sql.shuffle.partitions", settings("spark.sql.shuffle.partitions"))
     val whole = accuracy(
       model.copy(ParamMap.empty).setPredictionCol("prediction"),
       testDigits.withColumnRenamed("pixels", "features")
     )
     assert(whole > 0.8, whole)
-    val images = spark.sparkContext.parallelize(Digits.testImages.toSeq.zip(Digits.testLabels), 2)
+    val images =
+      spark.sparkContext.parallelize(Digits.testImages.toSeq.zip(Digits.testLabels), 2).repartition(1).repartition(310)
     for (used <- Seq(model, MXNetModel.load(spark.sparkContext, path))) {
       val shared = spark.sparkContext.broadcast(used)
       val right = images
         .mapPartitions { part =>
           val (pixels, labels) = part.toSeq.unzip
           val outputs = shared.value.predict(pixels.iterator.map(image => Vectors.dense(image.map(_.toDouble))))
-          val digit = NDArray.argmax_channel(outputs.head.get).toArray
-          Iterator(digit.zip(labels).count { case (found, label) => found == label })
+          // Some partitions are empty.
+          outputs.iterator.map { output =>
+            val digit = NDArray.argmax_channel(output.get).toArray
+            digit.zip(labels).count { case (found, label) => found == label }
+          }
         }
         .sum()
       assertEquals(right / Digits.testLabels.length, whole)

@@ -1,11 +1,15 @@
 package org.apache.mxnet.spark.internal
 
+import java.util.Locale
+
 import scala.collection.mutable
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer._
 
-/** Creates optimizers, metrics and initializers by their names in MXNet. Names can be saved, and set from Python. */
+/** Creates optimizers, metrics and initializers by their names in MXNet, in which case does not matter. Names can be saved,
+  * and set from Python.
+  */
 private[mxnet] object Registry {
 
   /** Settings by name. A setting that is not read is an error, because its name is unknown. */
@@ -17,14 +21,24 @@ private[mxnet] object Registry {
       values.getOrElse(name, default)
     }
 
-    def number(name: String, default: Float): Float = text(name, default.toString).toFloatOption.getOrElse {
-      throw new IllegalArgumentException(s"the setting $name of $owner is '${values(name)}'; give a number")
-    }
+    def number(name: String, default: Float): Float =
+      text(name, default.toString).toFloatOption.filter(_.isFinite).getOrElse(wrong(name, "a number"))
+
+    private def wrong(name: String, expected: String): Nothing = throw new IllegalArgumentException(
+      values.get(name).fold(s"$owner has no setting $name; give $expected") { value =>
+        s"the setting $name of $owner is '$value'; give $expected"
+      }
+    )
 
     /** The schedule, if there is one. */
     def schedule: LRScheduler = {
-      val (step, factor) = (number("lr_step", 0f), number("lr_factor", 1f))
-      if (step == 0f && factor == 1f) null else new FactorScheduler(step.toInt, factor)
+      val (step, factor) = (text("lr_step", ""), text("lr_factor", ""))
+      if (step.isEmpty && factor.isEmpty) null
+      else
+        new FactorScheduler(
+          step.toIntOption.filter(_ >= 1).getOrElse(wrong("lr_step", "a whole number of batches, at least 1")),
+          factor.toFloatOption.filter(f => f > 0 && f < 1).getOrElse(wrong("lr_factor", "a number between 0 and 1"))
+        )
     }
 
     /** The result of `make`, which reads all settings. */
@@ -76,7 +90,17 @@ private[mxnet] object Registry {
         s.schedule
       )
     ),
-    "sgld" -> ((s, rate) => new SGLD(rate, wd = s.number("wd", 1e-4f), clipGradient = s.clip, lrScheduler = s.schedule))
+    "sgld" -> ((s, rate) =>
+      new SGLD(rate, wd = s.number("wd", 1e-4f), clipGradient = s.clip, lrScheduler = s.schedule)
+    ),
+    "adadelta" -> ((s, _) =>
+      new AdaDelta(
+        s.number("rho", 0.05f),
+        epsilon = s.number("epsilon", 1e-8f),
+        wd = s.number("wd", 0f),
+        clipGradient = s.clip
+      )
+    )
   )
 
   private val metricMakers = Seq[(String, () => EvalMetric)](
@@ -89,7 +113,16 @@ private[mxnet] object Registry {
     "rmse" -> (() => new RMSE())
   )
 
-  private val TopK = "top_k_accuracy_([1-9][0-9]{0,4})".r
+  /** Other names of MXNet, and those under which values are reported. */
+  private val otherNames = Map(
+    "accuracy" -> "acc",
+    "crossentropy" -> "ce",
+    "cross-entropy" -> "ce",
+    "perplexity" -> "Perplexity"
+  )
+
+  // One is the accuracy.
+  private val TopK = "top_k_accuracy_([2-9]|[1-9][0-9]{1,4})".r
 
   private val initializerMakers = Seq[(String, Settings => Initializer)](
     "xavier" -> (s =>
@@ -109,14 +142,20 @@ private[mxnet] object Registry {
   def initializer(name: String, settings: Map[String, String]): Initializer =
     new Settings(s"the initializer $name", settings).checked(s => find(initializerMakers, name)(s))
 
-  def isMetric(name: String): Boolean = metricMakers.exists(_._1 == name) || TopK.matches(name)
-
-  def metric(name: String): EvalMetric = name match {
+  def metric(name: String): EvalMetric = lower(name) match {
     case TopK(k) => new TopKAccuracy(k.toInt)
-    case other   => find(metricMakers, other)()
+    case other   => find(metricMakers, otherNames.getOrElse(other, other), metrics)()
   }
 
-  private def find[A](makers: Seq[(String, A)], name: String): A = makers
-    .collectFirst { case (`name`, make) => make }
-    .getOrElse(throw new IllegalArgumentException(s"'$name' is not one of ${makers.map(_._1).mkString(", ")}"))
+  def requireOptimizer(name: String): Unit = { find(optimizerMakers, name); () }
+  def requireMetric(name: String): Unit = { metric(name); () }
+  def requireInitializer(name: String): Unit = { find(initializerMakers, name); () }
+
+  private def lower(name: String) = String.valueOf(name).toLowerCase(Locale.ROOT)
+
+  private def find[A](makers: Seq[(String, A)], name: String): A = find(makers, name, makers.map(_._1))
+
+  private def find[A](makers: Seq[(String, A)], name: String, known: Seq[String]): A = makers
+    .collectFirst { case (key, make) if lower(key) == lower(name) => make }
+    .getOrElse(throw new IllegalArgumentException(s"'$name' is not one of ${known.mkString(", ")}"))
 }

@@ -36,6 +36,30 @@ private[mxnet] object RowKey {
     RowKey(validation, (index % numShards).toInt, index / numShards)
 }
 
+/** What rows are shuffled by: a hash of their content. */
+private[mxnet] final case class ContentKey(validation: Boolean, hash: Long)
+
+private[mxnet] object ContentKey {
+  implicit val ordering: Ordering[ContentKey] = Ordering.by(key => (key.validation, key.hash))
+}
+
+/** Partitions rows into ranges of their hashes, which are equally long because hashes are uniformly distributed. Rows for
+  * validation follow in partitions of their own.
+  *
+  * @param parts the number of partitions with rows for training, and of those with rows for validation
+  */
+private[mxnet] final class ContentPartitioner(parts: Int, hasValidation: Boolean) extends Partitioner {
+  override val numPartitions: Int = if (hasValidation) Math.multiplyExact(2, parts) else parts
+
+  override def getPartition(key: Any): Int = key match {
+    case ContentKey(validation, hash) =>
+      // The upper half of the hash, from 0, as a fraction of 2^32.
+      val part = (((hash >> 32) - Int.MinValue) * parts >>> 32).toInt
+      if (validation) parts + part else part
+    case other => throw new IllegalArgumentException(s"$other is not a key of a row's content")
+  }
+}
+
 /** Assigns consecutive shards to each worker. */
 private[mxnet] final class ShardPartitioner(override val numPartitions: Int, numShards: Int) extends Partitioner {
   override def getPartition(key: Any): Int = key match {

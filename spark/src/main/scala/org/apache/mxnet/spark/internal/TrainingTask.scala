@@ -13,7 +13,7 @@ import org.apache.mxnet.module.internal.{MetricChoice, OptimizerCheckpoint, Trai
 import org.apache.mxnet.spark.TrainingProgress
 import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}
 import org.apache.spark.util.SerializableConfiguration
-import org.apache.spark.{BarrierTaskContext, Partitioner}
+import org.apache.spark.{BarrierTaskContext, Partitioner, TaskKilledException}
 
 /** A training run, as the driver sends it to the workers.
   *
@@ -21,7 +21,9 @@ import org.apache.spark.{BarrierTaskContext, Partitioner}
   * @param inputs the inputs with the shapes of their rows, the label last
   * @param numShards number of logical shards of a batch
   * @param rowsPerShard rows of a shard in a batch
+  * @param settings the optimizer and its settings, and the metric, which distinguish checkpoints
   * @param patience number of epochs without a better metric after which training ends; 0 for never
+  * @param metricMode `max`, `min` or `auto`: which metric is better
   * @param timeout seconds to wait for other workers
   * @param messages name of the driver's endpoint for progress
   */
@@ -35,9 +37,11 @@ private[mxnet] final case class TrainingPlan(
     seed: Long,
     optimizer: () => Optimizer,
     metric: () => EvalMetric,
+    settings: String,
     checkpointDir: Option[String],
     checkpointInterval: Int,
     patience: Int,
+    metricMode: String,
     timeout: Int,
     messages: String,
     conf: SerializableConfiguration
@@ -71,7 +75,8 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
       val shards = ownShards.map { shard =>
         (files.getOrElse((false, shard), ShardFile.empty), files.getOrElse((true, shard), ShardFile.empty))
       }
-      new ShardTraining(plan, job, rank, ownShards, shards, workers.flatMap(w => w.training ++ w.validation)).run()
+      val summaries = workers.flatMap(w => w.training ++ w.validation)
+      new ShardTraining(plan, context, job, ownShards, shards, summaries).run()
     } finally {
       job.close()
       files.values.foreach(_.close())
@@ -151,7 +156,9 @@ private[mxnet] final class ShardNetwork(
     symbol.bind(device, args, grads, grads.map { case (name, _) => name -> "write" }, aux, null, null)
 
   def label: NDArray = args(inputs.last._1)
-  def outputs: IndexedSeq[NDArray] = executor.outputs.toIndexedSeq
+
+  /** The first output. */
+  def output: NDArray = executor.outputs.head
 
   /** Reads the next rows of a file into the inputs.
     *
@@ -187,12 +194,13 @@ private[mxnet] final class ShardNetwork(
   */
 private[mxnet] final class ShardTraining(
     plan: TrainingPlan,
+    context: BarrierTaskContext,
     job: DistributedJob,
-    rank: Int,
     ownShards: IndexedSeq[Int],
     files: IndexedSeq[(ShardFile, ShardFile)],
     summaries: Seq[ShardSummary]
 ) {
+  private val rank = context.partitionId()
   private val startFiles = plan.start.fetch()
   private val symbol = Symbol.load(startFiles.main.toString)
   private val networks = ownShards.zip(files).map { case (shard, (training, validation)) =>
@@ -231,6 +239,7 @@ private[mxnet] final class ShardTraining(
     sums.init("checkpoint", latest)
     sums.pull("checkpoint", latest)
     val saved = Option.when(latest.toScalar > 0)(readCheckpoint(latest.toScalar.toInt))
+    if (rank == 0) plan.checkpointDir.foreach(path => tell(startingPoint(saved, path)))
     val (args, aux) = saved.fold(Model.loadParams(startFiles.others.head.toString))(s => (s.params.args, s.params.aux))
     optimizer.setIdx2Name(paramNames.indices.map(i => i -> paramNames(i)).toMap)
     optimizer.setSymbol(symbol)
@@ -253,6 +262,20 @@ private[mxnet] final class ShardTraining(
     saved.fold(0)(_.epoch)
   }
 
+  private def startingPoint(saved: Option[TrainingCheckpoint], path: String): String = saved match {
+    case Some(state) => s"resumes after epoch ${state.epoch} from a checkpoint in $path"
+    case None        =>
+      s"starts from the beginning: $path has no checkpoint of a training with this table, network, optimizer, metric, " +
+        "seed, batchSize and numShards"
+  }
+
+  /** Sends a message to the driver's log, or the progress to its listeners. */
+  private def tell(message: Any): Unit = DriverMessages.send(plan.messages, message)
+
+  /** Ends a task that Spark has cancelled: Spark itself checks this only where it reads rows. */
+  private def checkCancelled(): Unit =
+    if (context.isInterrupted()) throw new TaskKilledException("training is cancelled")
+
   private def trainEpoch(epoch: Int): Unit = {
     val begin = System.nanoTime()
     // Workers may be threads of one process, which has one seed, so no worker may be in an epoch when it is set.
@@ -263,12 +286,13 @@ private[mxnet] final class ShardTraining(
     networks.foreach(network => network.training.shuffle(RowKey.orderSeed(plan.seed, epoch, network.shard)))
     var step = 0L
     while (step < numSteps) {
+      checkCancelled()
       networks.indices.foreach { i =>
         val network = networks(i)
         network.load(network.training, plan.rowsPerShard)
         network.forward(isTrain = true)
         network.backward()
-        metrics(i).update(IndexedSeq(network.label), network.outputs)
+        metrics(i).update(IndexedSeq(network.label), IndexedSeq(network.output))
       }
       paramNames.foreach(name => weights.push(name, networks.map(_.grads(name)).toArray))
       paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
@@ -281,10 +305,7 @@ private[mxnet] final class ShardTraining(
     val record = EpochRecord(epoch, train, if (hasValidation) validate() else Nil, speed, seconds)
     history :+= record
     if (rank == 0)
-      DriverMessages.send(
-        plan.messages,
-        TrainingProgress(plan.uid, epoch, plan.numEpoch, record.train.toMap, record.validation.toMap, speed)
-      )
+      tell(TrainingProgress(plan.uid, epoch, plan.numEpoch, record.train.toMap, record.validation.toMap, speed))
   }
 
   /** Sets the auxiliary states of all shards, such as the moving statistics of normalization, to their mean. */
@@ -305,10 +326,11 @@ private[mxnet] final class ShardTraining(
       network.validation.rewind()
       var left = network.validation.numRows
       while (left > 0) {
+        checkCancelled()
         val count = math.min(left, plan.rowsPerShard.toLong).toInt
         network.load(network.validation, count)
         network.forward(isTrain = false)
-        metric.update(IndexedSeq(network.label.slice(0, count)), network.outputs.map(_.slice(0, count)))
+        metric.update(IndexedSeq(network.label.slice(0, count)), IndexedSeq(network.output.slice(0, count)))
         left -= count
       }
     }
@@ -335,7 +357,7 @@ private[mxnet] final class ShardTraining(
 
   /** Whether the metric has not improved for `patience` epochs. */
   private def isStale: Boolean = plan.patience > 0 && history.nonEmpty && {
-    val choice = new MetricChoice("", "auto")
+    val choice = new MetricChoice("", plan.metricMode)
     val best = history.indices.reduceLeft((b, i) => if (choice.isBetter(history(i), choice.in(history(b))._2)) i else b)
     history.length - 1 - best >= plan.patience
   }
@@ -349,6 +371,7 @@ private[mxnet] final class ShardTraining(
       plan.numShards,
       plan.rowsPerShard,
       plan.seed,
+      plan.settings,
       plan.inputs,
       trainingSummaries,
       validationSummaries
