@@ -114,6 +114,10 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(estimator.getOptimizerParams(), {"momentum": "0.5", "wd": "0.0001"})
         self.assertEqual(estimator.getInputShapes(), {"data": "64"})
         self.assertEqual(estimator.getInitializerParams(), {})
+        self.assertEqual(MXNetEstimator(inputShapes={"data": 64, "other": (2, 3)}).getInputShapes(), {"data": "64", "other": "2,3"})
+        self.assertEqual((estimator.setNumWorkers(3).getNumShards(), estimator.setNumShards(6).getNumShards()), (3, 6))
+        with self.assertRaisesRegex(TypeError, "takes an MXNetModel, not str"):
+            estimator.setInitialModel("model")
         with self.assertRaises(TypeError):
             estimator.setParams(feedDict=7)
 

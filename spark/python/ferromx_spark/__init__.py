@@ -37,8 +37,14 @@ def _setting_map(value):
     return _map(value, str)
 
 
+def _shape(value):
+    if isinstance(value, (str, int)):
+        return str(value)
+    return ",".join(str(int(size)) for size in value)
+
+
 def _shape_map(value):
-    return _map(value, lambda shape: shape if isinstance(shape, str) else ",".join(str(int(size)) for size in shape))
+    return _map(value, _shape)
 
 
 def _with_accessors(stage):
@@ -210,6 +216,7 @@ class MXNetEstimator(
     optimizer = Param(Params._dummy(), "optimizer", "name of the optimizer, such as sgd or adam", TypeConverters.toString)
     optimizerParams = Param(Params._dummy(), "optimizerParams", "settings of the optimizer", _setting_map)
     metric = Param(Params._dummy(), "metric", "name of the metric, such as acc or rmse", TypeConverters.toString)
+    metricMode = Param(Params._dummy(), "metricMode", "better metric: auto, max or min", TypeConverters.toString)
     initializer = Param(Params._dummy(), "initializer", "name of the initializer, such as xavier", TypeConverters.toString)
     initializerParams = Param(Params._dummy(), "initializerParams", "settings of the initializer", _setting_map)
     learningRate = Param(Params._dummy(), "learningRate", "learning rate of the optimizer", TypeConverters.toFloat)
@@ -235,6 +242,7 @@ class MXNetEstimator(
         optimizer="sgd",
         optimizerParams=None,
         metric="acc",
+        metricMode="auto",
         initializer="xavier",
         initializerParams=None,
         learningRate=0.01,
@@ -256,6 +264,7 @@ class MXNetEstimator(
             optimizer="sgd",
             optimizerParams={},
             metric="acc",
+            metricMode="auto",
             initializer="xavier",
             initializerParams={},
             learningRate=0.01,
@@ -273,8 +282,13 @@ class MXNetEstimator(
     def getInitializerParams(self):
         return self._dictionary(self.initializerParams)
 
+    def getNumShards(self):
+        return self.getOrDefault(self.numShards) if self.isDefined(self.numShards) else self.getNumWorkers()
+
     def setInitialModel(self, model):
         """Sets a model whose parameters training starts from."""
+        if not isinstance(model, MXNetModel):
+            raise TypeError(f"setInitialModel takes an MXNetModel, not {type(model).__name__}")
         _require_classic("setInitialModel", "fine-tune in a classic session")
         model._transfer_params_to_java()
         self._java_obj.setInitialModel(model._java_obj)
