@@ -64,9 +64,11 @@ lazy val scala3 = project
     mimaFailOnNoPrevious := false
   )
 
-/** Whether a file of the jar or of its sources is one that Scala 3 has of its own. */
+/** Whether a file of the jar or of its sources is one that Scala 3 has of its own, or `EngineDefault`: only the generated
+  * classes need it, and Scala 3 would suggest to import it where an argument has a wrong type.
+  */
 def onlyScala2(path: String): Boolean =
-  path.startsWith("org/apache/mxnet/literal/") || path.startsWith("org/apache/mxnet/codegen/LiteralMacros")
+  Seq("literal/", "codegen/LiteralMacros", "EngineDefault").exists(name => path.startsWith(s"org/apache/mxnet/$name"))
 
 /** What programs that use the library need at run time. */
 lazy val runtimeDependencies = Seq(

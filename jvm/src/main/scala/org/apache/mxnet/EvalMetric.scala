@@ -145,7 +145,11 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   private val metrics = ArrayBuffer.empty[EvalMetric]
 
   /** Adds a metric. */
-  def add(metric: EvalMetric): Unit = metrics += metric
+  def add(metric: EvalMetric): Unit = {
+    requireNonNull("CompositeEvalMetric.add", "metric" -> metric)
+    metrics += metric
+    ()
+  }
 
   /** The metric at index `i`, in the order in which they were added. */
   def getMetric(index: Int): EvalMetric = {
@@ -249,10 +253,12 @@ private object F1 {
 
 /** Exponential of the mean negative log-likelihood of the labels, averaged over batches.
   *
-  * @param ignoreLabel label to ignore, usually that of padding; None ignores no label
+  * @param ignoreLabel label to ignore, usually that of padding; None or null ignores no label
   * @param axis the class axis of the predictions; -1 is the last
   */
 class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMetric("Perplexity") {
+  private val ignored = Option(ignoreLabel).flatten
+
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
     var loss = 0.0
     var count = 0
@@ -269,7 +275,7 @@ class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMe
       var i = 0
       while (i < label.size) {
         val target = label.data(i).toInt
-        if (!ignoreLabel.contains(target)) {
+        if (!ignored.contains(target)) {
           val picked = math.min(math.max(target, 0), classes - 1)
           val probability = pred.data((i / inner) * classes * inner + picked * inner + i % inner)
           loss -= math.log(math.max(1e-10f, probability))
@@ -341,6 +347,8 @@ class RMSE extends EvalMetric("rmse") {
   * @param name name under which the mean of the values is reported
   */
 class CustomMetric(fEval: (NDArray, NDArray) => Float, name: String) extends EvalMetric(name) {
+  requireNonNull("CustomMetric", "fEval" -> fEval, "name" -> name)
+
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
     requireSameNumber(labels, preds)
     labels.lazyZip(preds).foreach { (label, pred) =>

@@ -69,7 +69,8 @@ object Executor {
       dtypes.map(_.id)
     )
     keepAlive(symbol)
-    fromBound(bound, ctx, Map.empty, ownsArrays = false)
+    // The arrays are dense: this saves the call that asks each one for its storage type.
+    fromBound(bound, ctx, Map.empty, ownsArrays = false)(new NDArray(_))
   }
 
   private def fromBound(
@@ -77,8 +78,8 @@ object Executor {
       ctx: Context,
       group2ctx: Map[String, Context],
       ownsArrays: Boolean
-  ): Executor = {
-    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else NDArray.fromHandle(handle))
+  )(array: Long => NDArray): Executor = {
+    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else array(handle))
     val (args, grads, aux) = (arrays(bound.args), arrays(bound.grads), arrays(bound.aux))
     val outputs = bound.outputs.map(NDArray.fromHandle(_))
     new Executor(bound.handle, new Symbol(bound.symbol), ctx, args, grads, aux, outputs, group2ctx, ownsArrays)
@@ -178,7 +179,7 @@ class Executor private[mxnet] (
         dims
       )
     )
-    Executor.fromBound(reshaped, ctx, group2ctx, ownsArrays = true)
+    Executor.fromBound(reshaped, ctx, group2ctx, ownsArrays = true)(NDArray.fromHandle(_))
   }
 
   /** Computes the outputs.
@@ -189,7 +190,8 @@ class Executor private[mxnet] (
   def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
     requireNonNull("Executor.forward", "kwargs" -> kwargs)
     kwargs.foreach { case (name, array) =>
-      val target = argDict.getOrElse(name, throw unknown("forward", "argument", name, argDict))
+      if (array == null) requireNonNull("Executor.forward", s"'$name' of kwargs" -> array)
+      val target = argDict.getOrElse(name, throw unknown("Executor.forward", "argument", name, argDict.keys))
       checkShape("forward", name, array, target)
       array.copyTo(target)
     }
@@ -226,19 +228,26 @@ class Executor private[mxnet] (
     native(_LIB.executorSetMonitorCallback(_, callback, monitorAll = false))
 
   /** The arguments by name. */
-  lazy val argDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), argArrays)
+  lazy val argDict: Map[String, NDArray] = byName("argDict", "argument", symbol.listArguments(), argArrays)
 
   /** The gradients by the names of the arguments; null for an argument without gradient. */
-  lazy val gradDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), gradArrays)
+  lazy val gradDict: Map[String, NDArray] = byName("gradDict", "argument", symbol.listArguments(), gradArrays)
 
   /** The auxiliary states by name. */
-  lazy val auxDict: Map[String, NDArray] = byName("auxiliary states", symbol.listAuxiliaryStates(), auxArrays)
+  lazy val auxDict: Map[String, NDArray] =
+    byName("auxDict", "auxiliary state", symbol.listAuxiliaryStates(), auxArrays)
 
-  private def byName(kind: String, names: IndexedSeq[String], arrays: Array[NDArray]): Map[String, NDArray] = {
+  /** The arrays by name. Applied to another name, the map throws an error that lists the names. */
+  private def byName(
+      dict: String,
+      kind: String,
+      names: IndexedSeq[String],
+      arrays: Array[NDArray]
+  ): Map[String, NDArray] = {
     names.diff(names.distinct).headOption.foreach { name =>
-      throw new MXNetError(s"Executor: two $kind are called '$name'; give them different names")
+      throw new MXNetError(s"Executor: two ${kind}s are called '$name'; give them different names")
     }
-    names.zip(arrays).toMap
+    names.zip(arrays).toMap.withDefault(name => throw unknown(s"Executor.$dict", kind, name, names))
   }
 
   /** Copies parameters into the arguments and auxiliary states, converting their types.
@@ -254,7 +263,10 @@ class Executor private[mxnet] (
   ): Unit = {
     requireNonNull("Executor.copyParamsFrom", "argParams" -> argParams)
     copyInto("argument", argParams, argDict, allowExtraParams)
-    if (auxParams != null) copyInto("auxiliary state", auxParams, auxDict, allowExtraParams)
+    if (auxParams != null) {
+      requireNonNull("Executor.copyParamsFrom", "auxParams" -> auxParams)
+      copyInto("auxiliary state", auxParams, auxDict, allowExtraParams)
+    }
   }
 
   def copyParamsFrom(argParams: Map[String, NDArray], allowExtraParams: Boolean): Unit =
@@ -272,7 +284,7 @@ class Executor private[mxnet] (
       case Some(target) =>
         checkShape("copyParamsFrom", name, array, target)
         array.copyTo(target)
-      case None => if (!allowExtra) throw unknown("copyParamsFrom", kind, name, targets)
+      case None => if (!allowExtra) throw unknown("Executor.copyParamsFrom", kind, name, targets.keys)
     }
   }
 
@@ -283,8 +295,8 @@ class Executor private[mxnet] (
           "give that shape, or reshape the executor"
       )
 
-  private def unknown(method: String, kind: String, name: String, known: Map[String, NDArray]): MXNetError =
-    new MXNetError(s"Executor.$method: there is no $kind '$name'; the names are ${known.keys.mkString(", ")}")
+  private def unknown(method: String, kind: String, name: String, known: Iterable[String]): MXNetError =
+    new MXNetError(s"$method: there is no $kind '$name'; the names are ${known.mkString(", ")}")
 
   /** A readable listing of the plan. */
   def debugStr: String = native(_LIB.executorPrint)

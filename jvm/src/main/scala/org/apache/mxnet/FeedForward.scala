@@ -524,12 +524,18 @@ object FeedForward {
   }
 
   /** A builder of a model for one network. */
-  def newBuilder(modelDef: Symbol): Builder = new Builder(modelDef, null)
+  def newBuilder(modelDef: Symbol): Builder = {
+    requireNonNull("FeedForward.newBuilder", "modelDef" -> modelDef)
+    new Builder(modelDef, null)
+  }
 
   /** A builder of a model with buckets. */
-  def newBuilder(symGen: SymbolGenerator): Builder = new Builder(null, symGen)
+  def newBuilder(symGen: SymbolGenerator): Builder = {
+    requireNonNull("FeedForward.newBuilder", "symGen" -> symGen)
+    new Builder(null, symGen)
+  }
 
-  /** Builds a model step by step, and trains it at once if training data are set. */
+  /** Builds a model step by step, and trains it. */
   class Builder private[FeedForward] (modelDef: Symbol, symGen: SymbolGenerator) {
     private var ctx: Array[Context] = Array(Context.cpu())
     private var numEpoch = -1
@@ -589,7 +595,7 @@ object FeedForward {
     /** Sets the number of the first epoch. */
     def setBeginEpoch(beginEpoch: Int): Builder = set(this.beginEpoch = beginEpoch)
 
-    /** Sets the training data; with them [[build]] trains the model. */
+    /** Sets the training data of [[build]]. */
     def setTrainData(trainData: DataIter): Builder = set(this.trainData = trainData)
 
     /** Sets the validation data. */
@@ -625,34 +631,36 @@ object FeedForward {
     /** Sets whether to continue after the last epoch in the checkpoint, if there is one. */
     def setResume(resume: Boolean): Builder = set(this.resumes = resume)
 
-    /** The model, trained if training data are set. */
+    /** The trained model. */
     def build(): FeedForward = {
+      require(
+        trainData != null,
+        "Training data missing: give them to setTrainData, or call setup() for a model that is not trained"
+      )
       val model = setup()
-      if (trainData != null) {
-        kvStore match {
-          case Some(store) =>
-            model.fit(
-              trainData,
-              evalData,
-              evalMetric,
-              store,
-              epochEndCallback,
-              batchEndCallback,
-              fitLogger,
-              workLoadList
-            )
-          case None =>
-            model.fit(
-              trainData,
-              evalData,
-              evalMetric,
-              kvStoreType,
-              epochEndCallback,
-              batchEndCallback,
-              fitLogger,
-              workLoadList
-            )
-        }
+      kvStore match {
+        case Some(store) =>
+          model.fit(
+            trainData,
+            evalData,
+            evalMetric,
+            store,
+            epochEndCallback,
+            batchEndCallback,
+            fitLogger,
+            workLoadList
+          )
+        case None =>
+          model.fit(
+            trainData,
+            evalData,
+            evalMetric,
+            kvStoreType,
+            epochEndCallback,
+            batchEndCallback,
+            fitLogger,
+            workLoadList
+          )
       }
       model
     }

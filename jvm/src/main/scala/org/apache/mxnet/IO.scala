@@ -58,6 +58,7 @@ object IO {
     *   with a warning in the log.
     */
   def createIterator(iterName: String, params: Map[String, String]): DataIter = {
+    requireNonNull(s"IO.$iterName", "params" -> params)
     require(
       iterNames.contains(iterName),
       s"there is no data iterator $iterName; this library has ${iterNames.toSeq.sorted.mkString(", ")}"
@@ -317,7 +318,7 @@ abstract class DataPack() extends Iterable[DataBatch] {
   * @param layout one letter for each axis, with `N` for the batch, or [[Layout.UNDEFINED]]
   */
 case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE, layout: String = Layout.UNDEFINED) {
-  requireNonNull("DataDesc", "shape" -> shape, "layout" -> layout)
+  requireNonNull("DataDesc", "name" -> name, "shape" -> shape, "layout" -> layout)
   require(
     layout == Layout.UNDEFINED || shape.length == layout.length,
     s"$name: shape $shape has ${shape.length} dimensions but layout $layout has ${layout.length} letters"

@@ -180,7 +180,7 @@ object Image {
   }
 
   private def invoke(op: String, inputs: Seq[NDArray], out: Option[NDArray], params: (String, Any)*): NDArray = {
-    requireNonNull(s"Image ($op)", "inputs" -> inputs, "out" -> out, "params" -> params)
+    requireNonNull(s"Image ($op)", ("inputs" -> inputs) +: ("out" -> out) +: params: _*)
     val arguments = params.filter(_._2 != None) ++ out.map("out" -> _)
     NDArray.genericNDArrayFunctionInvoke(op, inputs, arguments.toMap).head
   }

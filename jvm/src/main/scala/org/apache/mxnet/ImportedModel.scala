@@ -65,6 +65,16 @@ final class ImportedModel private[mxnet] (
   /** Writes `prefix-symbol.json` and `prefix-NNNN.params`, as [[Model.saveCheckpoint]] does. */
   def save(prefix: String, epoch: Int = 0): Unit = Model.saveCheckpoint(prefix, epoch, symbol, argParams, auxParams)
 
+  /** The inputs as declared, the outputs, and the number of parameters and states. */
+  override def toString: String = {
+    val declared = inputs.map { input =>
+      val shape = input.dims.fold("")(_.mkString("(", ",", ")"))
+      Seq(s"${input.name}:", input.elementType, shape).filter(_.nonEmpty).mkString(" ")
+    }
+    val count = argParams.size + auxParams.size
+    s"<ImportedModel ${declared.mkString(", ")} -> ${outputs.mkString(", ")} with $count arrays>"
+  }
+
   private def inputTypes: Map[String, DType] = {
     val known = DType.values.map(dtype => dtype.toString -> dtype).toMap
     inputs.flatMap(input => known.get(input.elementType).map(input.name -> _)).toMap

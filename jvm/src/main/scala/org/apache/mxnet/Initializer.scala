@@ -64,7 +64,8 @@ abstract class Initializer {
     throw new NoInitializationRule(
       s"no initialization rule for parameter $name of shape ${arr.shape}: its name ends with none of weight, bias, " +
         "gamma, beta, moving_mean, moving_var, moving_avg; rename it, give its value in argParams, or use Mixed with " +
-        "a pattern for it; an input or a label belongs in dataNames or labelNames of the module"
+        "a pattern for it; an input or a label must have this name in the data iterator (dataName, labelName) and in " +
+        "dataNames or labelNames of the module"
     )
 }
 

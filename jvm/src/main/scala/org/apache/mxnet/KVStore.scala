@@ -7,6 +7,7 @@ import scala.collection.mutable
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, KVStoreHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.jni.KVStoreCallback
+import org.apache.mxnet.internal.util.AtomicFile
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Stores one array per key and sums what several devices push to it.
@@ -155,13 +156,14 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Writes the states of the optimizer to a file. */
   def saveOptimizerStates(fname: String): Unit = {
     requireNonNull("KVStore.saveOptimizerStates", "fname" -> fname)
-    Files.write(Paths.get(fname), cachedStates.serializeState())
-    ()
+    val states = cachedStates.serializeState()
+    AtomicFile.write(fname)(_.write(states))
   }
 
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
     requireNonNull("KVStore.loadOptimizerStates", "fname" -> fname)
+    Model.requireFile(fname, "its name")
     cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
 

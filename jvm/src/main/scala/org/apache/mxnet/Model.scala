@@ -140,12 +140,12 @@ object Model {
     )
   }
 
-  private def requireFile(fname: String): Unit =
-    if (!Files.isRegularFile(Paths.get(fname))) {
+  /** Fails unless there is such a file, and says what to `check`. */
+  private[mxnet] def requireFile(fname: String, check: String = "prefix and epoch"): Unit =
+    if (!Files.isRegularFile(Paths.get(fname)))
       throw new IOException(
-        s"there is no file $fname; check prefix and epoch, and the directory ${Paths.get("").toAbsolutePath}"
+        s"there is no file $fname; check $check, and the directory ${Paths.get("").toAbsolutePath}"
       )
-    }
 
   private val ParameterSuffixes =
     Seq("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var", "_running_mean", "_running_var")

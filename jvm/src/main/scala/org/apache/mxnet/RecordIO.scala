@@ -50,7 +50,10 @@ class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
   }
 
   /** Appends a record. */
-  def write(buf: String): Unit = writeBytes(MXRecordIO.bytesOf(buf))
+  def write(buf: String): Unit = {
+    requireNonNull("MXRecordIO.write", "buf" -> buf)
+    writeBytes(MXRecordIO.bytesOf(buf))
+  }
 
   /** Appends a record. */
   def writeBytes(record: Array[Byte]): Unit = {
@@ -93,11 +96,16 @@ object MXRecordIO {
   private val headerBytes = 24
 
   /** Packs a header and an instance into a record. */
-  def pack(header: IRHeader, s: String): String = new String(packBytes(header, bytesOf(s)), ISO_8859_1)
+  def pack(header: IRHeader, s: String): String = {
+    requireNonNull("MXRecordIO.pack", "header" -> header, "s" -> s)
+    new String(packBytes(header, bytesOf(s)), ISO_8859_1)
+  }
 
   /** Packs a header and an instance into a record. */
   def packBytes(header: IRHeader, content: Array[Byte]): Array[Byte] = {
+    requireNonNull("MXRecordIO.packBytes", "header" -> header, "content" -> content)
     val labels = header.label
+    requireNonNull("MXRecordIO.packBytes", "the label of the header" -> labels)
     val asArray = labels.length != 1 || header.flag > 0
     val size = headerBytes + (if (asArray) 4 * labels.length else 0) + content.length
     val buffer = ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN)
@@ -110,6 +118,7 @@ object MXRecordIO {
 
   /** Unpacks header and instance of a record. The format of MXNet's Scala package is supported as well. */
   def unpack(s: String): (IRHeader, String) = {
+    requireNonNull("MXRecordIO.unpack", "s" -> s)
     val bytes = packedBytes(s)
     unpackLegacy(bytes).getOrElse {
       val (header, content) = unpackBytes(bytes)
@@ -145,6 +154,7 @@ object MXRecordIO {
   def unpackBytes(record: Array[Byte]): (IRHeader, Array[Byte]) = {
     def tooShort(needed: Long) =
       new MXNetError(s"MXRecordIO.unpack: the record has ${record.length} bytes, its header needs $needed")
+    requireNonNull("MXRecordIO.unpackBytes", "record" -> record)
     if (record.length < headerBytes) throw tooShort(headerBytes.toLong)
     val buffer = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN)
     val (flag, label) = (buffer.getInt(), buffer.getFloat())
@@ -243,7 +253,7 @@ class MXIndexedRecordIO(
 
   /** Appends a record under a key. */
   def writeIdx(idx: Any, buf: String): Unit = {
-    requireNonNull("MXIndexedRecordIO.writeIdx", "idx" -> idx)
+    requireNonNull("MXIndexedRecordIO.writeIdx", "idx" -> idx, "buf" -> buf)
     requireFlag(MXRecordIO.IOWrite, "writeIdx")
     positions(keyType.parse(idx.toString)) = _LIB.recordWriterTell(handle)
     write(buf)

@@ -2,6 +2,10 @@ package org.apache.mxnet
 
 import java.nio.file.{Files, Path}
 
+import org.apache.mxnet.io.ResizeIter
+import org.apache.mxnet.module.SequentialModule
+import org.apache.mxnet.optimizer.SGD
+
 /** Invalid input raises an exception that names the mistake, and the JVM continues. */
 class BadInputSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
@@ -93,9 +97,40 @@ class BadInputSuite extends munit.FunSuite {
     val executor = fullyConnected.simpleBind(cpu, "write", Map("data" -> Shape(2, 3)))
     fails("'data'", "(5,3)", "(2,3)")(executor.forward(isTrain = false, "data" -> NDArray.ones(5, 3)))
     fails("no argument 'dta'")(executor.forward(isTrain = false, "dta" -> NDArray.ones(2, 3)))
+    fails("Executor.forward", "'data' of kwargs is null")(executor.forward(isTrain = false, "data" -> null))
     fails("'fc_bias'")(executor.copyParamsFrom(Map("fc_bias" -> NDArray.ones(5))))
     executor.forward(isTrain = true)
     fails("shape mismatch")(executor.backward(Array(NDArray.ones(3, 4))))
+  }
+
+  test("names that the dictionaries of an executor do not have") {
+    val executor = fullyConnected.simpleBind(cpu, "write", Map("data" -> Shape(2, 3)))
+    fails("Executor.argDict", "no argument 'dta'", "data, fc_weight, fc_bias")(executor.argDict("dta"))
+    fails("Executor.gradDict", "no argument 'fc_wight'")(executor.gradDict("fc_wight"))
+    fails("Executor.auxDict", "no auxiliary state 'mean'")(executor.auxDict("mean"))
+    assertEquals(executor.argDict.get("dta"), None)
+    assertEquals(executor.argDict.keySet, Set("data", "fc_weight", "fc_bias"))
+  }
+
+  test("null that would be noticed only when it is used") {
+    fails("IO.CSVIter", "params is null")(IO.CSVIter(null))
+    fails("Image", "filename is null")(Image.imRead(null))
+    fails("CustomMetric", "fEval is null")(new CustomMetric(null, "mine"))
+    fails("CompositeEvalMetric.add", "metric is null")(new CompositeEvalMetric().add(null))
+    fails("ResizeIter", "dataIter is null")(new ResizeIter(null, 3))
+    fails("SequentialModule.add", "module is null")(new SequentialModule().add(null))
+    fails("FeedForward.newBuilder", "modelDef is null")(FeedForward.newBuilder(null: Symbol))
+    fails("MXRecordIO.pack", "header is null")(MXRecordIO.pack(null, "text"))
+    fails("MXRecordIO.pack", "the label of the header is null")(
+      MXRecordIO.pack(MXRecordIO.IRHeader(0, null, 0, 0), "text")
+    )
+  }
+
+  test("a file of optimizer states that is not there") {
+    val store = KVStore.create("local")
+    store.setOptimizer(new SGD(momentum = 0.9f))
+    val message = intercept[java.io.IOException](store.loadOptimizerStates("/no/such.states")).getMessage
+    assert(message.startsWith("there is no file /no/such.states; check its name"), message)
   }
 
   test("use after dispose, and disposing twice") {

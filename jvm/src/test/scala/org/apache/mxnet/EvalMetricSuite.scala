@@ -20,6 +20,7 @@ class EvalMetricSuite extends munit.FunSuite {
     assertEquals(value(new TopKAccuracy(2), labels, preds), 0.75f)
     assertEqualsFloat(value(new CrossEntropy(), labels, preds), 0.8097696f, 1e-6f)
     assertEqualsFloat(value(new Perplexity(), labels, preds), 2.2473902f, 1e-5f)
+    assertEqualsFloat(value(new Perplexity(null), labels, preds), 2.2473902f, 1e-5f)
     assertEqualsFloat(value(new Perplexity(Some(1)), labels, preds), 2.6726124f, 1e-5f)
     val binary = matrix(2)(0.3f, 0.7f, 0.9f, 0.1f, 0.4f, 0.6f, 0.2f, 0.8f)
     assertEqualsFloat(value(new F1(), IndexedSeq(vector(1, 0, 0, 1)), IndexedSeq(binary)), 0.8f, 1e-6f)

@@ -66,6 +66,7 @@ class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
 
   test("bad input") {
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
+    assert(message(FeedForward.newBuilder(network).setNumEpoch(1).build()).contains("Training data missing"))
     assert(message(new FeedForward(network).fit(data, null)).contains("set numEpoch"))
     assert(message(new FeedForward(network).predict(data)).contains("no parameters"))
     assert(message(builder.setup().save("x")).contains("no parameters"))

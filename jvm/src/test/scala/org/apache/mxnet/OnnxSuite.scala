@@ -67,6 +67,7 @@ class OnnxSuite extends munit.FunSuite {
       assertEquals(Onnx.check(file.toString), IndexedSeq.empty)
       val model = Onnx.importModel(file.toString)
       assertEquals(model.inputs, IndexedSeq(ModelInput("data", "float32", Some(IndexedSeq("2", "1", "8", "8")))))
+      assert(model.toString.startsWith("<ImportedModel data: float32 (2,1,8,8) -> "), model.toString)
       val again = model.simpleBind(cpu, image)
       again.argDict("data").set(executor.argDict("data"))
       assertClose(outputs(again), outputs(executor))

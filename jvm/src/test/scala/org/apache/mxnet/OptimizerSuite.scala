@@ -97,6 +97,14 @@ class OptimizerSuite extends munit.FunSuite {
     assertEqualsDouble(math.sqrt(values.map(v => (v - mean) * (v - mean)).sum / values.length), 0.2, 0.01)
   }
 
+  test("SGLD leaves a parameter with learning rate 0 as it is") {
+    val frozen = new SGLD(0.04f)
+    frozen.setLrMult(Map(Left(0) -> 0f))
+    val weight = NDArray.ones(3)
+    Optimizer.getUpdater(frozen).update(0, NDArray.ones(3), weight)
+    assertEquals(weight, NDArray.ones(3))
+  }
+
   test("learning rate and weight decay of single parameters") {
     val optimizer = new SGD(1f, wd = 0.5f)
     optimizer.setIdx2Name(Map(0 -> "fc_weight", 1 -> "fc_bias", 2 -> "slow_weight"))

@@ -71,6 +71,9 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     "GradCheck" -> (() => GradCheck),
     "MetricHistory" -> (() => MetricHistory),
     "LearningCurve" -> (() => LearningCurve),
+    "MXRecordIO" -> (() => MXRecordIO),
+    "Operator" -> (() => Operator),
+    "Profiler" -> (() => Profiler),
     "an NDArray" -> (() => NDArray.ones(2, 3)),
     "a SparseNDArray" -> (() => sparse),
     "a Symbol" -> (() => network),
@@ -81,6 +84,9 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     "a Module" -> (() => bound),
     "a FitParams" -> (() => new FitParams),
     "an NDArrayIter" -> (() => data),
+    "a SequentialModule" -> (() => new SequentialModule),
+    "a CustomMetric" -> (() => new CustomMetric((_, _) => 0f, "custom")),
+    "a FeedForward.Builder" -> (() => FeedForward.newBuilder(network)),
     "a ResizeIter" -> (() => new ResizeIter(data, 3)),
     "a DataBatch.Builder" -> (() => new DataBatch.Builder),
     "an NDArrayIter.Builder" -> (() => new NDArrayIter.Builder),
@@ -113,7 +119,15 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     classOf[FactorScheduler],
     classOf[SGD],
     classOf[Adam],
+    classOf[NAG],
+    classOf[DCASGD],
+    classOf[RMSProp],
+    classOf[AdaGrad],
+    classOf[AdaDelta],
+    classOf[SGLD],
+    classOf[Normal],
     classOf[TopKAccuracy],
+    classOf[Perplexity],
     classOf[CustomMetric],
     classOf[EarlyStopping],
     classOf[BestCheckpoints],
@@ -234,6 +248,13 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     resource
   }
 
+  /** Calls each method with valid values. An object that accepted an invalid value must explain it when it is used. */
+  private def use(instance: AnyRef): Unit = methodsOf(instance).sortBy(_.toString).foreach { method =>
+    val arguments = method.getGenericParameterTypes.map(t => values(Type.of(t)).head.asInstanceOf[AnyRef])
+    try method.invoke(instance, arguments: _*)
+    catch { case error: InvocationTargetException if isExplained(error.getCause) => () }
+  }
+
   /** Calls with each invalid value of each parameter, and valid values of the others. */
   private def sweep(name: String, parameters: Array[JavaType])(call: Array[AnyRef] => Any): Seq[String] = {
     val types = parameters.map(Type.of)
@@ -292,7 +313,9 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   test("constructors") {
     val failures = constructed.flatMap { cls =>
       cls.getConstructors.toSeq.flatMap { constructor =>
-        sweep(s"new ${cls.getSimpleName}", constructor.getGenericParameterTypes)(constructor.newInstance(_: _*))
+        sweep(s"new ${cls.getSimpleName}", constructor.getGenericParameterTypes)(arguments =>
+          use(constructor.newInstance(arguments: _*).asInstanceOf[AnyRef])
+        )
       }
     }
     assert(failures.isEmpty, s"${failures.length}:\n" + failures.mkString("\n"))

@@ -7,19 +7,21 @@ import org.apache.mxnet.codegen.OneOfMessage
 /** Checks literals in Scala 3. */
 private[mxnet] object LiteralMacros {
 
-  /** Reports a compile error if `text` is a constant, or `Some` of one, that is not among the values `V`. */
+  /** Reports a compile error if `text` is a constant, or `Some` of one, that is not among the values `V`. A union of
+    * literal types must have no other values.
+    */
   inline def check[V <: String & Singleton](inline text: Any): Unit = ${ checkConstant[V]('text) }
 
   private def checkConstant[V: Type](text: Expr[Any])(using Quotes): Expr[Unit] = {
     import quotes.reflect.*
 
-    def constant(term: Term): Option[String] = term match {
-      case Inlined(_, Nil, inner)                                                              => constant(inner)
-      case Typed(inner, _)                                                                     => constant(inner)
-      case Literal(StringConstant(value))                                                      => Some(value)
-      case Apply(TypeApply(Select(companion, "apply"), _), List(inner)) if isOption(companion) => constant(inner)
-      case Apply(TypeApply(Select(New(some), _), _), List(inner)) if isOption(some)            => constant(inner)
-      case other => constantOf(other.tpe.widenTermRefByName)
+    def constants(term: Term): Seq[String] = term match {
+      case Inlined(_, Nil, inner)                                                              => constants(inner)
+      case Typed(inner, _)                                                                     => constants(inner)
+      case Literal(StringConstant(value))                                                      => Seq(value)
+      case Apply(TypeApply(Select(companion, "apply"), _), List(inner)) if isOption(companion) => constants(inner)
+      case Apply(TypeApply(Select(New(some), _), _), List(inner)) if isOption(some)            => constants(inner)
+      case other => constantsOf(other.tpe.widenTermRefByName)
     }
 
     def isOption(tree: Tree): Boolean = {
@@ -29,20 +31,21 @@ private[mxnet] object LiteralMacros {
       )
     }
 
-    def constantOf(kind: TypeRepr): Option[String] = kind.dealias match {
-      case ConstantType(StringConstant(value)) => Some(value)
-      case _                                   => None
+    def constantsOf(kind: TypeRepr): Seq[String] = kind.dealias match {
+      case ConstantType(StringConstant(value)) => Seq(value)
+      case OrType(left, right)                 => constantsOf(left) ++ constantsOf(right)
+      case _                                   => Nil
     }
 
-    val allowed = constantOf(TypeRepr.of[V]).getOrElse {
+    val allowed = constantsOf(TypeRepr.of[V]).headOption.getOrElse {
       report.errorAndAbort(
         s"OneOf needs a literal type such as OneOf[\"a|b\"], not OneOf[${TypeRepr.of[V].show}]",
         text
       )
     }
     val known = allowed.split('|').toSeq
-    constant(text.asTerm)
-      .filterNot(known.contains)
+    constants(text.asTerm)
+      .find(!known.contains(_))
       .foreach(wrong => report.errorAndAbort(OneOfMessage(wrong, known), text))
     '{ () }
   }

@@ -2,6 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet._
 import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
@@ -13,6 +14,7 @@ import scala.collection.immutable.ListMap
   * @param resetInternal whether [[reset]] resets `dataIter`; otherwise a pass continues after the last one
   */
 class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter with ResumableIter {
+  requireNonNull("ResizeIter", "dataIter" -> dataIter)
   require(reSize >= 0, s"reSize is $reSize; it must not be negative")
 
   private val source = new TrackedIter(dataIter)

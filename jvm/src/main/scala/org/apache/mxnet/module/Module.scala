@@ -3,6 +3,7 @@ package org.apache.mxnet.module
 import java.nio.file.{Files, Paths}
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.AtomicFile
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.visualization.NetworkGraph
 import org.apache.mxnet.optimizer.SGD
@@ -477,8 +478,8 @@ class Module(
     require(optimizerInitialized, "the module has no optimizer whose states could be saved; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.saveOptimizerStates(fname))
     else {
-      Files.write(Paths.get(fname), cachedStates.serializeState())
-      ()
+      val states = cachedStates.serializeState()
+      AtomicFile.write(fname)(_.write(states))
     }
   }
 
@@ -487,7 +488,10 @@ class Module(
     requireNonNull("Module.loadOptimizerStates", "fname" -> fname)
     require(optimizerInitialized, "the module has no optimizer whose states could be loaded; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
-    else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
+    else {
+      Model.requireFile(fname, "its name")
+      cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
+    }
   }
 
   override private[module] def saveOptimizerState(): Array[Byte] = trainedStates.serializeState()

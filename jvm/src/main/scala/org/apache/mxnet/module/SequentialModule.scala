@@ -2,6 +2,7 @@ package org.apache.mxnet.module
 
 import org.apache.mxnet._
 import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.optimizer.SGD
 
 import scala.collection.mutable
@@ -23,6 +24,7 @@ class SequentialModule extends BaseModule {
     *   the previous module by position, whatever their names
     */
   def add(module: BaseModule, kwargs: (String, Boolean)*): SequentialModule = {
+    requireNonNull("SequentialModule.add", "module" -> module, "kwargs" -> kwargs)
     kwargs.find { case (key, _) => !SequentialModule.Options.contains(key) }.foreach { case (key, _) =>
       throw new IllegalArgumentException(
         s"$key is not an option of a layer; there are ${SequentialModule.Options.mkString(" and ")}"

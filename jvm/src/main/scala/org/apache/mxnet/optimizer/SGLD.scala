@@ -25,7 +25,8 @@ class SGLD(
     val step = Gradients.scaled(grad, rescaleGrad * rescaleGradient, clipGradient)
     step += weight * getWd(index, wd)
     step *= -lr / 2
-    step += Random.normal(0f, math.sqrt(lr).toFloat, weight.shape, weight.context)
+    // No noise for parameters that do not learn: the generator needs a positive deviation.
+    if (lr > 0) step += Random.normal(0f, math.sqrt(lr).toFloat, weight.shape, weight.context)
     weight += step
     ()
   }

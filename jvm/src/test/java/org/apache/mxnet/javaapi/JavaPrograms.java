@@ -92,6 +92,8 @@ public final class JavaPrograms {
         error(() -> x.add((NDArray) null)),
         error(() -> NDArray.power(x, (NDArray) null)),
         error(() -> x.set((NDArray) null)),
+        error(() -> NDArray.dot((dotParam) null)),
+        error(() -> new DataDesc(null, new Shape(new int[] {1}), DType.Float32(), "N")),
         error(() -> new NDArray(new float[] {1f}, null, Context.cpu())),
         error(() -> new Shape((List<Integer>) null)),
         error(() -> new Shape(Arrays.asList(1, null))),

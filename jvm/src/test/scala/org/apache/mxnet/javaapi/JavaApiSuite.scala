@@ -36,6 +36,8 @@ class JavaApiSuite extends munit.FunSuite {
         "_plus: an operand is null; give an array",
         "_power: an operand is null; give an array",
         "NDArray.set: other is null; give a value",
+        "dot: the object with the parameters is null; give a dotParam",
+        "DataDesc: name is null; give a value",
         "NDArray.empty: shape is null; give a value",
         "Shape: dims is null; give a value",
         "Shape: dims(1) is null; give a value",

@@ -13,6 +13,10 @@ private[mxnet] final class JavaCall(operator: String) {
   private val inputs = mutable.ListBuffer.empty[CoreArray]
   private var arguments = Map.empty[String, Any]
 
+  /** Fails without the object that holds the parameters. */
+  def requireParameters(po: AnyRef, className: String): Unit =
+    if (po == null) throw new MXNetError(s"$operator: the object with the parameters is null; give a $className")
+
   /** Adds an input: an array, several arrays, or none for `null`. */
   def input(value: Any): Unit = value match {
     case null              => ()
