@@ -21,6 +21,7 @@ object CallStyles {
     conversionsOfSymbols()
     randomNumbers()
     untyped()
+    modules()
     userDefinedOperators()
   }
 
@@ -96,6 +97,15 @@ object CallStyles {
     check("untyped", old.toJson, Symbol.api.Activation(x, "relu", name = "a").toJson)
     check("untyped array", values(NDArray.relu(NDArray.ones(1) * -1f).head), Seq(0f))
     check("contrib", contrib.Symbol.api.fft(data = x, compute_size = 128).attr("compute_size"), Some("128"))
+  }
+
+  private def modules(): Unit = {
+    val rows = IndexedSeq(NDArray.ones(4, 3))
+    val iter = new io.NDArrayIter(rows, IndexedSeq(NDArray.zeros(4)), 2, labelName = "softmax_label")
+    val network = Symbol.api.SoftmaxOutput(Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 2), name = "softmax")
+    val trained = new module.Module(network)
+    trained.bind(dataShapes = iter.provideData, labelShapes = Some(iter.provideLabel), forTraining = false)
+    check("shapes of an iterator", trained.outputShapes, IndexedSeq("softmax_output" -> Shape(2, 2)))
   }
 
   private def userDefinedOperators(): Unit = {

@@ -348,6 +348,10 @@ object DataDesc extends BufferConversion[DataDesc] {
   /** Descriptions with the default type and no layout. */
   implicit def ListMap2Descs(shapes: ListMap[String, Shape]): IndexedSeq[DataDesc] = fromShapes(shapes)
 
+  /** The same for `Some(iter.provideLabel)`. Scala 3 does not convert within `Some` if a method is overloaded. */
+  implicit def optionOfDescs(shapes: Option[ListMap[String, Shape]]): Option[IndexedSeq[DataDesc]] =
+    if (shapes == null) null else shapes.map(fromShapes)
+
   private[mxnet] def fromShapes(shapes: ListMap[String, Shape]): IndexedSeq[DataDesc] =
     if (shapes == null) null else shapes.iterator.map { case (name, shape) => DataDesc(name, shape) }.toIndexedSeq
 
