@@ -74,6 +74,8 @@ def make_loss():
         yield OpCase("MakeLoss", [data((3, 2))], attrs, train=True, grad="all")
     yield OpCase("MakeLoss", [data((3, 2))], train=True, grad="all", req="add")
     yield OpCase("MakeLoss", [data((3, 2))])
+    for shape in [(4,), (2, 3, 2), (2, 1, 3, 2)]:
+        yield OpCase("MakeLoss", [data(shape)], {"normalization": "batch", "grad_scale": 2}, train=True, grad="all")
     for op in ("make_loss", "BlockGrad", "stop_gradient", "_sparse_make_loss"):
         yield OpCase(op, [data((3, 2))], train=True, grad="all")
         yield OpCase(op, [data((3, 2))], train=True, grad="all", req="add")

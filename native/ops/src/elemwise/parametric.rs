@@ -250,8 +250,8 @@ params! {
         grad_scale: f32 = 1.0;
         /// With normalization='valid', elements above this count as valid.
         valid_thresh: f32 = 0.0;
-        /// The divisor of the gradient: `null` 1, `batch` the size of the first axis, `valid` the number of valid
-        /// elements, at least 1.
+        /// The divisor of the gradient: `null` 1, `batch` the product of all axes but the last, `valid` the number of
+        /// valid elements, at least 1.
         normalization: Normalization = (Normalization::Null);
     }
 }
@@ -277,9 +277,11 @@ fn make_loss_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
         let x_items = x.slice::<T>()?;
         let divisor = match p.normalization {
             Normalization::Null => 1.0,
+            // MXNet counts the rows of the data as a matrix: one for a vector.
             Normalization::Batch => {
-                ensure!(x.shape().ndim() != Some(0), "MakeLoss with normalization='batch' needs an input with a first axis");
-                x.shape().dim(0).max(1) as f64
+                let axes = x.shape().dims();
+                ensure!(!axes.is_empty(), "MakeLoss with normalization='batch' needs an input with a last axis");
+                axes[..axes.len() - 1].iter().product::<i64>().max(1) as f64
             }
             Normalization::Valid => x_items.iter().filter(|v| v.to_f32() > p.valid_thresh).count().max(1) as f64,
         };
@@ -418,14 +420,16 @@ mod tests {
 
     #[test]
     fn the_gradient_of_a_loss_is_its_scale() {
-        let x = array(&[-3f32, 0.5, 0.1, 1.0, 3.0, 2.0], &[2, 3]);
-        let grad = |attrs: &[(&str, &str)]| {
-            Case::new(&MAKE_LOSS, attrs).backward(std::slice::from_ref(&x), std::slice::from_ref(&x)).unwrap()[0]
-                .to_vec::<f32>()
-                .unwrap()
+        let shaped = |shape: &[i64]| array(&[-3f32, 0.5, 0.1, 1.0, 3.0, 2.0], shape);
+        let grad_of = |x: ferromx_core::ndarray::NDArray, attrs: &[(&str, &str)]| {
+            let xs = std::slice::from_ref(&x);
+            Case::new(&MAKE_LOSS, attrs).backward(xs, xs).unwrap()[0].to_vec::<f32>().unwrap()
         };
+        let grad = |attrs: &[(&str, &str)]| grad_of(shaped(&[2, 3]), attrs);
         assert_eq!(grad(&[("grad_scale", "3")]), [3.0; 6]);
         assert_eq!(grad(&[("normalization", "batch")]), [0.5; 6]);
+        assert_eq!(grad_of(shaped(&[6]), &[("normalization", "batch")]), [1.0; 6]);
+        assert_eq!(grad_of(shaped(&[1, 3, 2]), &[("normalization", "batch")]), [1.0 / 3.0; 6]);
         assert_eq!(grad(&[("normalization", "valid"), ("valid_thresh", "0.6")]), [1.0 / 3.0; 6]);
         let e = Case::new(&MAKE_LOSS, &[]).run1(&[array(&[1i32], &[1])]).unwrap_err().to_string();
         assert!(e.contains("does not take int32"), "{e}");
