@@ -114,6 +114,7 @@ object Operator {
 
   /** Registers the operator of a class, so that graphs that name it load. Annotated classes need no registration. */
   def register(opClass: Class[_ <: UserOperator]): Unit = {
+    if (opClass == null) throw new MXNetError("Operator.register: opClass is null; give the class of an operator")
     val definition = UdfClass(opClass)
     UserOperators.register(definition.name, definition)
   }

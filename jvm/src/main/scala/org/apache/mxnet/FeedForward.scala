@@ -623,7 +623,10 @@ object FeedForward {
     def setWorkLoadList(workLoadList: Seq[Float]): Builder = set(this.workLoadList = workLoadList)
 
     /** Adds training callbacks. */
-    @varargs def addCallback(callbacks: TrainingCallback*): Builder = set(this.callbacks ++= callbacks)
+    @varargs def addCallback(callbacks: TrainingCallback*): Builder = {
+      requireNonNull("FeedForward.Builder.addCallback", "callbacks" -> callbacks)
+      set(this.callbacks ++= callbacks)
+    }
 
     /** Sets the checkpoint file, which is written after each epoch; null for none. */
     def setCheckpoint(file: String): Builder = set(this.checkpoint = Option(file))

@@ -14,6 +14,7 @@ object Profiler {
     *   `profile_imperative`, `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
     */
   def profilerSetConfig(kwargs: Map[String, String]): Unit = {
+    if (kwargs == null) throw new MXNetError("Profiler.profilerSetConfig: kwargs is null; give Map() for the defaults")
     // The examples of MXNet's Scala package use this spelling.
     val (keys, values) = kwargs.map { case (key, value) =>
       (if (key == "file_name") "filename" else key) -> value
