@@ -137,7 +137,10 @@ class SequentialModule extends BaseModule {
   ): Unit =
     if (binded && !forceRebind) BaseModule.logger.debug("the module is bound: bind does nothing without forceRebind")
     else {
-      require(sharedModule == null || sharedModule.isEmpty, "a SequentialModule cannot share the parameters of another module")
+      require(
+        sharedModule == null || sharedModule.isEmpty,
+        "a SequentialModule cannot share the parameters of another module"
+      )
       require(layers.nonEmpty, "the SequentialModule is empty; add a module first")
       this.forTraining = forTraining
       this.inputsNeedGrad = inputsNeedGrad
