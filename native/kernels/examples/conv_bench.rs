@@ -94,10 +94,10 @@ fn others(bench: &Bench) {
     bench.time("max pooling 3x3 s2 (32,64,56,56) forward", || pool_forward(&s, PoolKind::Max, &x, &mut y));
     bench.time("max pooling 3x3 s2 (32,64,56,56) backward", || pool_backward(&s, PoolKind::Max, &x, &y, &dy, &mut dx));
 
-    for outer in [64, 4096] {
-        let s = SoftmaxShape { outer, axis: 1000, inner: 1 };
+    for (outer, axis) in [(4096, 1000), (64, 1000), (1000, 64), (1000, 56)] {
+        let s = SoftmaxShape { outer, axis, inner: 1 };
         let (x, mut y) = (values(s.len()), values(s.len()));
-        let name = format!("softmax ({outer},1000)");
+        let name = format!("softmax ({outer},{axis})");
         bench.time(&name, || softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y));
     }
 

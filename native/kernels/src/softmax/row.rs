@@ -40,16 +40,34 @@ crate::simd::per_isa! {
         });
         if is_log {
             let log_sum = sum.ln();
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = shifted(x) - log_sum);
+            map_row(x, y, |x| shifted(&x) - log_sum);
         } else {
             let scale = sum.recip();
-            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = *exp * scale);
+            map_row(exps, y, |exp| exp * scale);
         }
     }
 }
 
+/// Sets the elements of `y` to `f` of the elements of `x`, block by block. The last block overlaps the one before it, so that only
+/// rows shorter than a block need a loop over single elements.
+#[inline(always)]
+fn map_row<A: Accum>(x: &[A], y: &mut [A], f: impl Fn(A) -> A) {
+    let block = |x: &[A], y: &mut [A; LANES]| y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x));
+    let len = y.len();
+    for (x, y) in x.as_chunks::<LANES>().0.iter().zip(y.as_chunks_mut::<LANES>().0) {
+        block(x, y);
+    }
+    if len.is_multiple_of(LANES) {
+        return;
+    }
+    match y.last_chunk_mut::<LANES>() {
+        Some(y) => block(&x[len - LANES..len], y),
+        None => y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
+    }
+}
+
 /// The sum of the exponentials of `shifted(x)`, which is never positive. Calls `keep(exponentials, start)` for each block; the last
-/// block is padded with zeros.
+/// block of a long row overlaps the one before it, that of a short row is padded with zeros.
 #[inline(always)]
 fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; LANES], usize)) -> A {
     let mut sums = [A::zero(); LANES];
@@ -62,14 +80,24 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
         }
         keep(&exps, i * LANES);
     }
-    if !rest.is_empty() {
+    if rest.is_empty() {
+        return tree(sums, |a, b| a + b);
+    }
+    if let Some(block) = x.last_chunk::<LANES>() {
+        let num_old = LANES - rest.len();
+        for (lane, ((exp, sum), x)) in exps.iter_mut().zip(&mut sums).zip(block).enumerate() {
+            *exp = shifted(x).exponential_nonpositive();
+            *sum += if lane < num_old { A::zero() } else { *exp };
+        }
+        keep(&exps, x.len() - LANES);
+    } else {
         let mut last = [A::neg_infinity(); LANES];
         last.iter_mut().zip(rest).for_each(|(last, x)| *last = shifted(x));
         for ((exp, sum), x) in exps.iter_mut().zip(&mut sums).zip(last) {
             *exp = x.exponential_nonpositive();
             *sum += *exp;
         }
-        keep(&exps, blocks.len() * LANES);
+        keep(&exps, 0);
     }
     tree(sums, |a, b| a + b)
 }
@@ -109,15 +137,18 @@ crate::simd::per_isa! {
 /// The maximum of `sign * x`; negative infinity if the row is empty.
 #[inline(always)]
 fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
+    const WIDE: usize = 2 * LANES;
     // NaN is never larger.
     let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
-    let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
-    let blocks = x.chunks_exact(4 * LANES);
-    for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
-        *lane = larger(*lane, T::Acc::of(*x) * sign);
-    }
-    for block in blocks {
-        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = larger(*lane, T::Acc::of(*x) * sign));
+    let mut lanes = [T::Acc::neg_infinity(); WIDE];
+    let mut add = |x: &[T]| lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane = larger(*lane, T::Acc::of(*x) * sign));
+    let (blocks, rest) = x.as_chunks::<WIDE>();
+    blocks.iter().for_each(|block| add(block));
+    if !rest.is_empty() {
+        match x.last_chunk::<WIDE>() {
+            Some(block) => add(block),
+            None => add(rest),
+        }
     }
     tree(lanes, larger)
 }
