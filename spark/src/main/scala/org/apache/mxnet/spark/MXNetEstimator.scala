@@ -521,19 +521,19 @@ class MXNetEstimator(override val uid: String)
       val before = Random.getState()
       Random.seed($(seed).toInt)
       try
-      shapes.map { case (name, shape) =>
-        known.get(name) match {
-          case Some(array) if array.shape == shape => name -> array
-          case Some(array)                         =>
-            throw new IllegalArgumentException(
-              s"$uid: parameter '$name' has the shape ${array.shape} in the initial model, the network needs $shape"
-            )
-          case None =>
-            val array = NDArray.zeros(shape)
-            initialize(name, array)
-            name -> array
-        }
-      }.toMap
+        shapes.map { case (name, shape) =>
+          known.get(name) match {
+            case Some(array) if array.shape == shape => name -> array
+            case Some(array)                         =>
+              throw new IllegalArgumentException(
+                s"$uid: parameter '$name' has the shape ${array.shape} in the initial model, the network needs $shape"
+              )
+            case None =>
+              val array = NDArray.zeros(shape)
+              initialize(name, array)
+              name -> array
+          }
+        }.toMap
       finally Random.setState(before)
     }
   }

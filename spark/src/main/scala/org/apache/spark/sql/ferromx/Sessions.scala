@@ -1,7 +1,7 @@
 package org.apache.spark.sql.ferromx
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.{SparkSession, classic}
+import org.apache.spark.sql.{classic, SparkSession}
 
 /** Finds the session of a program that has only a Spark context. */
 object Sessions {
