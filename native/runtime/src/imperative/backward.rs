@@ -66,7 +66,7 @@ pub fn backward(
     tensors.destinations = destinations;
     tensors.run(entries.iter().flatten().copied(), is_train)?;
     let mut results = Vec::new();
-    for ((variable, leaf), e) in targets.iter().zip(entries) {
+    for ((_, leaf), e) in targets.iter().zip(entries) {
         let value = match e {
             Some(e) => tensors.tensor(e)?,
             None => {
@@ -81,7 +81,7 @@ pub fn backward(
         if variables.is_empty() {
             write_gradient(leaf, &value)?;
         } else {
-            results.push(if create_graph { tensors.attached(value, *variable, is_train)? } else { value });
+            results.push(value);
         }
     }
     if keep == Keep::Nothing {
@@ -351,17 +351,6 @@ impl<'g> Evaluator<'g> {
                 Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context(), destination })
             })
             .collect()
-    }
-
-    /// A gradient that depends on its variable, so that it can be differentiated again: a constant gets a derivative of zero.
-    fn attached(&self, gradient: Arc<Tensor>, variable: Entry, is_train: bool) -> Result<Arc<Tensor>> {
-        let variable = self.tensor(variable)?;
-        if gradient.is_recorded() || gradient.array().is_err() || variable.array().is_err() {
-            return Ok(gradient);
-        }
-        let op = OpCall::new("_identity_with_attr_like_rhs", &Attrs::new())?;
-        let mut outputs = in_mode(true, is_train, || record(&op, &Attrs::new(), None, &[gradient, variable], &[]))?;
-        outputs.pop().ok_or_else(|| Error::Internal("_identity_with_attr_like_rhs has no output".into()))
     }
 
     fn tensor(&self, e: Entry) -> Result<Arc<Tensor>> {
