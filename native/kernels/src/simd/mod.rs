@@ -48,21 +48,25 @@ pub(crate) fn l2_bytes() -> usize {
     })
 }
 
+/// Prefetches the cache line at `address` into the L2 cache.
+#[inline(always)]
+fn prefetch_line<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: SSE is part of the architecture, and prefetching is valid for any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    neon::prefetch(address);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
 /// Prefetches `ahead` into the L2 cache.
 #[inline]
 pub(crate) fn prefetch<T>(ahead: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in ahead.chunks(64 / size_of::<T>().clamp(1, 64)) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: SSE is part of the architecture, and prefetching reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    for line in ahead.chunks(64 / size_of::<T>().clamp(1, 64)) {
-        neon::prefetch(line.as_ptr());
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = ahead;
+    ahead.chunks(64 / size_of::<T>().clamp(1, 64)).for_each(|line| prefetch_line(line.as_ptr()));
 }
 
 /// Prefetches the elements `start..start + LEN` of `ahead` into the L2 cache, whether or not they exist.
@@ -70,17 +74,7 @@ pub(crate) fn prefetch<T>(ahead: &[T]) {
 pub(crate) fn prefetch_at<T, const LEN: usize>(ahead: &[T], start: usize) {
     let line = 64 / size_of::<T>().clamp(1, 64);
     for i in (start..start + LEN).step_by(line) {
-        let address = ahead.as_ptr().wrapping_add(i);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: SSE is part of the architecture, and prefetching is valid for any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
-        }
-        #[cfg(target_arch = "aarch64")]
-        neon::prefetch(address);
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = address;
+        prefetch_line(ahead.as_ptr().wrapping_add(i));
     }
 }
 
