@@ -32,7 +32,8 @@ final class ApiMacros(val c: whitebox.Context) {
     val call = TermName(c.freshName("call"))
     def argument(name: String): Tree =
       if (signature.hasParamObject) q"po.${TermName(s"get${name.capitalize}")}()" else Ident(TermName(name))
-    val required = if (signature.hasParamObject) Seq(q"$call.requireParameters(po, ${signature.name + "Param"})") else Nil
+    val required =
+      if (signature.hasParamObject) Seq(q"$call.requireParameters(po, ${signature.name + "Param"})") else Nil
     val filled = signature.parameters.map { parameter =>
       if (parameter.role == Role.Input) q"$call.input(${argument(parameter.name)})"
       else q"$call.setting(${parameter.argument}, ${argument(parameter.name)})"
