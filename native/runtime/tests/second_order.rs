@@ -226,3 +226,25 @@ fn the_second_derivative_of_the_cube_root_is_infinite_at_zero() {
     let second = values(&x.grad().unwrap());
     assert!(second[0] == f64::NEG_INFINITY && (second[1] + 1.0 / 144.0).abs() < 1e-12, "{second:?}");
 }
+
+/// Differentiates `op` at 0.5 and 2.5 twice, and then the sum of the result, which does not depend on the variable.
+fn differentiate_to_a_constant(op: &str) -> (Vec<f64>, Vec<f64>) {
+    let x = tensor(&[0.5, 2.5], &[2]);
+    let request = GradientRequest { array: tensor(&[7.0; 2], &[2]), req: Req::Write };
+    imperative::mark_variables(std::slice::from_ref(&x), &[request]).unwrap();
+    let previous = imperative::set_recording(true);
+    let mut heads = vec![run(op, &[], std::slice::from_ref(&x))];
+    for _ in 0..2 {
+        heads = imperative::backward(&heads, &[], std::slice::from_ref(&x), Keep::Gradients, true).unwrap();
+    }
+    imperative::set_recording(previous);
+    imperative::backward(&heads, &[], &[], Keep::Nothing, true).unwrap();
+    (values(&heads[0]), values(&x.grad().unwrap()))
+}
+
+#[test]
+fn constant_gradients_can_be_differentiated_again() {
+    assert_eq!(differentiate_to_a_constant("floor"), (vec![0.0; 2], vec![0.0; 2]));
+    assert_eq!(differentiate_to_a_constant("relu"), (vec![0.0; 2], vec![0.0; 2]));
+    assert_eq!(differentiate_to_a_constant("square"), (vec![2.0; 2], vec![0.0; 2]));
+}

@@ -66,7 +66,7 @@ pub fn backward(
     tensors.destinations = destinations;
     tensors.run(entries.iter().flatten().copied(), is_train)?;
     let mut results = Vec::new();
-    for ((_, leaf), e) in targets.iter().zip(entries) {
+    for ((variable, leaf), e) in targets.iter().zip(entries) {
         let value = match e {
             Some(e) => tensors.tensor(e)?,
             None => {
@@ -81,7 +81,7 @@ pub fn backward(
         if variables.is_empty() {
             write_gradient(leaf, &value)?;
         } else {
-            results.push(value);
+            results.push(if create_graph { tensors.attached(value, e, *variable, is_train)? } else { value });
         }
     }
     if keep == Keep::Nothing {
@@ -351,6 +351,27 @@ impl<'g> Evaluator<'g> {
                 Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context(), destination })
             })
             .collect()
+    }
+
+    /// A gradient that is on the tape, so that it can be differentiated again. One that does not depend on its variable, such as that of
+    /// `floor`, gets a derivative of zero. One from a kernel without a second-order gradient stays off the tape, which reports it.
+    fn attached(
+        &self,
+        gradient: Arc<Tensor>,
+        e: Option<Entry>,
+        variable: Entry,
+        is_train: bool,
+    ) -> Result<Arc<Tensor>> {
+        let variable = self.tensor(variable)?;
+        let needed = self.graph.needed_for(e);
+        let mut nodes = self.graph.nodes.iter().zip(needed).filter_map(|(node, needed)| needed.then_some(node));
+        let has_kernel = nodes.any(|node| matches!(node.action, Action::Backward { .. }));
+        if gradient.is_recorded() || has_kernel || gradient.array().is_err() || variable.array().is_err() {
+            return Ok(gradient);
+        }
+        let op = OpCall::new("_identity_with_attr_like_rhs", &Attrs::new())?;
+        let mut outputs = in_mode(true, is_train, || record(&op, &Attrs::new(), None, &[gradient, variable], &[]))?;
+        outputs.pop().ok_or_else(|| Error::Internal("_identity_with_attr_like_rhs has no output".into()))
     }
 
     fn tensor(&self, e: Entry) -> Result<Arc<Tensor>> {
