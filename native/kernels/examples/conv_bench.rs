@@ -3,15 +3,16 @@
 //! Prints the minimum and the median wall time in milliseconds. `OMP_NUM_THREADS` sets the number of threads.
 #![allow(clippy::print_stdout)] // its purpose
 
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::conv::{
     ConvEpilogue, ConvShape, PackedConvWeights, conv_backward_data, conv_backward_weights, conv_forward,
     conv_forward_packed,
 };
 use ferromx_kernels::norm::{
-    Affine, BatchNormGrads, BatchNormParams, NormShape, batch_norm_backward, batch_norm_training, row_norm_forward,
+    Affine, BatchNormGrads, BatchNormParams, batch_norm_backward, batch_norm_training, row_norm_forward,
 };
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolShape, pool_backward, pool_forward};
-use ferromx_kernels::softmax::{SoftmaxKind, SoftmaxShape, softmax_forward};
+use ferromx_kernels::softmax::{SoftmaxKind, softmax_forward};
 use std::time::{Duration, Instant};
 
 struct Bench {
@@ -95,13 +96,13 @@ fn others(bench: &Bench) {
     bench.time("max pooling 3x3 s2 (32,64,56,56) backward", || pool_backward(&s, PoolKind::Max, &x, &y, &dy, &mut dx));
 
     for (outer, axis) in [(4096, 1000), (64, 1000), (1000, 64), (1000, 56)] {
-        let s = SoftmaxShape { outer, axis, inner: 1 };
+        let s = AxisShape { outer, axis, inner: 1 };
         let (x, mut y) = (values(s.len()), values(s.len()));
         let name = format!("softmax ({outer},{axis})");
         bench.time(&name, || softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y));
     }
 
-    let s = NormShape { outer: 32, axis: 64, inner: 56 * 56 };
+    let s = AxisShape { outer: 32, axis: 64, inner: 56 * 56 };
     let (x, dy) = (values(s.len()), values(s.len()));
     let (mut y, mut dx) = (x.clone(), x.clone());
     let (gamma, beta) = (vec![1.0; 64], vec![0.0; 64]);
@@ -114,7 +115,7 @@ fn others(bench: &Bench) {
         batch_norm_backward(s, &params, (&mean, &variance, true), &x, &dy, grads);
     });
 
-    let s = NormShape { outer: 512, axis: 768, inner: 1 };
+    let s = AxisShape { outer: 512, axis: 768, inner: 1 };
     let (x, mut y) = (values(s.len()), values(s.len()));
     let (gamma, beta) = (vec![1.0; 768], vec![0.0; 768]);
     let (mut mean, mut deviation) = (vec![0.0; 512], vec![0.0; 512]);

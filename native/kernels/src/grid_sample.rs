@@ -18,7 +18,7 @@ const CUBIC_A: f64 = -0.75;
 
 /// The interpolation between pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interpolation {
+pub enum GridInterpolation {
     /// The nearest pixel; ties go to the even one.
     Nearest,
     /// Linear between two pixels per axis.
@@ -42,7 +42,7 @@ pub enum Outside {
 #[derive(Clone, Copy, Debug)]
 pub struct GridSampling {
     /// The interpolation between pixels.
-    pub interpolation: Interpolation,
+    pub interpolation: GridInterpolation,
     /// The value of pixels outside the image.
     pub outside: Outside,
     /// True if -1 and 1 are the centres of the outermost pixels, false if they are their outer edges.
@@ -81,9 +81,9 @@ impl GridSampling {
     /// Number of taps of a point.
     fn taps(&self, axes: usize) -> usize {
         let per_axis: usize = match self.interpolation {
-            Interpolation::Nearest => 1,
-            Interpolation::Linear => 2,
-            Interpolation::Cubic => 4,
+            GridInterpolation::Nearest => 1,
+            GridInterpolation::Linear => 2,
+            GridInterpolation::Cubic => 4,
         };
         per_axis.pow(axes as u32)
     }
@@ -113,11 +113,11 @@ impl GridSampling {
             true => ((coordinate + 1.0) / 2.0 * (n - 1.0), (n - 1.0) / 2.0),
             false => (((coordinate + 1.0) * n - 1.0) / 2.0, n / 2.0),
         };
-        if self.interpolation == Interpolation::Nearest {
+        if self.interpolation == GridInterpolation::Nearest {
             x = libm::rint(x);
         }
         let (low, high) = self.mirrors(len);
-        if self.interpolation != Interpolation::Cubic && (x < low || x > high) {
+        if self.interpolation != GridInterpolation::Cubic && (x < low || x > high) {
             match self.outside {
                 Outside::Zeros => {}
                 Outside::Border => (x, scale) = (x.clamp(0.0, n - 1.0), 0.0),
@@ -132,12 +132,12 @@ impl GridSampling {
         let first = base as i64;
         let f = x - base;
         match self.interpolation {
-            Interpolation::Nearest => taps.push(self.pixel(x as i64, len), 1.0, 0.0),
-            Interpolation::Linear => {
+            GridInterpolation::Nearest => taps.push(self.pixel(x as i64, len), 1.0, 0.0),
+            GridInterpolation::Linear => {
                 taps.push(self.pixel(first, len), 1.0 - f, -scale);
                 taps.push(self.pixel(first.saturating_add(1), len), f, scale);
             }
-            Interpolation::Cubic => {
+            GridInterpolation::Cubic => {
                 for k in -1..=2 {
                     let (weight, derivative) = cubic(f - k as f64);
                     taps.push(self.pixel(first.saturating_add(k), len), weight, derivative * scale);

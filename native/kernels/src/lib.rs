@@ -4,6 +4,7 @@
 mod test_data;
 
 pub mod attention;
+mod axis_shape;
 pub mod broadcast;
 pub mod calibrate;
 pub mod check;
@@ -47,4 +48,5 @@ pub mod sparse_reg;
 pub mod svm;
 pub mod update;
 
+pub use axis_shape::AxisShape;
 pub use map::zip;

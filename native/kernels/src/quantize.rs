@@ -3,6 +3,7 @@
 //! A quantized integer is a multiple of the scale: a range of +-r has the scale r / 127 (signed) or r / 255 (unsigned); see
 //! [`Levels`].
 
+use crate::math::{ROUND, clamp_keep_nan};
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::memory;
@@ -44,8 +45,6 @@ macro_rules! byte {
         impl Quantum for $t {
             #[inline(always)]
             fn nearest(x: f32) -> Self {
-                // Adding this constant rounds to an integer, in the low bits of the mantissa: a conversion that vectorizes.
-                const ROUND: f32 = (3u32 << 22) as f32;
                 const NAN: f32 = if <$t>::MIN == 0 { 0.0 } else { <$t>::MAX as f32 };
                 let x = if x.is_nan() { NAN } else { x };
                 (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
@@ -147,7 +146,6 @@ pub fn quantize_linear(x: &[f32], channels: &Channels, is_signed: bool, out: &mu
 
 crate::simd::per_isa! {
     fn quantize_run(x: &[f32], scale: f32, zero: i32, low: f32, high: f32, out: &mut [u8]) {
-        const ROUND: f32 = (3u32 << 22) as f32;
         for (q, x) in out.iter_mut().zip(x) {
             let x = x / scale;
             let x = if x.is_nan() { 0.0 } else { x };
@@ -249,7 +247,6 @@ pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
 
 crate::simd::per_isa! {
     fn sum_block<F: Fn(f32) -> f32>(x: Operand<'_>, y: Operand<'_>, to: &Rounding, scaled: F, out: &mut [u8]) {
-        const ROUND: f32 = (3u32 << 22) as f32;
         let [x_shift, y_shift] = [x, y].map(|operand| if operand.is_signed { 0x80u8 } else { 0 });
         let (x_zero, y_zero) = (x.zero + i32::from(x_shift), y.zero + i32::from(y_shift));
         let (low, high) = if to.is_signed { (-128, 127) } else { (0, 255) };
@@ -262,13 +259,6 @@ crate::simd::per_isa! {
             *q = ((clamp_keep_nan(sum, low, high) + ROUND).to_bits() as i32).wrapping_add(to.zero) as u8;
         }
     }
-}
-
-/// Clamps a value; NaN stays NaN.
-#[inline(always)]
-fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
-    let x = if x < low { low } else { x };
-    if x > high { high } else { x }
 }
 
 /// `out` = the nearest integer to `f(x, y)`.

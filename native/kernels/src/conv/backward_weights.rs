@@ -8,6 +8,7 @@
 use super::gaps::Compact;
 use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
+use crate::gemm::CACHE_WAY_BYTES;
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use std::ops::Range;
@@ -16,8 +17,6 @@ use std::ops::Range;
 const BLOCK_PIXELS: usize = 512;
 /// Maximum bytes of the inputs of a block of pixels, which are read for every tile of output channels and must stay in the L2 cache.
 const BLOCK_BYTES: usize = 448 << 10;
-/// Addresses at multiples of this stride map to the same L1 cache set.
-const CACHE_WAY_BYTES: usize = 4096;
 /// Maximum number of slices of the batch. The gradient of each slice is computed separately, and they are added at the end.
 const MAX_SLICES: usize = 4;
 /// Maximum bytes of the gradients of all slices.

@@ -33,7 +33,7 @@ const IN_PLACE_PANELS: usize = 8;
 /// panel of B reads it from the L2 cache again.
 const IN_PLACE_PANELS_STRIDED: usize = 2;
 /// Addresses at multiples of this stride map to the same L1 cache set.
-const CACHE_WAY_BYTES: usize = 4096;
+pub(crate) const CACHE_WAY_BYTES: usize = 4096;
 
 /// A block of B: a range of k indices by columns of C, in panels of `nr` columns.
 struct Block<'b, T> {

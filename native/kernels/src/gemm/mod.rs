@@ -27,6 +27,7 @@ mod tests;
 pub use crate::par::{MatMut, MatRef};
 pub use crate::simd::microkernel::GemmElement;
 pub use batched::gemm_batched;
+pub(crate) use driver::CACHE_WAY_BYTES;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use packed::{PackedA, PackedB};
 pub(crate) use packed::{depth_blocks, even_blocks};

@@ -4,6 +4,7 @@
 //! halves, and bytes are weighted in fixed point with 11 fractional bits.
 
 use crate::float::Accum;
+use crate::math::ROUND;
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::memory;
@@ -304,8 +305,6 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
 
 /// Weighted sums of the rows, rounded to nearest, ties to even.
 fn sum_in_floats<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
-    /// Adding this constant rounds a value below 2^22 to an integer, in the low bits of the mantissa.
-    const ROUND: f32 = 12_582_912.0;
     let weights = weights.map(|w| w as f32 * ((1 << (2 * FRACTION_BITS)) as f32).recip());
     let rows = rows.map(|row| &row[..dst.len()]);
     for (i, dst) in dst.iter_mut().enumerate() {

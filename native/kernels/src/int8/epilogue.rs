@@ -1,6 +1,7 @@
 //! The epilogue of integer products: converts the sums of a tile.
 
 use super::Encoder;
+use crate::math::ROUND;
 use crate::simd::int8::{ByteRange, COLS, Conversion, Layout, ROWS, Sums, Tile};
 use crate::simd::per_isa;
 use ferromx_core::dtype::DType;
@@ -71,8 +72,6 @@ impl OutputElement for f32 {
 impl OutputElement for u8 {
     #[inline(always)]
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> u8 {
-        // Adding this constant rounds to an integer, in the low bits of the mantissa.
-        const ROUND: f32 = (3u32 << 22) as f32;
         let x = limits.clamp(sum as f32 * scale + shift);
         ((x + ROUND).to_bits() as i32).wrapping_add(limits.zero) as u8
     }

@@ -21,6 +21,8 @@ mod special;
 mod tests;
 mod wide;
 
+pub(crate) use single::{ROUND, clamp_keep_nan};
+
 use crate::map::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

@@ -5,8 +5,9 @@
 
 use super::{special, wide};
 
-/// 1.5 * 2^23: adding it rounds to an integer, in the low bits of the mantissa.
-const ROUND: f32 = 12_582_912.0;
+/// 1.5 * 2^23: adding it rounds a number below 2^22 to an integer, ties to even, in the low bits of the mantissa. Unlike a conversion, it
+/// vectorizes.
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and returns 2^(n + bias - 127) and e^r - 1. If n + bias = 0, the power is 0.
 #[inline(always)]
@@ -48,7 +49,7 @@ pub(super) fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
 
 /// Clamps `x`; NaN stays NaN.
 #[inline(always)]
-fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
+pub(crate) fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
 }

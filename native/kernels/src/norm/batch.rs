@@ -1,7 +1,8 @@
 //! Batch normalization (Ioffe and Szegedy, 2015; MXNet's `BatchNorm`): statistics per index of the axis.
 
 use super::moments::{Moments, sums};
-use super::{COLUMNS, GRAIN, NormShape};
+use super::{COLUMNS, GRAIN};
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks};
 use num_traits::Zero;
@@ -42,8 +43,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Calls `f(first, count, block)` in parallel for blocks of whole channels, which stay in the cache for a second pass.
-fn for_each_block<T: FloatElement>(shape: NormShape, out: &mut [T], f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
-    let NormShape { outer, axis, inner } = shape;
+fn for_each_block<T: FloatElement>(shape: AxisShape, out: &mut [T], f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
+    let AxisShape { outer, axis, inner } = shape;
     if shape.is_empty() {
         return;
     }
@@ -54,7 +55,7 @@ fn for_each_block<T: FloatElement>(shape: NormShape, out: &mut [T], f: impl Fn(u
 }
 
 /// The elements of a range of channels at one outer index.
-fn channel_range<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, count: usize) -> &[T] {
+fn channel_range<T>(shape: AxisShape, x: &[T], outer: usize, channel: usize, count: usize) -> &[T] {
     &x[(outer * shape.axis + channel) * shape.inner..][..count * shape.inner]
 }
 
@@ -63,7 +64,7 @@ fn channel_range<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, cou
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn batch_norm_training<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     params: &BatchNormParams<'_, T::Acc>,
     x: &[T],
     y: &mut [T],
@@ -104,7 +105,7 @@ pub fn batch_norm_training<T: FloatElement>(
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn batch_norm_inference<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     params: &BatchNormParams<'_, T::Acc>,
     mean: &[T::Acc],
     variance: &[T::Acc],
@@ -141,7 +142,7 @@ impl<A: Accum> ChannelAffine<A> {
     }
 }
 
-fn block_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
+fn block_moments<T: FloatElement>(shape: AxisShape, x: &[T], first: usize, moments: &mut [Moments]) {
     if shape.inner == 1 {
         return column_moments(shape, x, first, moments);
     }
@@ -154,7 +155,7 @@ fn block_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, momen
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     /// The moments of neighbouring columns, merged from blocks of rows.
-    fn column_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
+    fn column_moments<T: FloatElement>(shape: AxisShape, x: &[T], first: usize, moments: &mut [Moments]) {
         const ROWS: usize = 64;
         moments.fill(Moments::default());
         for start in (0..shape.outer).step_by(ROWS) {
@@ -180,7 +181,7 @@ crate::simd::per_isa! {
 }
 
 fn apply<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     channels: &[ChannelAffine<T::Acc>],
     x: &[T],
     first: usize,
@@ -234,7 +235,7 @@ pub struct BatchNormGrads<'a, T: FloatElement> {
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn batch_norm_backward<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     params: &BatchNormParams<'_, T::Acc>,
     (mean, variance, is_training): (&[T::Acc], &[T::Acc], bool),
     x: &[T],
@@ -308,7 +309,7 @@ impl<A: Accum> GradScales<A> {
 
 /// For each channel starting at `first`, the sums of `y_grad` and of `y_grad (x - mean)`.
 fn block_sums<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     x: &[T],
     y_grad: &[T],
     first: usize,
@@ -330,7 +331,7 @@ fn block_sums<T: FloatElement>(
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     fn column_sums<T: FloatElement>(
-        shape: NormShape,
+        shape: AxisShape,
         x: &[T],
         y_grad: &[T],
         first: usize,
@@ -349,7 +350,7 @@ crate::simd::per_isa! {
 }
 
 fn apply_grad_scales<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     grad_scales: &[GradScales<T::Acc>],
     x: &[T],
     y_grad: &[T],

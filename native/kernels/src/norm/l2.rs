@@ -1,7 +1,8 @@
 //! L2 normalization (MXNet's `L2Normalization`): each row divided by its Euclidean norm.
 
 use super::moments::dot;
-use super::{COLUMNS, GRAIN, NormShape};
+use super::{COLUMNS, GRAIN};
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2, with_scratch};
 use crate::short_rows;
@@ -15,8 +16,8 @@ use num_traits::Float;
 ///
 /// # Panics
 /// Panics if the lengths do not match the shape.
-pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
-    let NormShape { outer, axis, inner } = shape;
+pub fn l2_norm_forward<T: FloatElement>(shape: AxisShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
+    let AxisShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
     let root = |squares: f64| T::Acc::of((squares + eps).sqrt());
@@ -67,8 +68,8 @@ pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: 
 ///
 /// # Panics
 /// Panics if the lengths do not match the shape.
-pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
-    let NormShape { outer, axis, inner } = shape;
+pub fn l2_norm_backward<T: FloatElement>(shape: AxisShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
+    let AxisShape { outer, axis, inner } = shape;
     shape.check(&[y.len(), y_grad.len(), x_grad.len()]);
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
     if shape.is_empty() {

@@ -1,7 +1,7 @@
 //! Local response normalization across channels (Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep
 //! convolutional neural networks", 2012): MXNet's `LRN`.
 
-use super::NormShape;
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use num_traits::{Float, Zero};
@@ -41,9 +41,9 @@ impl LocalNorm {
 ///
 /// # Panics
 /// Panics if the lengths do not match the shape.
-pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
+pub fn local_norm_forward<T: FloatElement>(shape: AxisShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
     shape.check(&[x.len(), y.len(), norm.len()]);
-    let NormShape { outer, axis, inner } = shape;
+    let AxisShape { outer, axis, inner } = shape;
     parallel_blocks(
         MatMut::row_major(&mut *norm, outer * axis, inner),
         axis,
@@ -79,7 +79,7 @@ pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn local_norm_backward<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     p: &LocalNorm,
     x: &[T],
     norm: &[T],
@@ -87,7 +87,7 @@ pub fn local_norm_backward<T: FloatElement>(
     x_grad: &mut [T],
 ) {
     shape.check(&[x.len(), norm.len(), y_grad.len(), x_grad.len()]);
-    let NormShape { outer, axis, inner } = shape;
+    let AxisShape { outer, axis, inner } = shape;
     let scale = T::Acc::of(2.0 * p.beta * p.weight());
     parallel_blocks(
         MatMut::row_major(x_grad, outer * axis, inner),

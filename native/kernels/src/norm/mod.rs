@@ -30,35 +30,6 @@ pub use rectify::{rectify, rectify_backward};
 pub use rows::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
 pub use statistics::{row_moments, row_moments_backward};
 
-/// A tensor viewed along one axis: `outer` x `axis` x `inner` elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NormShape {
-    /// The product of the dimensions before the axis.
-    pub outer: usize,
-    /// The size of the axis.
-    pub axis: usize,
-    /// The product of the dimensions after the axis.
-    pub inner: usize,
-}
-
-impl NormShape {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.outer * self.axis * self.inner
-    }
-
-    /// True if there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn check(&self, slices: &[usize]) {
-        for &len in slices {
-            assert_eq!(len, self.len(), "elements of a tensor of {self:?}");
-        }
-    }
-}
-
 /// Elements per chunk.
 const GRAIN: usize = 16 * 1024;
 /// Columns in a block if the axis is not the last one.

@@ -4,8 +4,9 @@
 //! A row is the set of elements that share a mean. For MXNet's `LayerNorm` rows run along the axis; for `GroupNorm` and
 //! `InstanceNorm` a row is a group of channels, or one channel, of one image.
 
+use super::GRAIN;
 use super::moments::{Moments, correction, dot, sums};
-use super::{GRAIN, NormShape};
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use crate::short_rows;
@@ -24,7 +25,7 @@ pub enum Affine<'a, A> {
 }
 
 impl<A: Accum> Affine<'_, A> {
-    fn check(&self, shape: NormShape) {
+    fn check(&self, shape: AxisShape) {
         let (gamma, beta, fits) = match self {
             Affine::PerElement(gamma, beta) => (gamma, beta, gamma.len() == shape.axis),
             Affine::PerRow(gamma, beta) => {
@@ -47,7 +48,7 @@ impl<A: Accum> Affine<'_, A> {
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn row_norm_forward<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     affine: Affine<'_, T::Acc>,
     eps: f64,
     x: &[T],
@@ -55,17 +56,17 @@ pub fn row_norm_forward<T: FloatElement>(
     mean: &mut [T::Acc],
     deviation: &mut [T::Acc],
 ) {
-    let NormShape { outer, axis, inner } = shape;
+    let AxisShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
     affine.check(shape);
     assert_eq!([mean.len(), deviation.len()], [outer * inner; 2], "statistics for the rows of {shape:?}");
     if inner > 1 {
-        let rows = NormShape { outer: outer * inner, axis, inner: 1 };
+        let rows = AxisShape { outer: outer * inner, axis, inner: 1 };
         return with_scratch(2 * x.len(), |buffer: &mut [T]| {
             let (x_rows, y_rows) = buffer.split_at_mut(x.len());
             transpose(shape, x, x_rows);
             row_norm_forward(rows, affine, eps, x_rows, y_rows, mean, deviation);
-            transpose(NormShape { outer, axis: inner, inner: axis }, y_rows, y);
+            transpose(AxisShape { outer, axis: inner, inner: axis }, y_rows, y);
         });
     }
     if (1..=short_rows::MAX_LEN).contains(&axis) {
@@ -183,8 +184,8 @@ crate::simd::per_isa! {
 }
 
 /// Transposes (outer, axis, inner) to (outer, inner, axis).
-fn transpose<T: FloatElement>(shape: NormShape, from: &[T], to: &mut [T]) {
-    let NormShape { axis, inner, .. } = shape;
+fn transpose<T: FloatElement>(shape: AxisShape, from: &[T], to: &mut [T]) {
+    let AxisShape { axis, inner, .. } = shape;
     parallel_rows(to, axis.max(1), GRAIN.div_ceil(axis.max(1)), |i, to| {
         let start = i / inner * axis * inner + i % inner;
         to.iter_mut().zip(from[start..].iter().step_by(inner)).for_each(|(to, from)| *to = *from);
@@ -226,21 +227,21 @@ pub struct RowNormGrads<'a, T: FloatElement> {
 /// # Panics
 /// Panics if the lengths do not match the shape.
 pub fn row_norm_backward<T: FloatElement>(
-    shape: NormShape,
+    shape: AxisShape,
     affine: Affine<'_, T::Acc>,
     (mean, deviation): (&[T::Acc], &[T::Acc]),
     x: &[T],
     y_grad: &[T],
     grads: RowNormGrads<'_, T>,
 ) {
-    let NormShape { outer, axis, inner } = shape;
+    let AxisShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y_grad.len(), grads.x.len()]);
     affine.check(shape);
     let (Affine::PerElement(gamma, _) | Affine::PerRow(gamma, _)) = affine;
     assert_eq!([mean.len(), deviation.len()], [outer * inner; 2], "statistics for the rows of {shape:?}");
     assert_eq!([grads.gamma.len(), grads.beta.len()], [gamma.len(); 2], "gradients of the parameters");
     if inner > 1 {
-        let rows = NormShape { outer: outer * inner, axis, inner: 1 };
+        let rows = AxisShape { outer: outer * inner, axis, inner: 1 };
         return with_scratch(3 * x.len(), |buffer: &mut [T]| {
             let (x_rows, buffer) = buffer.split_at_mut(x.len());
             let (y_grad_rows, x_grad_rows) = buffer.split_at_mut(x.len());
@@ -249,7 +250,7 @@ pub fn row_norm_backward<T: FloatElement>(
             let RowNormGrads { x: x_grad, gamma, beta } = grads;
             let grads = RowNormGrads { x: &mut *x_grad_rows, gamma, beta };
             row_norm_backward(rows, affine, (mean, deviation), x_rows, y_grad_rows, grads);
-            transpose(NormShape { outer, axis: inner, inner: axis }, x_grad_rows, x_grad);
+            transpose(AxisShape { outer, axis: inner, inner: axis }, x_grad_rows, x_grad);
         });
     }
     grads.gamma.fill(T::Acc::zero());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
@@ -12,7 +13,7 @@ fn narrow<T: FloatElement>(v: &[f64]) -> Vec<T> {
     v.iter().map(|x| T::from_f64(*x)).collect()
 }
 
-fn shapes() -> Vec<NormShape> {
+fn shapes() -> Vec<AxisShape> {
     [
         (4, 3, 5),
         (70, 67, 1),
@@ -26,7 +27,7 @@ fn shapes() -> Vec<NormShape> {
         (70, 1, 1),
         (66, 32, 1),
     ]
-    .map(|(outer, axis, inner)| NormShape { outer, axis, inner })
+    .map(|(outer, axis, inner)| AxisShape { outer, axis, inner })
     .to_vec()
 }
 
@@ -37,12 +38,12 @@ fn stats(x: &[f64], at: &[usize]) -> (f64, f64) {
 }
 
 /// For each channel, the offsets of its elements.
-fn channels(s: NormShape) -> Vec<Vec<usize>> {
+fn channels(s: AxisShape) -> Vec<Vec<usize>> {
     (0..s.axis).map(|c| (0..s.len()).filter(|i| i / s.inner % s.axis == c).collect()).collect()
 }
 
 /// For each row along the axis, the offsets of its elements.
-fn rows(s: NormShape) -> Vec<Vec<usize>> {
+fn rows(s: AxisShape) -> Vec<Vec<usize>> {
     let row = |r: usize| (0..s.axis).map(|a| (r / s.inner * s.axis + a) * s.inner + r % s.inner).collect();
     (0..s.outer * s.inner).map(row).collect()
 }
@@ -53,7 +54,7 @@ fn slope(mut f: impl FnMut(f64) -> Vec<f64>, head: &[f64]) -> f64 {
     (total(f(1e-5)) - total(f(-1e-5))) / 2e-5
 }
 
-fn batch_reference(s: NormShape, x: &[f64], gamma: &[f64], beta: &[f64], eps: f64) -> Vec<f64> {
+fn batch_reference(s: AxisShape, x: &[f64], gamma: &[f64], beta: &[f64], eps: f64) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     for (c, at) in channels(s).iter().enumerate() {
         let (mean, variance) = stats(x, at);
@@ -137,7 +138,7 @@ fn batch_norm_gradients() {
 
 #[test]
 fn a_large_mean_keeps_the_accuracy() {
-    let s = NormShape { outer: 40, axis: 2, inner: 3000 };
+    let s = AxisShape { outer: 40, axis: 2, inner: 3000 };
     let x: Vec<f32> = random(s.len(), 5).iter().map(|x| 10_000.0 + f32::of(*x)).collect();
     let (mut y, mut mean, mut variance) = (vec![0.0; s.len()], [0.0; 2], [0.0; 2]);
     let params = BatchNormParams { gamma: None, beta: &[0.0; 2], eps: 0.0 };
@@ -152,7 +153,7 @@ fn affine_of<'a, A>(per_row: bool, gamma: &'a [A], beta: &'a [A]) -> Affine<'a, 
     if per_row { Affine::PerRow(gamma, beta) } else { Affine::PerElement(gamma, beta) }
 }
 
-fn row_reference(s: NormShape, per_row: bool, x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
+fn row_reference(s: AxisShape, per_row: bool, x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     for (r, at) in rows(s).iter().enumerate() {
         let (mean, variance) = stats(x, at);
@@ -244,7 +245,7 @@ fn l2_norm() {
 
 #[test]
 fn threads_do_not_change_bits() {
-    for s in [NormShape { outer: 40, axis: 70, inner: 30 }, NormShape { outer: 700, axis: 200, inner: 1 }] {
+    for s in [AxisShape { outer: 40, axis: 70, inner: 30 }, AxisShape { outer: 700, axis: 200, inner: 1 }] {
         let (x, head): (Vec<f32>, Vec<f32>) = (narrow(&random(s.len(), 1)), narrow(&random(s.len(), 2)));
         let run = |threads| {
             let before = set_num_threads(threads);

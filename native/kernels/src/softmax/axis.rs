@@ -1,7 +1,8 @@
 //! Softmax along any axis: contiguous rows one by one, short ones transposed ([`short_rows`]), other axes in blocks of columns.
 
 use super::row::{self, Params};
-use super::{Lengths, SoftmaxKind, SoftmaxShape};
+use super::{Lengths, SoftmaxKind};
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::map::{Elements, ElementsMut};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
@@ -19,7 +20,7 @@ const COLUMNS: usize = 64;
 /// # Panics
 /// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_forward<T: FloatElement, O: FloatElement>(
-    shape: SoftmaxShape,
+    shape: AxisShape,
     kind: SoftmaxKind,
     temperature: f64,
     lengths: Option<Lengths<'_>>,
@@ -27,7 +28,7 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     y: &mut [O],
 ) {
     check(shape, lengths, [x.len(), y.len()]);
-    let SoftmaxShape { outer, axis, inner } = shape;
+    let AxisShape { outer, axis, inner } = shape;
     let params = Params {
         is_log: kind == SoftmaxKind::LogSoftmax,
         // The sign is applied to x before the maximum is taken, so that the arguments of the exponentials are never positive.
@@ -128,7 +129,7 @@ fn lanes_of_columns<'s, A: Accum>(
 /// # Panics
 /// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_backward<T: FloatElement, O: FloatElement>(
-    shape: SoftmaxShape,
+    shape: AxisShape,
     kind: SoftmaxKind,
     temperature: f64,
     lengths: Option<Lengths<'_>>,
@@ -137,8 +138,8 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     x_grad: &mut [T],
 ) {
     check(shape, lengths, [y.len(), x_grad.len()]);
-    shape.check(y_grad.len());
-    let SoftmaxShape { outer, axis, inner } = shape;
+    shape.check(&[y_grad.len()]);
+    let AxisShape { outer, axis, inner } = shape;
     let inv_temperature = T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
     if shape.is_empty() {
         return;
@@ -218,8 +219,8 @@ fn backward_row<A: Accum>(
     });
 }
 
-fn check(shape: SoftmaxShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) {
-    slices.into_iter().for_each(|len| shape.check(len));
+fn check(shape: AxisShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) {
+    shape.check(&slices);
     if let Some(lengths) = lengths {
         assert_eq!(lengths.len(), shape.outer * shape.inner, "lengths for the rows of {shape:?}");
     }
@@ -227,7 +228,7 @@ fn check(shape: SoftmaxShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) 
 
 /// The lengths of the softmax rows that are the columns of a block.
 fn block_lens(
-    shape: SoftmaxShape,
+    shape: AxisShape,
     lengths: Option<Lengths<'_>>,
     row: usize,
     column: usize,

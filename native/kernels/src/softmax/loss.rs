@@ -1,6 +1,7 @@
 //! Losses on top of softmax, with class indices as labels.
 
-use super::{SoftmaxShape, row};
+use super::row;
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_ranges, parallel_rows};
 use num_traits::Zero;
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxTarget {
     /// The classes lie along the axis.
-    pub shape: SoftmaxShape,
+    pub shape: AxisShape,
     /// Rows with this label have gradient zero. Labels are compared as integers.
     pub ignore_label: Option<f64>,
     /// Label smoothing: the probability taken from the label and spread evenly over the other classes.
@@ -39,12 +40,12 @@ pub fn softmax_output_backward<T: FloatElement>(
     grad: &mut [T],
 ) {
     let shape = target.shape;
-    [probabilities.len(), grad.len()].into_iter().chain(head_grad.map(<[T]>::len)).for_each(|len| shape.check(len));
+    shape.check(&[probabilities.len(), grad.len(), head_grad.map_or(grad.len(), <[T]>::len)]);
     assert_eq!(labels.len(), shape.outer * shape.inner, "labels for the rows of {shape:?}");
     if shape.is_empty() {
         return;
     }
-    let SoftmaxShape { axis, inner, .. } = shape;
+    let AxisShape { axis, inner, .. } = shape;
     let (scale, on) = (T::Acc::of(target.scale), T::Acc::of(1.0 - target.smooth_alpha));
     let off = T::Acc::of(if axis > 1 { target.smooth_alpha / (axis - 1) as f64 } else { 0.0 });
     let ignore = target.ignore_label.map(f64::trunc);

@@ -20,33 +20,6 @@ pub use loss::{
     softmax_output_backward_dense, valid_labels,
 };
 
-/// A tensor viewed along one axis: `outer` x `axis` x `inner` elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SoftmaxShape {
-    /// The product of the dimensions before the axis.
-    pub outer: usize,
-    /// The size of the axis.
-    pub axis: usize,
-    /// The product of the dimensions after the axis.
-    pub inner: usize,
-}
-
-impl SoftmaxShape {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.outer * self.axis * self.inner
-    }
-
-    /// True if there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn check(&self, len: usize) {
-        assert_eq!(len, self.len(), "elements of a tensor of {self:?}");
-    }
-}
-
 /// The function to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoftmaxKind {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
@@ -6,7 +7,7 @@ use ferromx_core::dtype::{bf16, f16};
 
 const KINDS: [SoftmaxKind; 3] = [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::Softmin];
 
-fn shapes() -> Vec<SoftmaxShape> {
+fn shapes() -> Vec<AxisShape> {
     [
         (1, 1, 1),
         (3, 10, 1),
@@ -22,12 +23,12 @@ fn shapes() -> Vec<SoftmaxShape> {
         (0, 4, 3),
         (3, 0, 2),
     ]
-    .map(|(outer, axis, inner)| SoftmaxShape { outer, axis, inner })
+    .map(|(outer, axis, inner)| AxisShape { outer, axis, inner })
     .to_vec()
 }
 
 /// The indices of the elements within the length of each row.
-fn rows(s: SoftmaxShape, lengths: Option<&[i32]>) -> Vec<Vec<usize>> {
+fn rows(s: AxisShape, lengths: Option<&[i32]>) -> Vec<Vec<usize>> {
     let row = |r: usize| {
         let len = lengths.map_or(s.axis, |l| (l[r].max(0) as usize).min(s.axis));
         (0..len).map(|a| (r / s.inner * s.axis + a) * s.inner + r % s.inner).collect()
@@ -35,7 +36,7 @@ fn rows(s: SoftmaxShape, lengths: Option<&[i32]>) -> Vec<Vec<usize>> {
     (0..s.outer * s.inner).map(row).collect()
 }
 
-fn reference(s: SoftmaxShape, kind: SoftmaxKind, temperature: f64, lengths: Option<&[i32]>, x: &[f64]) -> Vec<f64> {
+fn reference(s: AxisShape, kind: SoftmaxKind, temperature: f64, lengths: Option<&[i32]>, x: &[f64]) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     let slope = if kind == SoftmaxKind::Softmin { -1.0 } else { 1.0 } / temperature;
     for row in rows(s, lengths) {
@@ -52,7 +53,7 @@ fn reference(s: SoftmaxShape, kind: SoftmaxKind, temperature: f64, lengths: Opti
 
 /// The gradient computed from the explicit Jacobian.
 fn reference_grad(
-    s: SoftmaxShape,
+    s: AxisShape,
     kind: SoftmaxKind,
     temperature: f64,
     lengths: Option<&[i32]>,
@@ -106,7 +107,7 @@ fn equals_the_definition() {
 fn special_values() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     for inner in [1, 2] {
-        let s = SoftmaxShape { outer: 1, axis: 3, inner };
+        let s = AxisShape { outer: 1, axis: 3, inner };
         let run = |kind, row: [f32; 3]| {
             let x: Vec<f32> = row.iter().flat_map(|x| std::iter::repeat_n(*x, inner)).collect();
             let mut y = vec![0.0f32; 3 * inner];
@@ -127,7 +128,7 @@ fn special_values() {
 
 #[test]
 fn narrow_data_with_a_wide_result() {
-    let s = SoftmaxShape { outer: 2, axis: 5, inner: 1 };
+    let s = AxisShape { outer: 2, axis: 5, inner: 1 };
     let x: Vec<f16> = random(10, 5).iter().map(|x| f64::store(*x)).collect();
     let mut y = [0.0f32; 10];
     softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y);
@@ -137,7 +138,7 @@ fn narrow_data_with_a_wide_result() {
 
 #[test]
 fn output_gradient() {
-    let shape = SoftmaxShape { outer: 2, axis: 3, inner: 2 };
+    let shape = AxisShape { outer: 2, axis: 3, inner: 2 };
     let p = [0.2, 0.5, 0.3, 0.25, 0.5, 0.25, 0.1, 0.6, 0.7, 0.2, 0.2, 0.2f64];
     let labels = [0.0, 2.0, 1.6, 7.0];
     let run = |ignore_label, smooth_alpha, head: Option<&[f64]>| {
@@ -168,7 +169,7 @@ fn cross_entropy() {
     let (rows, classes) = (150, 4);
     let x = random(rows * classes, 7);
     let labels: Vec<f64> = (0..rows).map(|i| (i % classes) as f64).collect();
-    let s = SoftmaxShape { outer: rows, axis: classes, inner: 1 };
+    let s = AxisShape { outer: rows, axis: classes, inner: 1 };
     let p = reference(s, SoftmaxKind::Softmax, 1.0, None, &x);
     let want: f64 = (0..rows).map(|i| -p[i * classes + i % classes].ln()).sum();
     close(&[cross_entropy_forward(classes, &x, &labels)], &[want], 1e-12, "loss");
@@ -184,7 +185,7 @@ fn cross_entropy() {
 
 #[test]
 fn threads_do_not_change_bits() {
-    for s in [SoftmaxShape { outer: 500, axis: 100, inner: 1 }, SoftmaxShape { outer: 4, axis: 50, inner: 300 }] {
+    for s in [AxisShape { outer: 500, axis: 100, inner: 1 }, AxisShape { outer: 4, axis: 50, inner: 300 }] {
         let x: Vec<f32> = random(s.len(), 3).iter().map(|x| x.store()).collect();
         let labels: Vec<f32> = (0..s.outer * s.inner).map(|i| (i % s.axis) as f32).collect();
         let run = |threads| {
@@ -204,7 +205,7 @@ fn threads_do_not_change_bits() {
 fn negative_temperatures_do_not_overflow() {
     let x = [-100.0f32, 0.0, 100.0];
     for (outer, inner) in [(1, 1), (1, 3)] {
-        let s = SoftmaxShape { outer, axis: 3, inner };
+        let s = AxisShape { outer, axis: 3, inner };
         let x: Vec<f32> = x.iter().flat_map(|x| vec![*x; inner]).collect();
         let want = |one: usize| (0..3 * inner).map(|i| f32::from(u8::from(i / inner == one))).collect::<Vec<_>>();
         let mut y = vec![9.0f32; x.len()];

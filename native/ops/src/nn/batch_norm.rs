@@ -11,10 +11,11 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::norm::{
-    BatchNormGrads, BatchNormParams, NormShape, batch_norm_backward, batch_norm_inference, batch_norm_training,
-    rectify, rectify_backward,
+    BatchNormGrads, BatchNormParams, batch_norm_backward, batch_norm_inference, batch_norm_training, rectify,
+    rectify_backward,
 };
 use ferromx_kernels::par::with_scratch;
 
@@ -122,7 +123,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
 pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
-        "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
+        "Normalizes each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
          In training, mean and (biased) variance are those of the channel in the batch, and the backward pass sets the moving ones to \
          moving * momentum + batch * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
          moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
@@ -171,10 +172,10 @@ fn forward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
     })
 }
 
-fn norm_shape(p: &Settings, data: &Shape) -> Result<NormShape> {
+fn norm_shape(p: &Settings, data: &Shape) -> Result<AxisShape> {
     let dims = data.to_usize();
     let axis = channel_axis(p.axis, dims.len())?;
-    Ok(NormShape { outer: dims[..axis].iter().product(), axis: dims[axis], inner: dims[axis + 1..].iter().product() })
+    Ok(AxisShape::new(&dims, axis))
 }
 
 fn forward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

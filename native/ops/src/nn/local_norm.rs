@@ -9,11 +9,10 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
-use ferromx_kernels::norm::{
-    LocalNorm, NormShape, l2_norm_backward, l2_norm_forward, local_norm_backward, local_norm_forward,
-};
+use ferromx_kernels::norm::{LocalNorm, l2_norm_backward, l2_norm_forward, local_norm_backward, local_norm_forward};
 use ferromx_kernels::par::with_scratch;
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
@@ -53,9 +52,8 @@ pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
     ));
 
 /// The data as (batch, channels, inner).
-fn channels(data: &Shape) -> NormShape {
-    let dims = data.to_usize();
-    NormShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() }
+fn channels(data: &Shape) -> AxisShape {
+    AxisShape::new(&data.to_usize(), 1)
 }
 
 impl LrnParam {
@@ -147,15 +145,15 @@ pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy
 
 impl L2NormalizationParam {
     /// The data as (outer, axis, inner), where the elements along `axis` share a norm.
-    fn norm_shape(&self, data: &Shape) -> NormShape {
+    fn norm_shape(&self, data: &Shape) -> AxisShape {
         if data.ndim() == Some(1) {
-            return NormShape { outer: data.num_elements(), axis: 1, inner: 1 };
+            return AxisShape { outer: data.num_elements(), axis: 1, inner: 1 };
         }
-        let NormShape { outer, axis, inner } = channels(data);
+        let AxisShape { outer, axis, inner } = channels(data);
         match self.mode {
-            L2Mode::Instance => NormShape { outer, axis: axis * inner, inner: 1 },
-            L2Mode::Channel => NormShape { outer, axis, inner },
-            L2Mode::Spatial => NormShape { outer: outer * axis, axis: inner, inner: 1 },
+            L2Mode::Instance => AxisShape { outer, axis: axis * inner, inner: 1 },
+            L2Mode::Channel => AxisShape { outer, axis, inner },
+            L2Mode::Spatial => AxisShape { outer: outer * axis, axis: inner, inner: 1 },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Normalisation of rows by their mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
+//! Normalization of rows by their mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,9 +9,10 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
-use ferromx_kernels::norm::{Affine, NormShape, RowNormGrads, row_norm_backward, row_norm_forward};
+use ferromx_kernels::norm::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
 use ferromx_kernels::par::with_scratch;
 
 params! {
@@ -49,7 +50,7 @@ params! {
 /// The rows of the data that are normalized, and the shapes of the other operands.
 struct Rows {
     /// The data as (outer, axis, inner), with a row along `axis`.
-    shape: NormShape,
+    shape: AxisShape,
     /// Whether gamma and beta have one element per element of a row, instead of one per group of rows.
     per_element: bool,
     /// Shape of gamma and beta.
@@ -89,7 +90,7 @@ impl RowNorm for LayerNormParam {
         let axis = axis as usize;
         let mut stats = Dims::from_slice(dims);
         stats[axis] = 1;
-        let shape = NormShape {
+        let shape = AxisShape {
             outer: num_elements(&dims[..axis]),
             axis: num_elements(&dims[axis..=axis]),
             inner: num_elements(&dims[axis + 1..]),
@@ -114,7 +115,7 @@ impl RowNorm for GroupNormParam {
             dims[1]
         );
         let axis = num_elements(&dims[1..]) / groups as usize;
-        let shape = NormShape { outer: num_elements(&dims[..1]) * groups as usize, axis, inner: 1 };
+        let shape = AxisShape { outer: num_elements(&dims[..1]) * groups as usize, axis, inner: 1 };
         Ok(Rows { shape, per_element: false, affine: [groups].into(), stats: [dims[0], groups].into() })
     }
 }
@@ -127,7 +128,7 @@ impl RowNorm for InstanceNormParam {
     fn rows(&self, data: &Shape) -> Result<Rows> {
         let dims = data.dims();
         ensure!(dims.len() >= 2, "InstanceNorm needs data of at least two dimensions, but it is {data}");
-        let shape = NormShape { outer: num_elements(&dims[..2]), axis: num_elements(&dims[2..]), inner: 1 };
+        let shape = AxisShape { outer: num_elements(&dims[..2]), axis: num_elements(&dims[2..]), inner: 1 };
         Ok(Rows { shape, per_element: false, affine: Shape::new(&dims[1..2]), stats: Shape::new(&dims[..2]) })
     }
 }
@@ -164,7 +165,7 @@ pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
 )
 .aliases(&["_npx_layer_norm"])
 .doc(
-    "Normalises along one axis: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance of \
+    "Normalizes along one axis: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance of \
      the elements along the axis (Ba, Kiros and Hinton, 2016).\n\n\
      With output_mean_var, the mean and the standard deviation sqrt(var + eps) are also outputs, of the shape of the data with \
      length 1 along the axis; no gradient flows through them.",
@@ -181,7 +182,7 @@ pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
     ],
 )
 .doc(
-    "Normalises groups of channels: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance \
+    "Normalizes groups of channels: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance \
      of a group of channels of one example (Wu and He, 2018).\n\n\
      Consecutive channels form a group. With output_mean_var, the mean and the standard deviation sqrt(var + eps) are outputs \
      too, of shape (batch, num_groups); no gradient flows through them.",
@@ -199,7 +200,7 @@ pub(super) static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
 )
 .legacy()
 .doc(
-    "Normalises each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
+    "Normalizes each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
      (biased) variance over the axes after the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
 )
 .visible(|_| 1)

@@ -10,11 +10,11 @@ use ferromx_core::params::{FloatDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::softmax::{
-    Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward,
-    softmax_forward,
+    Lengths, SoftmaxKind, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
 };
 
 use crate::elemwise::family::Graph;
@@ -153,17 +153,12 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// The data as (outer, axis, inner). A scalar has an axis of one element.
-fn softmax_shape(data: &Shape, axis: i32) -> Result<SoftmaxShape> {
+fn softmax_shape(data: &Shape, axis: i32) -> Result<AxisShape> {
     let dims = data.to_usize();
     if dims.is_empty() {
-        return Ok(SoftmaxShape { outer: 1, axis: 1, inner: 1 });
+        return Ok(AxisShape { outer: 1, axis: 1, inner: 1 });
     }
-    let axis = Shape::axis(i64::from(axis), dims.len())?;
-    Ok(SoftmaxShape {
-        outer: dims[..axis].iter().product(),
-        axis: dims[axis],
-        inner: dims[axis + 1..].iter().product(),
-    })
+    Ok(AxisShape::new(&dims, Shape::axis(i64::from(axis), dims.len())?))
 }
 
 fn lengths<'a>(ctx: &OpCtx<'_>, length: Option<&In<'a>>) -> Result<Option<Lengths<'a>>> {
@@ -248,7 +243,7 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
         None,
     ));
 
-fn activation_shape(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
+fn activation_shape(ctx: &OpCtx<'_>, data: &Shape) -> Result<AxisShape> {
     let dims = data.to_usize();
     let mode = ctx.params::<SoftmaxActivationParam>().mode;
     let min_rank = if mode == ActivationMode::Channel { 3 } else { 1 };
@@ -257,19 +252,17 @@ fn activation_shape(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
         "SoftmaxActivation in this mode needs data of {min_rank} or more dimensions, not {data}"
     );
     Ok(match mode {
-        ActivationMode::Instance => {
-            let (classes, rows) = dims.split_last().map_or((1, &[][..]), |(last, rest)| (*last, rest));
-            SoftmaxShape { outer: rows.iter().product(), axis: classes, inner: 1 }
-        }
+        ActivationMode::Instance => AxisShape::new(&dims, dims.len() - 1),
         ActivationMode::Channel => channels(data),
     })
 }
 
 /// The data as (outer, axis, inner) around axis 1, or around the only axis.
-fn channels(data: &Shape) -> SoftmaxShape {
-    match data.to_usize()[..] {
-        [outer, axis, ref inner @ ..] => SoftmaxShape { outer, axis, inner: inner.iter().product() },
-        ref only => SoftmaxShape { outer: 1, axis: only.iter().product(), inner: 1 },
+fn channels(data: &Shape) -> AxisShape {
+    let dims = data.to_usize();
+    match dims.len() {
+        0 => AxisShape { outer: 1, axis: 1, inner: 1 },
+        rank => AxisShape::new(&dims, usize::from(rank > 1)),
     }
 }
 
@@ -312,7 +305,7 @@ fn cross_entropy_gradients(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
 
 fn data_gradient<T: FloatElement>(data: &Shape, head_grad: T, x: &[T], labels: &[T], grad: &mut [T]) {
     let classes = data.dim(1) as usize;
-    let shape = SoftmaxShape { outer: labels.len(), axis: classes, inner: 1 };
+    let shape = AxisShape { outer: labels.len(), axis: classes, inner: 1 };
     with_scratch(x.len(), |probabilities: &mut [T]| {
         softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, x, probabilities);
         cross_entropy_backward(classes, probabilities, labels, head_grad, grad);

@@ -9,10 +9,10 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::softmax::{
-    SoftmaxKind, SoftmaxShape, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense,
-    valid_labels,
+    SoftmaxKind, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense, valid_labels,
 };
 
 param_enum! {
@@ -68,16 +68,12 @@ pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput").names_outp
 
 impl SoftmaxOutputParam {
     /// The data as (outer, classes, inner).
-    fn softmax_shape(&self, data: &Shape) -> SoftmaxShape {
-        let dims = data.dims();
-        let product = |d: &[i64]| d.iter().product::<i64>() as usize;
-        let last = dims.len() - 1;
+    fn softmax_shape(&self, data: &Shape) -> AxisShape {
+        let dims = data.to_usize();
         match (self.preserve_shape, self.multi_output) {
-            (true, _) => SoftmaxShape { outer: product(&dims[..last]), axis: dims[last] as usize, inner: 1 },
-            (false, true) => {
-                SoftmaxShape { outer: dims[0] as usize, axis: dims[1] as usize, inner: product(&dims[2..]) }
-            }
-            (false, false) => SoftmaxShape { outer: dims[0] as usize, axis: product(&dims[1..]), inner: 1 },
+            (true, _) => AxisShape::new(&dims, dims.len() - 1),
+            (false, true) => AxisShape::new(&dims, 1),
+            (false, false) => AxisShape { outer: dims[0], axis: dims[1..].iter().product(), inner: 1 },
         }
     }
 }

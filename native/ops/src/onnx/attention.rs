@@ -9,10 +9,11 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::Accum;
 use ferromx_kernels::gemm::{self, gemm_batched};
 use ferromx_kernels::par::{MatRef, parallel_rows, with_scratch};
-use ferromx_kernels::softmax::{SoftmaxKind, SoftmaxShape, softmax_backward, softmax_forward};
+use ferromx_kernels::softmax::{SoftmaxKind, softmax_backward, softmax_forward};
 use smallvec::SmallVec;
 
 params! {
@@ -132,8 +133,8 @@ impl AttentionShape {
     }
 
     /// The scores as rows over the keys.
-    fn softmax_shape(&self) -> SoftmaxShape {
-        SoftmaxShape { outer: self.num_groups * self.num_queries, axis: self.num_keys, inner: 1 }
+    fn softmax_shape(&self) -> AxisShape {
+        AxisShape { outer: self.num_groups * self.num_queries, axis: self.num_keys, inner: 1 }
     }
 
     fn query<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::grid_sample::{
-    GridSampling, GridShape, Interpolation, MAX_AXES, Outside, grid_sample, grid_sample_backward_data,
+    GridInterpolation, GridSampling, GridShape, MAX_AXES, Outside, grid_sample, grid_sample_backward_data,
     grid_sample_backward_grid,
 };
 use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
@@ -109,9 +109,9 @@ fn sampling_shape(data: &Shape, grid: &Shape) -> Result<GridShape> {
 fn grid_sampling(ctx: &OpCtx<'_>) -> GridSampling {
     let p = ctx.params::<GridSampleParam>();
     let interpolation = match p.mode {
-        GridMode::Nearest => Interpolation::Nearest,
-        GridMode::Linear => Interpolation::Linear,
-        GridMode::Cubic => Interpolation::Cubic,
+        GridMode::Nearest => GridInterpolation::Nearest,
+        GridMode::Linear => GridInterpolation::Linear,
+        GridMode::Cubic => GridInterpolation::Cubic,
     };
     let outside = match p.padding_mode {
         GridPadding::Zeros => Outside::Zeros,

@@ -223,7 +223,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
 /// Quantized batch normalization.
 pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .doc(
-        "Normalises each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
+        "Normalizes each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
          integers of type int8 in the calibrated range, which is required. Outputs: the integers, in the shape of data, and \
          the ends of their range.",
     )
