@@ -217,18 +217,18 @@ pub(super) fn gelu(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn sin(x: f32) -> f32 {
-    let y = wide::sin_quarter(wide::quarters(x), 0) as f32;
+    let y = wide::sin(x) as f32;
     if x == 0.0 { x } else { y }
 }
 
 #[inline(always)]
 pub(super) fn cos(x: f32) -> f32 {
-    wide::sin_quarter(wide::quarters(x), 1) as f32
+    wide::cos(x) as f32
 }
 
 #[inline(always)]
 pub(super) fn tan(x: f32) -> f32 {
-    let y = wide::tan_quarter(wide::quarters(x)) as f32;
+    let y = wide::tan(x) as f32;
     if x == 0.0 { x } else { y }
 }
 

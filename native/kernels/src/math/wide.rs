@@ -94,16 +94,9 @@ pub(super) fn atan(x: f64) -> f64 {
     (if inverted { std::f64::consts::FRAC_PI_2 - y } else { y }).copysign(x)
 }
 
-/// A reduced angle: a number of quarter turns modulo four, and the remainder in radians, at most an eighth of a turn.
-#[derive(Clone, Copy)]
-pub(super) struct Quarters {
-    count: i32,
-    remainder: f64,
-}
-
-/// 1 / (2 pi), split into terms of at most 29 bits. The product of each with a single precision number is exact, so that full
-/// turns can be subtracted exactly for any argument.
-const INVERSE_TAU: [f64; 7] = inverse_tau_parts();
+/// 1 / (2 pi), split into words of 28 bits and a remainder. The product of a word with a single precision number is exact, so that full
+/// turns can be subtracted exactly for any argument. The products of the last two are less than a turn.
+const INVERSE_TAU: [f64; 6] = inverse_tau_parts();
 
 /// The leading 224 fraction bits of 1 / (2 pi), in words of 28 bits.
 const INVERSE_TAU_BITS: [u32; 8] = inverse_tau_bits();
@@ -113,61 +106,78 @@ const fn inverse_tau_bits() -> [u32; 8] {
     [0x028B_E60D, 0x0B93_9105, 0x04A7_F09D, 0x05F4_7D4D, 0x0377_036D, 0x08A5_664F, 0x010E_4107, 0x0F94_58EA]
 }
 
-const fn inverse_tau_parts() -> [f64; 7] {
-    let mut out = [0.0; 7];
-    let mut k = 0;
-    while k < 7 {
-        let bits = INVERSE_TAU_BITS[k];
+const fn inverse_tau_parts() -> [f64; 6] {
+    let mut out = [0.0; 6];
+    let mut k = 8;
+    while k > 0 {
+        k -= 1;
         let scale = f64::from_bits((1023 - 28 * (k as u64 + 1)) << 52);
-        out[k] = bits as f64 * scale;
-        k += 1;
+        out[if k < 5 { k } else { 5 }] += INVERSE_TAU_BITS[k] as f64 * scale;
     }
     out
 }
 
-/// Reduces an angle in radians.
+/// An angle in radians as turns, from -1/2 to 1/2.
 #[inline(always)]
-pub(super) fn quarters(x: f32) -> Quarters {
+fn turns(x: f32) -> f64 {
     let x = f64::from(x);
-    let mut turns = 0.0;
-    let mut k = INVERSE_TAU.len();
+    let [words @ .., fifth, rest] = INVERSE_TAU;
+    let mut turns = x.mul_add(fifth, x * rest);
+    let mut k = words.len();
     while k > 0 {
         k -= 1;
-        let term = x * INVERSE_TAU[k];
+        let term = x * words[k];
         turns += term - term.round_ties_even();
     }
-    let quarters = (turns - turns.round_ties_even()) * 4.0;
-    let shifted = quarters + ROUND;
-    Quarters {
-        count: shifted.to_bits() as i32,
-        remainder: (quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2,
-    }
+    turns - turns.round_ties_even()
 }
 
+/// sin t for t from -pi / 2 to pi / 2.
+#[inline(always)]
+fn sin_half_turn(t: f64) -> f64 {
+    let z = t * t;
+    let p =
+        poly(z, [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0, 1.0 / 6_227_020_800.0]);
+    p.mul_add(t * z, t)
+}
+
+/// The sine of an angle in radians.
+#[inline(always)]
+pub(super) fn sin(x: f32) -> f64 {
+    let half_turns = 2.0 * turns(x);
+    let shifted = half_turns + ROUND;
+    let y = sin_half_turn((half_turns - (shifted - ROUND)) * std::f64::consts::PI);
+    // The sine changes its sign with each half turn.
+    f64::from_bits(y.to_bits() ^ (shifted.to_bits() << 63))
+}
+
+/// The cosine of an angle in radians.
+#[inline(always)]
+pub(super) fn cos(x: f32) -> f64 {
+    let half_turns = 2.0 * turns(x);
+    let shifted = half_turns - 0.5 + ROUND;
+    // The distance from the nearest zero of the cosine, which is exact.
+    let y = sin_half_turn((half_turns - (shifted - ROUND + 0.5)) * -std::f64::consts::PI);
+    f64::from_bits(y.to_bits() ^ (shifted.to_bits() << 63))
+}
+
+/// The tangent of an angle in radians.
+#[inline(always)]
+pub(super) fn tan(x: f32) -> f64 {
+    let quarters = 4.0 * turns(x);
+    let shifted = quarters + ROUND;
+    let (s, c) = sin_cos((quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2);
+    let odd = shifted.to_bits() & 1 != 0;
+    let (top, bottom) = if odd { (-c, s) } else { (s, c) };
+    top / bottom
+}
+
+/// Sine and cosine of t from -pi / 4 to pi / 4.
 #[inline(always)]
 fn sin_cos(t: f64) -> (f64, f64) {
     let z = t * t;
-    let s =
-        poly(z, [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0, 1.0 / 6_227_020_800.0]);
     let c = poly(z, [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0]);
-    (s.mul_add(t * z, t), c.mul_add(z, 1.0))
-}
-
-/// The sine of the angle plus `more` quarter turns.
-#[inline(always)]
-pub(super) fn sin_quarter(angle: Quarters, more: i32) -> f64 {
-    let count = angle.count.wrapping_add(more);
-    let (s, c) = sin_cos(angle.remainder);
-    let y = if count & 1 == 0 { s } else { c };
-    if count & 2 == 0 { y } else { -y }
-}
-
-#[inline(always)]
-pub(super) fn tan_quarter(angle: Quarters) -> f64 {
-    let (s, c) = sin_cos(angle.remainder);
-    let odd = angle.count & 1 != 0;
-    let (top, bottom) = if odd { (-c, s) } else { (s, c) };
-    top / bottom
+    (sin_half_turn(t), c.mul_add(z, 1.0))
 }
 
 /// The remainder of pi x modulo pi, from -pi / 2 to pi / 2; its sine equals that of pi x up to the sign.
