@@ -1,5 +1,6 @@
-//! Random number generators: the seed and the next stream of each device.
+//! Random number generators: the seed and the next stream of each device, or of a thread that has its own.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,13 +44,41 @@ fn states() -> &'static RwLock<States> {
     STATES.get_or_init(|| RwLock::new(States { by_context: HashMap::new(), global_seed: 0 }))
 }
 
+thread_local! {
+    /// The next key of this thread, if it has its own random numbers.
+    static THREAD_KEY: Cell<Option<RandomKey>> = const { Cell::new(None) };
+}
+
+/// The random state of the calling thread.
+#[derive(Debug)]
+struct ThreadRandom;
+
+impl RandomSource for ThreadRandom {
+    fn next_key(&self) -> RandomKey {
+        let key = THREAD_KEY.get().unwrap_or(RandomKey { seed: 0, stream: 0 });
+        THREAD_KEY.set(Some(RandomKey { stream: key.stream.wrapping_add(1), ..key }));
+        key
+    }
+}
+
+/// Gives this thread its own random numbers, which all devices draw from, until this is called with `None`. Programs that train several
+/// networks at the same time use it, because a device has one state. Returns the previous setting.
+pub fn set_thread_key(next: Option<RandomKey>) -> Option<RandomKey> {
+    THREAD_KEY.replace(next)
+}
+
 /// Derives the seed of a device from the global seed.
 fn device_seed(seed: u64, context: Context) -> u64 {
     seed ^ (context.device_id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
+/// The random state for a call on a device by this thread.
+pub fn source(context: Context) -> &'static dyn RandomSource {
+    if THREAD_KEY.get().is_some() { &ThreadRandom } else { device(context) }
+}
+
 /// The random state of a device. States are leaked, since the number of devices is small.
-pub fn device(context: Context) -> &'static DeviceRandom {
+fn device(context: Context) -> &'static DeviceRandom {
     static FIRST: OnceLock<&'static DeviceRandom> = OnceLock::new();
     if context == Context::default() {
         return FIRST.get_or_init(|| find_or_create(context));
@@ -70,8 +99,12 @@ fn find_or_create(context: Context) -> &'static DeviceRandom {
     })
 }
 
-/// Seeds every device, including those that are not in use yet.
+/// Seeds every device, including those that are not in use yet; or only this thread, if it has its own random numbers.
 pub fn seed(seed: u64) {
+    if THREAD_KEY.get().is_some() {
+        THREAD_KEY.set(Some(RandomKey { seed, stream: 0 }));
+        return;
+    }
     let mut all = states().write();
     all.global_seed = seed;
     for (context, state) in &all.by_context {
@@ -88,8 +121,11 @@ pub struct State {
     pub devices: SmallVec<[(Context, u64, u64); 4]>,
 }
 
-/// The current state of all generators.
+/// The current state of all generators. The random numbers of a thread are reported as those of the first device.
 pub fn state() -> State {
+    if let Some(RandomKey { seed, stream }) = THREAD_KEY.get() {
+        return State { global_seed: seed, devices: [(Context::default(), seed, stream)].into_iter().collect() };
+    }
     let all = states().read();
     let mut devices: SmallVec<_> = (all.by_context.iter())
         .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next_stream.load(Ordering::Relaxed)))
@@ -100,15 +136,24 @@ pub fn state() -> State {
 
 /// Restores a state. A device that it does not list starts from the global seed.
 pub fn restore(state: &State) {
+    if THREAD_KEY.get().is_some() {
+        let first = state.devices.iter().find(|(context, ..)| *context == Context::default());
+        let (seed, stream) = first.map_or((state.global_seed, 0), |(_, seed, stream)| (*seed, *stream));
+        THREAD_KEY.set(Some(RandomKey { seed, stream }));
+        return;
+    }
     seed(state.global_seed);
     for (context, seed, next_stream) in &state.devices {
         device(*context).set(*seed, *next_stream);
     }
 }
 
-/// Seeds one device.
+/// Seeds one device; or this thread, if it has its own random numbers.
 pub fn seed_context(seed: u64, context: Context) {
-    device(context).reset(seed);
+    match THREAD_KEY.get() {
+        Some(_) => THREAD_KEY.set(Some(RandomKey { seed, stream: 0 })),
+        None => device(context).reset(seed),
+    }
 }
 
 #[cfg(test)]
@@ -135,5 +180,30 @@ mod tests {
         let second = device(context).next_key();
         device(context).set(5, 1);
         assert_eq!(device(context).next_key(), second);
+    }
+    #[test]
+    fn a_thread_with_its_own_numbers_disturbs_no_device() {
+        let context = Context::cpu(79);
+        seed_context(5, context);
+        let outer = set_thread_key(Some(RandomKey { seed: 9, stream: 0 }));
+        assert_eq!(outer, None);
+        let draw = || source(context).next_key();
+        let first = draw();
+        assert_eq!(first, RandomKey { seed: 9, stream: 0 });
+        let before = state();
+        let second = draw();
+        assert_eq!(source(Context::cpu(80)).next_key(), RandomKey { seed: 9, stream: 2 });
+        restore(&before);
+        assert_eq!(draw(), second);
+        seed(4);
+        assert_eq!(draw(), RandomKey { seed: 4, stream: 0 });
+        seed_context(3, context);
+        assert_eq!(draw(), RandomKey { seed: 3, stream: 0 });
+        assert_eq!(
+            std::thread::spawn(move || source(context).next_key()).join().ok(),
+            Some(RandomKey { seed: 5, stream: 0 })
+        );
+        assert_eq!(set_thread_key(None), Some(RandomKey { seed: 3, stream: 1 }));
+        assert_eq!(draw(), RandomKey { seed: 5, stream: 1 });
     }
 }

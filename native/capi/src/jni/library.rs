@@ -2,6 +2,7 @@
 
 use ferromx_runtime::context::Context;
 use ferromx_runtime::error::Error;
+use ferromx_runtime::op::RandomKey;
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 use jni::objects::{JBooleanArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
@@ -50,6 +51,20 @@ native! {
     fn randomSeed(_env, seed: jint) {
         random::seed(seed as u64);
         Ok(())
+    }
+
+    fn randomSetThread(env, state: JLongArray<'l>) -> JLongArray<'l> {
+        let next = match state.is_null() {
+            true => None,
+            false => match longs(env, &state, "the random state of a thread")?[..] {
+                [seed, stream] => Some(RandomKey { seed: seed as u64, stream: stream as u64 }),
+                ref other => return Err(Error::Value(format!("a thread has 2 numbers as its random state, not {}", other.len())).into()),
+            },
+        };
+        match random::set_thread_key(next) {
+            Some(RandomKey { seed, stream }) => new_longs(env, &[seed as jlong, stream as jlong]),
+            None => Ok(JLongArray::null()),
+        }
     }
 
     fn randomState(env) -> JLongArray<'l> {

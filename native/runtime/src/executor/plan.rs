@@ -48,7 +48,7 @@ impl Kernel {
         outs: &mut [Out<'_>],
     ) -> Result<()> {
         let context = self.context;
-        let random = random::device(context);
+        let random = random::source(context);
         let cache = Some(&*self.cache);
         let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
         (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
@@ -82,7 +82,7 @@ pub(super) struct ForeignCall {
 impl ForeignCall {
     fn run(&self, is_train: bool) -> Result<()> {
         let context = self.context;
-        let random = random::device(context);
+        let random = random::source(context);
         let cache = Some(&*self.cache);
         let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
         unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))

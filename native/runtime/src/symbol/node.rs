@@ -38,7 +38,7 @@ impl OpCall {
 
     /// What the kernel gets besides its operands, for a call on a device.
     pub(crate) fn ctx<'a>(&'a self, context: Context, is_train: bool, cache: Option<&'a Cache>) -> OpCtx<'a> {
-        let random = random::device(context);
+        let random = random::source(context);
         OpCtx { op: self.name, params: &self.params, is_train, random, cache, context, recorder: None }
     }
 

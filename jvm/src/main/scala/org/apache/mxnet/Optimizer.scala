@@ -240,7 +240,7 @@ trait MXKVStoreCachedStates {
 }
 
 /** Applies an optimizer, creating the state of a parameter at its first update. */
-private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpdater with MXKVStoreCachedStates {
+private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpdater with MXKVStoreCachedStates {
 
   override def update(key: Int, recv: NDArray, local: NDArray): Unit =
     optimizer.update(key, local, recv, states.getOrElseUpdate(key, keep(optimizer.createState(key, local))))

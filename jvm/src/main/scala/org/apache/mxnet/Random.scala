@@ -35,6 +35,18 @@ object Random {
   /** Sets the seed. The same seed and the same operations give the same numbers. */
   def seed(seedState: Int): Unit = Base._LIB.randomSeed(seedState)
 
+  /** Runs `body`, in which the calling thread draws from a generator of its own on all devices: other threads neither
+    * affect its numbers nor are affected. [[seed]], [[getState]] and [[setState]] in `body` apply to this generator.
+    */
+  private[mxnet] def withSeed[A](seedState: Long)(body: => A): A = {
+    val outer = Base._LIB.randomSetThread(Array(seedState, 0L))
+    try body
+    finally {
+      Base._LIB.randomSetThread(outer)
+      ()
+    }
+  }
+
   /** The state of the generators of all devices, for [[setState]]. */
   def getState(): Array[Long] = Base._LIB.randomState()
 

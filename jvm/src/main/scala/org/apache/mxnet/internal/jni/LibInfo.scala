@@ -86,6 +86,11 @@ private[mxnet] final class LibInfo {
   /** Seeds the random number generators of all devices. */
   @native def randomSeed(seed: Int): Unit
 
+  /** Gives the calling thread its own random numbers: `state` is their seed and the index of the next draw, or null for
+    * the generators of the devices. Returns the previous setting.
+    */
+  @native def randomSetThread(state: Array[Long]): Array[Long]
+
   /** The state of the random number generators: the seed of unused devices, then `devType`, `devId`, seed and the index
     * of the next draw of each used device.
     */
