@@ -222,6 +222,7 @@ class MXNetEstimator(
     learningRate = Param(Params._dummy(), "learningRate", "learning rate of the optimizer", TypeConverters.toFloat)
     checkpointDir = Param(Params._dummy(), "checkpointDir", "directory of checkpoints", TypeConverters.toString)
     checkpointInterval = Param(Params._dummy(), "checkpointInterval", "epochs between two checkpoints", TypeConverters.toInt)
+    checkpointKeep = Param(Params._dummy(), "checkpointKeep", "number of checkpoints to keep; 0 for all", TypeConverters.toInt)
     earlyStopping = Param(Params._dummy(), "earlyStopping", "epochs without a better metric; 0 for never", TypeConverters.toInt)
     timeout = Param(Params._dummy(), "timeout", "seconds that a worker waits for others", TypeConverters.toInt)
 
@@ -250,6 +251,7 @@ class MXNetEstimator(
         validationIndicatorCol=None,
         checkpointDir=None,
         checkpointInterval=1,
+        checkpointKeep=2,
         earlyStopping=0,
         outputCol="output",
         predictionCol="prediction",
@@ -270,6 +272,7 @@ class MXNetEstimator(
             learningRate=0.01,
             seed=42,
             checkpointInterval=1,
+            checkpointKeep=2,
             earlyStopping=0,
             outputCol="output",
             timeout=300,

@@ -150,6 +150,14 @@ trait MXNetEstimatorParams
     ParamValidators.gtEq(1)
   )
 
+  /** The number of checkpoints that are kept. */
+  final val checkpointKeep: IntParam = new IntParam(
+    this,
+    "checkpointKeep",
+    "number of checkpoints of a training that are kept, the last ones; 0 keeps all",
+    ParamValidators.gtEq(0)
+  )
+
   /** The number of epochs without improvement after which training ends. */
   final val earlyStopping: IntParam = new IntParam(
     this,
@@ -181,6 +189,7 @@ trait MXNetEstimatorParams
     numEpoch -> 10,
     learningRate -> 0.01f,
     checkpointInterval -> 1,
+    checkpointKeep -> 2,
     earlyStopping -> 0,
     timeout -> 300,
     outputCol -> "output",
@@ -201,6 +210,7 @@ trait MXNetEstimatorParams
   def getLearningRate: Float = $(learningRate)
   def getCheckpointDir: String = $(checkpointDir)
   def getCheckpointInterval: Int = $(checkpointInterval)
+  def getCheckpointKeep: Int = $(checkpointKeep)
   def getEarlyStopping: Int = $(earlyStopping)
   def getTimeout: Int = $(timeout)
 }
@@ -220,7 +230,7 @@ trait MXNetEstimatorParams
   * A batch is computed as `numShards` shards. Their gradients are added in a fixed order, so that the same `numShards`
   * gives the same parameters, bit for bit, with any number of workers. Operators that use statistics of the batch, such
   * as BatchNorm, use those of a shard; their moving statistics are averaged over the shards after each epoch. Random
-  * numbers of an operator depend on seed, epoch and shard only.
+  * numbers of an operator depend only on seed, epoch, step and shard.
   */
 class MXNetEstimator(override val uid: String)
     extends Estimator[MXNetModel]
@@ -251,6 +261,7 @@ class MXNetEstimator(override val uid: String)
   def setValidationIndicatorCol(value: String): this.type = set(validationIndicatorCol, value)
   def setCheckpointDir(value: String): this.type = set(checkpointDir, value)
   def setCheckpointInterval(value: Int): this.type = set(checkpointInterval, value)
+  def setCheckpointKeep(value: Int): this.type = set(checkpointKeep, value)
   def setEarlyStopping(value: Int): this.type = set(earlyStopping, value)
   def setTimeout(value: Int): this.type = set(timeout, value)
 
@@ -428,7 +439,7 @@ class MXNetEstimator(override val uid: String)
     val trained = ResourceScope.using() {
       val network = loadNetwork()
       val start = ModelFiles.ofNetwork(network, startParams(network, inputs), startStates(network, inputs))
-      train(dataset, inputs, start, context)
+      train(keyed(dataset, inputs, classLabels(network, inputs)), inputs, start, context)
     }
     modelOf(trained, inputs).setParent(this)
   }
@@ -481,6 +492,16 @@ class MXNetEstimator(override val uid: String)
     }
   }
 
+  /** The shapes of the inputs for the rows of a shard. */
+  private def shardShapes(inputs: IndexedSeq[(String, Seq[Int])]): Map[String, Shape] = {
+    val rows = $(batchSize) / getNumShards
+    inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap
+  }
+
+  /** The inputs whose elements are classes, by index. */
+  private def classLabels(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[Int, ClassLabel] =
+    ClassLabel.of(network, shardShapes(inputs)).map(label => inputs.indexWhere(_._1 == label.input) -> label).toMap
+
   private def inferred(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]) = {
     val arguments = network.listArguments()
     inputs.map(_._1).find(!arguments.contains(_)).foreach { name =>
@@ -488,14 +509,13 @@ class MXNetEstimator(override val uid: String)
         s"$uid: the network has no argument '$name'; it has ${arguments.mkString(", ")} (see labelName and feedDict)"
       )
     }
-    val rows = $(batchSize) / getNumShards
     def unfit(reason: String, cause: Throwable = null) = new IllegalArgumentException(
       s"$uid: the network cannot take rows of shape ${inputs.map { case (name, dims) => s"$name ${Shape(dims)}" }.mkString(", ")}" +
         s"$reason; check inputShapes, labelCol, and that feedDict has all inputs",
       cause
     )
     val (args, _, aux) =
-      try network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
+      try network.inferShape(shardShapes(inputs))
       catch { case error: MXNetError => throw unfit(s": ${error.getMessage}", error) }
     if (args == null) throw unfit("")
     (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
@@ -516,31 +536,26 @@ class MXNetEstimator(override val uid: String)
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
     val initialize = initializerCode.getOrElse(Registry.initializer($(initializer), getInitializerParams))
-    // Estimators may train at the same time, as in a CrossValidator, but the random numbers have one state.
-    MXNetEstimator.initialization.synchronized {
-      val before = Random.getState()
-      Random.seed($(seed).toInt)
-      try
-        shapes.map { case (name, shape) =>
-          known.get(name) match {
-            case Some(array) if array.shape == shape => name -> array
-            case Some(array)                         =>
-              throw new IllegalArgumentException(
-                s"$uid: parameter '$name' has the shape ${array.shape} in the initial model, the network needs $shape"
-              )
-            case None =>
-              val array = NDArray.zeros(shape)
-              initialize(name, array)
-              name -> array
-          }
-        }.toMap
-      finally Random.setState(before)
+    Random.withSeed($(seed)) {
+      shapes.map { case (name, shape) =>
+        known.get(name) match {
+          case Some(array) if array.shape == shape => name -> array
+          case Some(array)                         =>
+            throw new IllegalArgumentException(
+              s"$uid: parameter '$name' has the shape ${array.shape} in the initial model, the network needs $shape"
+            )
+          case None =>
+            val array = NDArray.zeros(shape)
+            initialize(name, array)
+            name -> array
+        }
+      }.toMap
     }
   }
 
   /** Trains in a barrier stage. */
   private def train(
-      dataset: Dataset[_],
+      rows: RDD[(RowKey, Array[Byte])],
       inputs: IndexedSeq[(String, Seq[Int])],
       start: ModelFiles,
       context: SparkContext
@@ -559,14 +574,14 @@ class MXNetEstimator(override val uid: String)
       settingsOf(made("optimizer", optimizerMaker()), checkedMetric()),
       checkpointPath(context),
       $(checkpointInterval),
+      $(checkpointKeep),
       $(earlyStopping),
       $(metricMode),
       $(timeout),
       messages,
       new SerializableConfiguration(context.hadoopConfiguration)
     )
-    val rows =
-      keyed(dataset, inputs).repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
+    val shards = rows.repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
     DriverMessages.during(context, messages) {
       case progress: TrainingProgress =>
         MXNetEstimator.logger.info(s"$uid: ${progress.line}")
@@ -574,7 +589,7 @@ class MXNetEstimator(override val uid: String)
       case text: String => MXNetEstimator.logger.info(s"$uid: $text")
       case other        => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
     } {
-      val trained = rows.barrier().mapPartitions { part =>
+      val trained = shards.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
       }
       // Spark repeats a failed barrier stage only if a shuffle follows it. The driver fetches the file of the parameters,
@@ -585,8 +600,15 @@ class MXNetEstimator(override val uid: String)
     }
   }
 
-  /** The rows as records, with their shards. Spark computes the table once. */
-  private def keyed(dataset: Dataset[_], inputs: IndexedSeq[(String, Seq[Int])]): RDD[(RowKey, Array[Byte])] = {
+  /** The rows as records, with their shards. Spark computes the table once.
+    *
+    * @param labels the inputs whose elements are classes, by index
+    */
+  private def keyed(
+      dataset: Dataset[_],
+      inputs: IndexedSeq[(String, Seq[Int])],
+      labels: Map[Int, ClassLabel]
+  ): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
     val indicator = get(validationIndicatorCol).fold(lit(false))(name => coalesce(columnOf(name), lit(false)))
     val selected = dataset.select(inputColumns :+ indicator: _*)
@@ -594,7 +616,7 @@ class MXNetEstimator(override val uid: String)
     val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
       val shapes = inputs.map { case (_, dims) => Shape(dims) }
       val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
-      val encoder = new RowEncoder(readers, shapes.map(_.product))
+      val encoder = new RowEncoder(readers, shapes.map(_.product), labels)
       rows.map { row =>
         val record = encoder.encode(row)
         ContentKey(row.getBoolean(shapes.length), RowKey.hash(record, seedOfOrder)) -> record
@@ -634,8 +656,6 @@ class MXNetEstimator(override val uid: String)
 
 /** Loads saved estimators. */
 object MXNetEstimator extends MLReadable[MXNetEstimator] {
-  private val initialization = new Object
-
   private[spark] val MetricModes = Seq("auto", "max", "min")
 
   private val InitialModelDirectory = "initialModel"

@@ -11,13 +11,13 @@ import scala.jdk.CollectionConverters._
 
 import munit.FunSuite
 import org.apache.hadoop.fs.{FSDataInputStream, Path => HadoopPath, RawLocalFileSystem}
-import org.apache.mxnet.{CustomMetric, FactorScheduler, Model, NDArray, Shape, Symbol}
+import org.apache.mxnet.{CustomMetric, FactorScheduler, Model, NDArray, Random, Shape, Symbol}
 import org.apache.mxnet.optimizer.{NAG, SGD}
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
-import org.apache.spark.ml.tuning.{ParamGridBuilder, TrainValidationSplit}
+import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder, TrainValidationSplit}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
-import org.apache.spark.sql.functions.{col, udf}
-import org.apache.spark.sql.{DataFrame, SparkSession}
+import org.apache.spark.sql.functions.{array, col, lit, udf, when}
+import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 
 /** Programs that run in one process, with `local[2]`: workers are threads. */
 class LocalModeSuite extends FunSuite {
@@ -92,17 +92,109 @@ class LocalModeSuite extends FunSuite {
     assert(error.contains("numWorkers is 3, but the master local[2] runs 2 tasks at the same time"), error)
   }
 
+  test("estimators that train at the same time compute what each computes alone") {
+    def other = estimator.setSeed(9).setOptimizer("sgld").setLearningRate(1e-3f)
+    val alone = Seq(bits(estimator.fit(points)), bits(other.fit(points)))
+    assertNotEquals(alone.head, bits(estimator.setSeed(9).fit(points)), "the seed matters")
+    Random.seed(1)
+    val numbers = Random.uniform(0f, 1f, Shape(4)).toArray.toSeq
+    for (_ <- 1 to 3) {
+      Random.seed(1)
+      val together = Seq(Future(bits(estimator.fit(points))), Future(bits(other.fit(points))))
+      assertEquals(together.map(Await.result(_, 10.minutes)), alone)
+      assertEquals(Random.uniform(0f, 1f, Shape(4)).toArray.toSeq, numbers, "the program has its own numbers")
+    }
+  }
+
+  test("a cross-validation gives the same metrics with any parallelism") {
+    val stage = estimator.setNumEpoch(1)
+    val grid = new ParamGridBuilder().addGrid(stage.learningRate, Seq(0.03f, 0.1f)).build()
+    def fitted(parallelism: Int) = new CrossValidator()
+      .setEstimator(stage)
+      .setEstimatorParamMaps(grid)
+      .setEvaluator(new MulticlassClassificationEvaluator().setMetricName("accuracy"))
+      .setNumFolds(2)
+      .setSeed(3)
+      .setParallelism(parallelism)
+      .fit(points)
+    val (one, two) = (fitted(1), fitted(2))
+    assertEquals(two.avgMetrics.toSeq, one.avgMetrics.toSeq)
+    assertEquals(bits(two.bestModel.asInstanceOf[MXNetModel]), bits(one.bestModel.asInstanceOf[MXNetModel]))
+  }
+
+  test("workers in one process draw the same numbers for an update") {
+    def noisy = estimator.setOptimizer(rate => new LocalModeSuite.NoisySGD(rate))
+    assertEquals(bits(noisy.setNumWorkers(2).fit(points)), bits(noisy.fit(points)))
+    assertNotEquals(bits(noisy.fit(points)), bits(estimator.setOptimizer(rate => new SGD(rate)).fit(points)))
+  }
+
   test("every optimizer has its name in MXNet, and resumes") {
     for (name <- Seq("SGD", "nag", "Adam", "adagrad", "rmsprop", "dcasgd", "sgld", "AdaDelta")) {
       def training = estimator.setOptimizer(name).setLearningRate(1e-3f).setNumEpoch(4)
       val directory = Files.createTempDirectory("checkpoints").toString
       training.setCheckpointDir(directory).setNumEpoch(2).fit(points)
-      // Two workers in one process would share the random numbers that SGLD draws.
-      val workers = if (name == "sgld") 1 else 2
-      val (resumed, epochs) = withEpochs(training.setCheckpointDir(directory).setNumWorkers(workers).fit(points))
+      val (resumed, epochs) = withEpochs(training.setCheckpointDir(directory).setNumWorkers(2).fit(points))
       assertEquals(epochs, Seq(2, 3), name)
       assertEquals(bits(resumed), bits(training.fit(points)), name)
     }
+  }
+
+  test("the last checkpoints are kept, and those of other trainings") {
+    val directory = Files.createTempDirectory("checkpoints").toFile
+    def training = estimator.setCheckpointDir(directory.getPath).setNumEpoch(5)
+    def epochs = directory.list().filter(_.endsWith(".checkpoint")).map(_.split("[-.]")(1).toInt).sorted.toSeq
+    val model = training.fit(points)
+    assertEquals(epochs, Seq(4, 5))
+    training.setSeed(8).setCheckpointKeep(0).fit(points)
+    assertEquals(epochs, Seq(1, 2, 3, 4, 4, 5, 5))
+    training.setSeed(9).setCheckpointKeep(1).setCheckpointInterval(2).fit(points)
+    assertEquals(epochs, Seq(1, 2, 3, 4, 4, 5, 5, 5))
+    val (again, trained) = withEpochs(training.fit(points))
+    assertEquals((bits(again), trained), (bits(model), Nil))
+  }
+
+  test("labels that are not classes of the network are refused") {
+    val scores = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 3, name = "one")
+    def failure(network: Symbol, label: Column): String =
+      Iterator
+        .iterate[Throwable](intercept[Exception] {
+          estimator
+            .setSymbol(network)
+            .fit(points.withColumn("label", when(col("id") === 7, label).otherwise(col("label"))))
+        })(_.getCause)
+        .takeWhile(_ != null)
+        .map(_.toString)
+        .mkString
+    val expected = "but the layer 'softmax' (SoftmaxOutput) has 3 classes; give labels from 0 to 2"
+    for ((label, shown) <- Seq(lit(3) -> "3.0", lit(-1) -> "-1.0", lit(Double.NaN) -> "NaN")) {
+      val found = failure(network, label)
+      assert(found.contains(s"column 'label' has the value $shown, $expected"), found)
+    }
+    val ignoring =
+      Symbol.api.SoftmaxOutput(
+        data = scores,
+        use_ignore = true,
+        ignore_label = 9f,
+        preserve_shape = true,
+        name = "softmax"
+      )
+    assert(failure(ignoring, lit(3)).contains(s"has the value 3.0, $expected, or 9.0 for no class"))
+    estimator.setSymbol(ignoring).fit(points.withColumn("label", when(col("id") === 7, 9).otherwise(col("label"))))
+    // Two positions with a label each.
+    val positions = Symbol.api.Reshape(
+      data = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 6, name = "one"),
+      shape = Shape(0, 3, 2)
+    )
+    val several = Symbol.api.SoftmaxOutput(data = positions, multi_output = true, name = "softmax")
+    def pairs(second: Int) = points.withColumn("label", array(col("label"), lit(second)))
+    estimator.setSymbol(several).fit(pairs(2))
+    intercept[Exception](estimator.setSymbol(several).fit(pairs(3)))
+    // Probabilities.
+    val soft = Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
+    estimator
+      .setSymbol(soft)
+      .setMetric(() => new CustomMetric((_, _) => 1f, "constant"))
+      .fit(points.withColumn("label", array(lit(5), lit(0.1), lit(0.7))))
   }
 
   test("training with another optimizer or other settings does not resume") {
@@ -281,6 +373,16 @@ class LocalModeSuite extends FunSuite {
 }
 
 object LocalModeSuite {
+
+  /** SGD that adds noise, which it draws on the default device. */
+  class NoisySGD(rate: Float) extends SGD(rate) {
+    override def update(index: Int, weight: NDArray, gradient: NDArray, state: AnyRef): Unit = {
+      super.update(index, weight, gradient, state)
+      val noise = Random.normal(0f, 1e-3f, weight.shape)
+      weight += noise
+      noise.dispose()
+    }
+  }
 
   /** Number of files that were opened on the remote file system. */
   val opened = new AtomicInteger

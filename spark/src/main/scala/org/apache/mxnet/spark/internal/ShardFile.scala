@@ -68,8 +68,16 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
   }
 }
 
-/** Encodes a row as a record: the elements of all inputs and of the label as 32-bit floats, little-endian. */
-private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes: IndexedSeq[Int]) {
+/** Encodes a row as a record: the elements of all inputs and of the label as 32-bit floats, little-endian.
+  *
+  * @param sizes the number of elements of each input
+  * @param labels the inputs whose elements are classes, by index
+  */
+private[mxnet] final class RowEncoder(
+    columns: IndexedSeq[InputColumn[_]],
+    sizes: IndexedSeq[Int],
+    labels: Map[Int, ClassLabel]
+) {
   private val values = new Array[Float](sizes.sum)
   private val offsets = sizes.scanLeft(0)(_ + _)
 
@@ -81,6 +89,9 @@ private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes
         )
       columns(i).read(row, i, 0)
       columns(i).copyFirst(values, offsets(i))
+    }
+    labels.foreach { case (i, label) =>
+      (offsets(i) until offsets(i + 1)).foreach(element => label.check(values(element), columns(i).column))
     }
     val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
     bytes.asFloatBuffer().put(values)

@@ -1,12 +1,12 @@
 package org.apache.mxnet.spark.internal
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.file.Files
 import java.security.{MessageDigest, SecureRandom}
 import java.time.Duration
 import java.util.{Base64, Locale}
 
-import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.hadoop.fs.{FileSystem, Path => HadoopPath}
 import org.apache.mxnet.Callback.{EpochRecord, Progress}
 import org.apache.mxnet._
 import org.apache.mxnet.module.internal.{MetricChoice, OptimizerCheckpoint, TrainingCheckpoint}
@@ -22,6 +22,7 @@ import org.apache.spark.{BarrierTaskContext, Partitioner, TaskKilledException}
   * @param numShards number of logical shards of a batch
   * @param rowsPerShard rows of a shard in a batch
   * @param settings the optimizer and its settings, and the metric, which distinguish checkpoints
+  * @param checkpointKeep number of checkpoints to keep; 0 for all
   * @param patience number of epochs without a better metric after which training ends; 0 for never
   * @param metricMode `max`, `min` or `auto`: which metric is better
   * @param timeout seconds to wait for other workers
@@ -40,6 +41,7 @@ private[mxnet] final case class TrainingPlan(
     settings: String,
     checkpointDir: Option[String],
     checkpointInterval: Int,
+    checkpointKeep: Int,
     patience: Int,
     metricMode: String,
     timeout: Int,
@@ -140,8 +142,7 @@ private[mxnet] final class ShardNetwork(
   private val sizes = inputs.map(_._2.product)
   private val row = new Array[Float](sizes.sum)
   private val buffers = sizes.map(size => new Array[Float](size * rows))
-  // A device for each shard, so that its random numbers do not depend on the worker that computes it.
-  private val device = Context.cpu(shard)
+  private val device = Context.cpu()
 
   private val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
   require(argShapes != null, s"the shapes of the network cannot be inferred from the inputs ${shapes.mkString(", ")}")
@@ -220,11 +221,14 @@ private[mxnet] final class ShardTraining(
   private val metricNames = Progress.valuesOf(plan.metric()).map(_._1)
   private var history = IndexedSeq.empty[EpochRecord]
 
+  /** The numbers of the current epoch, and of the current step in it. */
+  private var epoch = 0
+  private var step = 0L
+
   def run(): Iterator[Array[Byte]] = {
-    val first = start()
-    var epoch = first
+    epoch = start()
     while (epoch < plan.numEpoch && !isStale) {
-      trainEpoch(epoch)
+      trainEpoch()
       epoch += 1
       if (epoch % plan.checkpointInterval == 0 || epoch == plan.numEpoch || isStale) writeCheckpoint(epoch)
     }
@@ -245,7 +249,7 @@ private[mxnet] final class ShardTraining(
     optimizer.setSymbol(symbol)
     optimizer.setRescaleGrad(1f / (plan.rowsPerShard * plan.numShards))
     paramNames.foreach(name => weights.init(name, args(name)))
-    weights.setOptimizer(optimizer)
+    weights.setUpdater(new SeededUpdater)
     saved.foreach { state =>
       weights.cachedStates.deserializeState(state.optimizer.states)
       state.optimizer.restoreCounters(optimizer)
@@ -276,22 +280,28 @@ private[mxnet] final class ShardTraining(
   private def checkCancelled(): Unit =
     if (context.isInterrupted()) throw new TaskKilledException("training is cancelled")
 
-  private def trainEpoch(epoch: Int): Unit = {
+  /** Updates the parameters, with random numbers that depend on the step and the parameter, because every worker updates
+    * all parameters.
+    */
+  private final class SeededUpdater extends OptimizerUpdater(optimizer) {
+    override def update(key: Int, gradient: NDArray, weight: NDArray): Unit =
+      Random.withSeed(RandomStreams.ofUpdate(plan.seed, epoch, step, key))(super.update(key, gradient, weight))
+  }
+
+  private def trainEpoch(): Unit = {
     val begin = System.nanoTime()
-    // Workers may be threads of one process, which has one seed, so no worker may be in an epoch when it is set.
-    job.barrier()
-    Random.seed((plan.seed, epoch).hashCode)
-    job.barrier()
     metrics.foreach(_.reset())
     networks.foreach(network => network.training.shuffle(RowKey.orderSeed(plan.seed, epoch, network.shard)))
-    var step = 0L
+    step = 0L
     while (step < numSteps) {
       checkCancelled()
       networks.indices.foreach { i =>
         val network = networks(i)
         network.load(network.training, plan.rowsPerShard)
-        network.forward(isTrain = true)
-        network.backward()
+        Random.withSeed(RandomStreams.ofShard(plan.seed, epoch, step, network.shard)) {
+          network.forward(isTrain = true)
+          network.backward()
+        }
         metrics(i).update(IndexedSeq(network.label), IndexedSeq(network.output))
       }
       paramNames.foreach(name => weights.push(name, networks.map(_.grads(name)).toArray))
@@ -325,11 +335,14 @@ private[mxnet] final class ShardTraining(
     networks.zip(metrics).foreach { case (network, metric) =>
       network.validation.rewind()
       var left = network.validation.numRows
+      // Networks may draw random numbers in inference, too. The steps of training are not negative.
+      step = -1L
       while (left > 0) {
         checkCancelled()
         val count = math.min(left, plan.rowsPerShard.toLong).toInt
         network.load(network.validation, count)
-        network.forward(isTrain = false)
+        Random.withSeed(RandomStreams.ofShard(plan.seed, epoch, step, network.shard))(network.forward(isTrain = false))
+        step -= 1
         metric.update(IndexedSeq(network.label.slice(0, count)), IndexedSeq(network.output.slice(0, count)))
         left -= count
       }
@@ -386,17 +399,19 @@ private[mxnet] final class ShardTraining(
       String.format(Locale.ROOT, "%s-%06d.checkpoint", fingerprint, Int.box(epoch))
     )
 
-  /** The number of epochs of the last checkpoint; 0 if there is none. */
-  private def latestCheckpoint: Int = plan.checkpointDir.fold(0) { path =>
+  /** The numbers of epochs of this training's checkpoints. */
+  private def checkpoints(path: String): Seq[Int] = {
     val directory = new HadoopPath(path)
     val fileSystem = directory.getFileSystem(plan.conf.value)
     val names = if (fileSystem.exists(directory)) fileSystem.listStatus(directory).toSeq.map(_.getPath.getName) else Nil
-    val epochs =
-      names.filter(name => name.startsWith(s"$fingerprint-") && name.endsWith(".checkpoint")).flatMap { name =>
-        name.stripPrefix(s"$fingerprint-").stripSuffix(".checkpoint").toIntOption
-      }
-    epochs.filter(_ <= plan.numEpoch).maxOption.getOrElse(0)
+    names.filter(name => name.startsWith(s"$fingerprint-") && name.endsWith(".checkpoint")).flatMap { name =>
+      name.stripPrefix(s"$fingerprint-").stripSuffix(".checkpoint").toIntOption
+    }
   }
+
+  /** The number of epochs of the last checkpoint; 0 if there is none. */
+  private def latestCheckpoint: Int =
+    plan.checkpointDir.fold(0)(checkpoints(_).filter(_ <= plan.numEpoch).maxOption.getOrElse(0))
 
   private def readCheckpoint(epoch: Int): TrainingCheckpoint = {
     val source = checkpointFile(epoch)
@@ -427,8 +442,20 @@ private[mxnet] final class ShardTraining(
     fileSystem.copyFromLocalFile(true, true, new HadoopPath(local.toURI), partial)
     fileSystem.delete(target, false)
     fileSystem.rename(partial, target)
-    ()
+    deleteOldCheckpoints(epoch, fileSystem)
   }
+
+  /** Deletes the checkpoints before those that are kept. */
+  private def deleteOldCheckpoints(epoch: Int, fileSystem: FileSystem): Unit =
+    if (plan.checkpointKeep > 0)
+      // Those of more epochs belong to a longer training that started from the same.
+      checkpoints(plan.checkpointDir.get).filter(_ <= epoch).sorted.dropRight(plan.checkpointKeep).foreach { old =>
+        try fileSystem.delete(checkpointFile(old), false)
+        catch {
+          case error: IOException =>
+            tell(s"the checkpoint ${checkpointFile(old)} cannot be deleted: ${error.getMessage}")
+        }
+      }
 
   private def params: (Map[String, NDArray], Map[String, NDArray]) =
     (paramNames.map(name => name -> networks.head.args(name)).toMap, networks.head.aux)
