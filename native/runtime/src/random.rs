@@ -55,7 +55,7 @@ struct ThreadRandom;
 
 impl RandomSource for ThreadRandom {
     fn next_key(&self) -> RandomKey {
-        let key = THREAD_KEY.get().unwrap_or(RandomKey { seed: 0, stream: 0 });
+        let Some(key) = THREAD_KEY.get() else { return device(Context::default()).next_key() };
         THREAD_KEY.set(Some(RandomKey { stream: key.stream.wrapping_add(1), ..key }));
         key
     }
@@ -181,6 +181,7 @@ mod tests {
         device(context).set(5, 1);
         assert_eq!(device(context).next_key(), second);
     }
+
     #[test]
     fn a_thread_with_its_own_numbers_disturbs_no_device() {
         let context = Context::cpu(79);
