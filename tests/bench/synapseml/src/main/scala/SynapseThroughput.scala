@@ -7,7 +7,8 @@ import org.apache.spark.sql.SparkSession
 /** Measures the rows per second of SynapseML's ONNXModel, as `Throughput` in `spark` does for MXNetModel: with the same
   * rows, file, batch size and number of runs, one task at a time; the best run counts.
   *
-  * Usage: `sbt "run ROWS LENET.onnx IMAGES"`, where IMAGES are digits in IDX format.
+  * Usage: `sbt "run ROWS FILE.onnx IMAGES [flat]"`, where IMAGES are digits in IDX format, and FILE.onnx is a network that
+  * `Throughput` has written, with the same last argument.
   */
 object SynapseThroughput {
   private val Rounds = 7
@@ -22,10 +23,12 @@ object SynapseThroughput {
       .getOrCreate()
     try {
       val pixels = Files.readAllBytes(Paths.get(arguments(2))).drop(16).grouped(64).map(_.map(b => (b & 0xff) / 256f)).toArray
-      // ONNXModel takes an array within an array for each dimension of the input (1, 8, 8).
-      val nested = pixels.map(image => Seq(image.toSeq.grouped(8).toSeq))
-      val images = Array.tabulate(numRows)(i => nested(i % nested.length))
-      val table = spark.createDataFrame(images.toSeq.map(Tuple1(_))).toDF("pixels").repartition(4).cache()
+      def repeated[A](images: Array[A]) = Seq.tabulate(numRows)(i => Tuple1(images(i % images.length)))
+      val rows =
+        if (arguments.length > 3) spark.createDataFrame(repeated(pixels))
+        // ONNXModel takes an array within an array for each dimension of the input (1, 8, 8).
+        else spark.createDataFrame(repeated(pixels.map(image => Seq(image.toSeq.grouped(8).toSeq))))
+      val table = rows.toDF("pixels").repartition(4).cache()
       table.count()
       val model = new ONNXModel().setModelLocation(arguments(1)).setDeviceType("CPU").setMiniBatchSize(64)
       val configured = model

@@ -1,6 +1,7 @@
 package org.apache.mxnet.spark
 
 import java.net.URI
+import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.Files
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.{ConcurrentLinkedQueue, CountDownLatch}
@@ -11,8 +12,11 @@ import scala.jdk.CollectionConverters._
 
 import munit.FunSuite
 import org.apache.hadoop.fs.{FSDataInputStream, Path => HadoopPath, RawLocalFileSystem}
-import org.apache.mxnet.{CustomMetric, FactorScheduler, Model, NDArray, Random, Shape, Symbol}
+import org.apache.mxnet.io.NDArrayIter
+import org.apache.mxnet.module.{FitParams, Module}
+import org.apache.mxnet.{Context, CustomMetric, DistributedJob, FactorScheduler, Model, NDArray, Random, Shape, Symbol}
 import org.apache.mxnet.optimizer.{NAG, SGD}
+import org.apache.mxnet.spark.internal.{RowKey, ShardFile}
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder, TrainValidationSplit}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
@@ -104,6 +108,65 @@ class LocalModeSuite extends FunSuite {
       assertEquals(together.map(Await.result(_, 10.minutes)), alone)
       assertEquals(Random.uniform(0f, 1f, Shape(4)).toArray.toSeq, numbers, "the program has its own numbers")
     }
+  }
+
+  test("Module.fit without Spark ends with the same parameters") {
+    val hidden = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 8, name = "one")
+    val active = Symbol.api.Activation(data = hidden, act_type = "tanh", name = "active")
+    val scores = Symbol.api.FullyConnected(data = active, num_hidden = 3, name = "two")
+    val network = Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
+    def start = Seq(
+      "one_weight" -> Shape(8, 2),
+      "one_bias" -> Shape(8),
+      "two_weight" -> Shape(3, 8),
+      "two_bias" -> Shape(3)
+    ).map { case (name, shape) =>
+      name -> NDArray.array(Array.tabulate(shape.product)(i => (i % 7 - 3) * 0.1f), shape)
+    }.toMap
+    val trained = estimator
+      .setSymbol(network)
+      .setInitialModel(new MXNetModel().setNetwork(network, start))
+      .setOptimizer(rate => new SGD(rate, momentum = 0.9f))
+      .setNumEpoch(2)
+      .fit(points)
+    // The rows of each shard and epoch, in the order that the guide documents.
+    val records = points.select("features", "label").collect().map { row =>
+      val numbers = (row.getSeq[Double](0) :+ row.getDouble(1)).map(_.toFloat)
+      numbers.foldLeft(ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN))(_.putFloat(_)).array()
+    }
+    val keyed = records.sortBy(RowKey.hash(_, 42)).zipWithIndex.map { case (record, i) =>
+      RowKey.of(validation = false, i.toLong, numShards = 2) -> record
+    }
+    val files = ShardFile.spool(keyed.sortBy(_._1).iterator, Files.createTempDirectory("shards").toFile)
+    val shards = Seq(0, 1).map(shard => files((false, shard)))
+    val rows = (0 until 2).flatMap { epoch =>
+      shards.zipWithIndex.foreach { case (file, shard) => file.shuffle(RowKey.orderSeed(42, epoch, shard)) }
+      Seq.fill(5)(shards.flatMap(Seq.fill(12)(_))).flatten.map { file =>
+        val row = new Array[Float](3)
+        file.read(row)
+        row
+      }
+    }
+    val data = NDArray.array(rows.flatMap(_.take(2)).toArray, Shape(240, 2))
+    val labels = NDArray.array(rows.map(_(2)).toArray, Shape(240))
+    val job = DistributedJob.listen("127.0.0.1")
+    try {
+      job.join(0, Seq(s"127.0.0.1:${job.port}"), new Array[Byte](16))
+      val module = new Module(network, contexts = Array(Context.cpu(0), Context.cpu(1)))
+      val params = new FitParams()
+        .setKVStore(job.createStore())
+        .setArgParams(start)
+        .setOptimizer(new SGD(0.1f, momentum = 0.9f))
+      module.fit(
+        new NDArrayIter(IndexedSeq(data), IndexedSeq(labels), 24, labelName = "softmax_label"),
+        fitParams = params
+      )
+      def bits(params: Map[String, NDArray]) =
+        params.map { case (name, array) => name -> array.toArray.toSeq.map(java.lang.Float.floatToRawIntBits) }
+      assertEquals(bits(module.getParams._1), bits(trained.innerModel.getArgParams))
+      assertNotEquals(bits(module.getParams._1), bits(start))
+    } finally job.close()
+    shards.foreach(_.close())
   }
 
   test("a cross-validation gives the same metrics with any parallelism") {

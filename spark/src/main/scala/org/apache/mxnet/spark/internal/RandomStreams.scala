@@ -15,5 +15,6 @@ private[mxnet] object RandomStreams {
     // Shards are not negative.
     hash(seed, epoch.toLong, step, -1L - parameter)
 
-  private def hash(seed: Long, numbers: Long*): Long = numbers.foldLeft(seed)((state, number) => XXH64.hashLong(number, state))
+  private def hash(seed: Long, numbers: Long*): Long =
+    numbers.foldLeft(seed)((state, number) => XXH64.hashLong(number, state))
 }
