@@ -6,7 +6,7 @@ import scala.collection.mutable
 class DesignDocumentsSuite extends munit.FunSuite {
   private val x = Symbol.Variable("x")
 
-  test("C01, C12: variables of the documented types, by position, by name and as a function") {
+  test("variables of the documented types, by position, by name and as a function") {
     val data: Option[Symbol] = Some(x)
     val actType: String = "relu"
     val (name, attr): (Option[String], Option[Map[String, String]]) = (Some("a"), Some(Map("__k__" -> "v")))
@@ -28,7 +28,7 @@ class DesignDocumentsSuite extends munit.FunSuite {
     assertEquals(leaky.attrMap()("l")("slope"), "0.5")
   }
 
-  test("C02, C03: the body that the documents show, and the form that it replaced, make the same node") {
+  test("the body that the documents show, and the form that it replaced, make the same node") {
     val map: mutable.Map[String, Any] = mutable.Map()
     map("data") = x
     map("act_type") = "relu"
@@ -40,7 +40,7 @@ class DesignDocumentsSuite extends munit.FunSuite {
     )
   }
 
-  test("C04, C25: every operator with a public name is in Symbol.api and in NDArray.api") {
+  test("every operator with a public name is in Symbol.api and in NDArray.api") {
     val names = Base._LIB.listAllOpNames().filterNot(name => name.startsWith("_") || name == "Custom").toSeq
     val symbols = SymbolAPI.getClass.getMethods.map(_.getName).toSet
     val arrays = NDArrayAPI.getClass.getMethods.map(_.getName).toSet
@@ -48,7 +48,7 @@ class DesignDocumentsSuite extends munit.FunSuite {
     assertEquals(names.filterNot(name => symbols(name) && arrays(name)), Nil)
   }
 
-  test("C38: the provided shape is that of the argument that the message names") {
+  test("the provided shape is that of the argument that the message names") {
     val arrays = intercept[MXNetError](NDArray.ones(2, 3) + NDArray.ones(4, 5)).getMessage
     assert(arrays.contains("Shape inconsistent, Provided=[4,5], inferred shape=[2,3] (argument 1 (rhs)"), arrays)
     val sum = x + Symbol.Variable("y")

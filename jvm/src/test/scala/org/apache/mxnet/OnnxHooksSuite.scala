@@ -67,7 +67,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test(
-    "C59 operators of other domains are mapped by hooks and to user-defined operators, and older nodes are upgraded"
+    "operators of other domains are mapped by hooks and to user-defined operators, and older nodes are upgraded"
   ) {
     val model = Onnx.importModel(path, options)
     assertEquals(run(model), expected(_ * _))
@@ -159,7 +159,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assert(missing.getMessage.contains("no node 'nowhere'"), missing.getMessage)
   }
 
-  test("C59 hooks and user-defined operators are found by annotation, unless they are switched off") {
+  test("hooks and user-defined operators are found by annotation, unless they are switched off") {
     val base = options.copy(operatorHooks = options.operatorHooks.init).skip("Relu")
     def as(operator: String): ImportOptions =
       base.onNode("squash", ImportHook.prepare(_.withOperator("org.example", operator).withInputs("clipped")))

@@ -42,7 +42,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
 
   private def message(body: => Any): String = intercept[MXNetError](body).getMessage
 
-  test("C43 rules and processes are listed with their signatures") {
+  test("rules and processes are listed with their signatures") {
     val rules = Onnx.mappings.rules.map(rule => rule.name -> rule).toMap
     val lookup = rules("default_to")
     assertEquals(lookup.inputs.length, 2)
@@ -55,7 +55,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(Nnef.mappings.processes.exists(_.operator == "conv"))
   }
 
-  test("C43 C46 operators, rules and processes of a program map a model that the table cannot") {
+  test("operators, rules and processes of a program map a model that the table cannot") {
     val hidden = ImportHook.prepare(_.withOpset(6))
     val mappings = Onnx.mappings.withText(own, "own.map")
     val options = ImportOptions().withMappings(mappings).onNode("clip", hidden)
@@ -76,7 +76,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     }
   }
 
-  test("C46 a named process maps a sequence of operators to one of ours") {
+  test("a named process maps a sequence of operators to one of ours") {
     val sequence = operators + """
       rule doubled(x: number) -> number = x * 2
       squashed: Squash(TestScale(X, factor: f), bias) -> _npi_multiply(X, doubled(f))
@@ -105,7 +105,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(!model.symbol.toJson.contains("\"scale\""), "the inner operator is part of the sequence")
   }
 
-  test("C43 C46 the example of the documentation is loaded and maps the operator that it is about") {
+  test("the example of the documentation is loaded and maps the operator that it is about") {
     val page = Files.readString(Path.of("docs/onnx.md"))
     val text = page.split("withText\\(\"\"\"").apply(1).split("\"\"\"").head
     val mappings = Onnx.mappings.withText(text)
@@ -144,7 +144,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
   }
   private val relu = input.toSeq.map(x => math.max(0f, x * 2.5f))
 
-  test("C41 a user-defined operator is written as one of a domain of its own, and read again") {
+  test("a user-defined operator is written as one of a domain of its own, and read again") {
     withFile(".onnx") { file =>
       val options = ExportOptions(inputs = inputs).userOperator("org.example.TestScale", classOf[Scale])
       Onnx.exportModel(network, Map.empty, file.toString, options)
@@ -165,7 +165,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     }
   }
 
-  test("C41 a hook writes a user-defined operator by others, or one node as an operator of ONNX") {
+  test("a hook writes a user-defined operator by others, or one node as an operator of ONNX") {
     withFile(".onnx") { file =>
       val composed = ExportHook.compose { node =>
         assertEquals(
@@ -185,7 +185,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     }
   }
 
-  test("C41 processes of a program export, to domains of its own too") {
+  test("processes of a program export, to domains of its own too") {
     withFile(".onnx") { file =>
       val text =
         "domain \"org.example\"\noperator Tanhed@2(X) -> (Y) gain: float = 1.0\nTanhed(X) [1..] <-> _mul_scalar(X, scalar: gain)"
@@ -200,7 +200,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     }
   }
 
-  test("C41 what cannot be written says why and what to do, and nothing else is blamed") {
+  test("what cannot be written says why and what to do, and nothing else is blamed") {
     withFile(".onnx") { file =>
       def failed(options: ExportOptions): String =
         message(Onnx.exportModel(network, Map.empty, file.toString, options.copy(inputs = inputs)))

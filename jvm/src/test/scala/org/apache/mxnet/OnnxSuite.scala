@@ -60,7 +60,7 @@ class OnnxSuite extends munit.FunSuite {
     Files.write(file, content.replace(text, by).getBytes(ISO_8859_1))
   }
 
-  test("C41 a network that was exported comes back with its parameters, and computes the same") {
+  test("a network that was exported comes back with its parameters, and computes the same") {
     withFile { file =>
       val executor = bound
       exported(file, executor)
@@ -109,7 +109,7 @@ class OnnxSuite extends munit.FunSuite {
     )
   )
 
-  test("C41-C47 a model of PyTorch is fine-tuned with Module, exported, and comes back") {
+  test("a model of PyTorch is fine-tuned with Module, exported, and comes back") {
     val model = Onnx.importModel("jvm/src/test/resources/digits.onnx")
     assertEquals(model.inputs, IndexedSeq(ModelInput("image", "float32", Some(IndexedSeq("batch", "1", "8", "8")))))
     val network = Symbol.api.SoftmaxOutput(data = model.symbol, name = "softmax")

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-/** Binding to new arrays: rows C29 to C40 of the requirements. */
+/** Binding to new arrays. */
 class SimpleBindSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
 
@@ -23,7 +23,7 @@ class SimpleBindSuite extends munit.FunSuite {
     (mean, math.sqrt(numbers.map(v => (v - mean) * (v - mean)).sum / numbers.length))
   }
 
-  test("C29: four maps by name give an executor; a name that the symbol does not have is an error") {
+  test("four maps by name give an executor; a name that the symbol does not have is an error") {
     val executor = net.simpleBind(cpu, Map("data" -> data), noArrays, noRequests, noArrays)
     executor.forward(isTrain = true)
     executor.backward()
@@ -41,7 +41,7 @@ class SimpleBindSuite extends munit.FunSuite {
     }
   }
 
-  test("C30: shapes of the given arguments determine all others") {
+  test("shapes of the given arguments determine all others") {
     val executor = net.simpleBind(cpu, Map("data" -> data))
     val shapes = net.listArguments().map(name => executor.argDict(name).shape)
     assertEquals(shapes, net.inferShape(Map("data" -> Shape(8, 3)))._1)
@@ -49,7 +49,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assert(message.contains("give the shape of data"), message)
   }
 
-  test("C31: given arguments are used as they are, missing ones are drawn from the normal distribution") {
+  test("given arguments are used as they are, missing ones are drawn from the normal distribution") {
     val wide = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 100, name = "fc")
     Random.seed(3)
     val input = NDArray.ones(2, 100)
@@ -60,7 +60,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEqualsDouble(deviation, 1.0, 0.05)
   }
 
-  test("C31: the form with shapes fills with zeros") {
+  test("the form with shapes fills with zeros") {
     val executor = net.simpleBind(cpu, "write", Map("data" -> Shape(8, 3)))
     net.listArguments().foreach { name =>
       assert(executor.argDict(name).toArray.forall(_ == 0f), name)
@@ -103,7 +103,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(executor.argDict("fc1_weight").shape, Shape(4, 3))
   }
 
-  test("C32: gradients come from the store, or are made with the argument's shape") {
+  test("gradients come from the store, or are made with the argument's shape") {
     val mine = NDArray.zeros(4, 3)
     val executor = net.simpleBind(cpu, Map("data" -> data), Map("fc1_weight" -> mine), noRequests, noArrays)
     assert(executor.gradDict("fc1_weight") eq mine)
@@ -112,7 +112,7 @@ class SimpleBindSuite extends munit.FunSuite {
     }
   }
 
-  test("C33: no gradient for names that end with data or label, one for all others, short names too") {
+  test("no gradient for names that end with data or label, one for all others, short names too") {
     val (w, bias) = (Symbol.Variable("fc1"), Symbol.Variable("bias"))
     val layer = Symbol.api.FullyConnected(Symbol.Variable("my_data"), w, bias, num_hidden = 2, name = "layer")
     val out = Symbol.api.LinearRegressionOutput(layer, Symbol.Variable("label"), name = "out")
@@ -124,7 +124,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(changed, Set("fc1", "bias"))
   }
 
-  test("C33: a given request counts, also for data") {
+  test("a given request counts, also for data") {
     val requests = Map("data" -> "write", "fc1_weight" -> "null", "fc1_bias" -> "add")
     val arrays = Map("data" -> data, "fc1_weight" -> NDArray.ones(4, 3))
     val executor = fullyConnected.simpleBind(cpu, arrays, noArrays, requests, noArrays)
@@ -137,14 +137,14 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(executor.gradDict("fc1_bias").toArray.toSet, Set(16f))
   }
 
-  test("C33: the form with shapes has gradients only for what is learned") {
+  test("the form with shapes has gradients only for what is learned") {
     val executor = net.simpleBind(cpu, "write", Map("data" -> Shape(8, 3)))
     val without = executor.gradDict.collect { case (name, null) => name }.toSet
     assertEquals(without, Set("data", "softmax_label"))
     assert(net.simpleBind(cpu, "null", Map("data" -> Shape(8, 3))).gradDict.values.forall(_ == null))
   }
 
-  test("C34: auxiliary states are used as given, or drawn from the normal distribution") {
+  test("auxiliary states are used as given, or drawn from the normal distribution") {
     val mine = NDArray.zeros(4)
     val executor = net.simpleBind(cpu, Map("data" -> data), noArrays, noRequests, Map("bn_moving_mean" -> mine))
     assert(executor.auxDict("bn_moving_mean") eq mine)
@@ -155,7 +155,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEqualsDouble(deviation, 1.0, 0.05)
   }
 
-  test("C35: arguments are bound in the order of a depth-first visit, by name where maps are given") {
+  test("arguments are bound in the order of a depth-first visit, by name where maps are given") {
     val (a, b) = (Symbol.Variable("a"), Symbol.Variable("b"))
     val graph = (b - a) * b
     assertEquals(graph.listArguments(), IndexedSeq("b", "a"))
@@ -167,13 +167,13 @@ class SimpleBindSuite extends munit.FunSuite {
     }
   }
 
-  test("C36: the parameters of FullyConnected follow from its input") {
+  test("the parameters of FullyConnected follow from its input") {
     val (args, outs, _) = fullyConnected.inferShape(Map("data" -> Shape(8, 3, 5)))
     assertEquals(args, IndexedSeq(Shape(8, 3, 5), Shape(4, 15), Shape(4)))
     assertEquals(outs, IndexedSeq(Shape(8, 4)))
   }
 
-  test("C37: three inputs, or two without a bias; unknown data stays unknown; the output's batch is the data's") {
+  test("three inputs, or two without a bias; unknown data stays unknown; the output's batch is the data's") {
     val noBias = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 4, no_bias = true, name = "fc1")
     assertEquals(noBias.listArguments(), IndexedSeq("data", "fc1_weight"))
     assertEquals(fullyConnected.listArguments(), IndexedSeq("data", "fc1_weight", "fc1_bias"))
@@ -188,7 +188,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(args.head, Shape(8, 3))
   }
 
-  test("C38: shapes that contradict each other: operator, node, index of the argument, both shapes") {
+  test("shapes that contradict each other: operator, node, index of the argument, both shapes") {
     val arrays = Map("data" -> data, "fc1_weight" -> NDArray.ones(4, 7))
     val message = intercept[MXNetError](fullyConnected.simpleBind(cpu, arrays)).getMessage
     val parts =
@@ -196,7 +196,7 @@ class SimpleBindSuite extends munit.FunSuite {
     parts.foreach(part => assert(message.contains(part), message))
   }
 
-  test("C39: an unknown rank and unknown dimensions take what is inferred; known ones must agree") {
+  test("an unknown rank and unknown dimensions take what is inferred; known ones must agree") {
     def weight(shape: Shape): Option[Shape] =
       try Some(fullyConnected.inferShape(Map("data" -> Shape(8, 3), "fc1_weight" -> shape))._1(1))
       catch { case _: MXNetError => None }
@@ -208,7 +208,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(weight(Shape(4)), None)
   }
 
-  test("C40: the shapes of given gradients and auxiliary states must be the inferred ones") {
+  test("the shapes of given gradients and auxiliary states must be the inferred ones") {
     val grad = intercept[MXNetError] {
       net.simpleBind(cpu, Map("data" -> data), Map("fc1_weight" -> NDArray.ones(2, 2)), noRequests, noArrays)
     }

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 class AnnotationSuite extends munit.FunSuite {
-  test("C26: SymbolAPI extends the documented base class, and so do the other annotated objects") {
+  test("SymbolAPI extends the documented base class, and so do the other annotated objects") {
     assert(classOf[SymbolAPIBase].isInstance(SymbolAPI))
     assert(classOf[NDArrayAPIBase].isInstance(NDArrayAPI))
     assert(classOf[SymbolRandomAPIBase].isInstance(SymbolRandomAPI))
@@ -10,7 +10,7 @@ class AnnotationSuite extends munit.FunSuite {
     assert(classOf[contrib.SymbolAPIBase].isInstance(contrib.Symbol.api))
   }
 
-  test("C27: every documented function is abstract, and the annotated object implements it") {
+  test("every documented function is abstract, and the annotated object implements it") {
     import java.lang.reflect.Modifier.isAbstract
     for ((api, base) <- Seq[(AnyRef, Class[_])](SymbolAPI -> classOf[SymbolAPIBase], NDArray -> classOf[NDArrayBase])) {
       val documented = base.getDeclaredMethods.filterNot(_.getName.contains("$default$"))
@@ -23,7 +23,7 @@ class AnnotationSuite extends munit.FunSuite {
     }
   }
 
-  test("C26: the annotations go on objects, with a literal argument") {
+  test("the annotations go on objects, with a literal argument") {
     val error = compileErrors("@AddSymbolAPIs(false) class NotAnObject")
     assert(error.contains("This annotation applies to objects only"), error)
     val argument = compileErrors("""@AddSymbolAPIs("x".isEmpty) object Computed extends SymbolAPIBase""")

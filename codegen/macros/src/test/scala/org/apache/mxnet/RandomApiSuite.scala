@@ -5,7 +5,7 @@ class RandomApiSuite extends munit.FunSuite {
   private val x = Symbol.variable("x")
   private val a = new NDArray
 
-  test("C25: numbers draw from one distribution, under that operator's names") {
+  test("numbers draw from one distribution, under that operator's names") {
     val call = Symbol.random.normal(mu = 0.5f, sigma = 2f, shape = shape, name = "n").call
     assertEquals(call, Call("_random_normal", "n", Map.empty, Nil, Map("loc" -> 0.5f, "scale" -> 2f, "shape" -> shape)))
     assertEquals(
@@ -15,7 +15,7 @@ class RandomApiSuite extends munit.FunSuite {
     assertEquals(NDArray.random.uniform(low = 0f, high = 1f).call.named, Map[String, Any]("low" -> 0f, "high" -> 1f))
   }
 
-  test("C25: symbols and arrays draw from one distribution per element") {
+  test("symbols and arrays draw from one distribution per element") {
     assertEquals(
       Symbol.random.normal(mu = Some(x), sigma = Some(x)).call,
       Call("_sample_normal", "", Map.empty, Nil, Map("mu" -> x, "sigma" -> x))
@@ -26,13 +26,13 @@ class RandomApiSuite extends munit.FunSuite {
     )
   }
 
-  test("C25: a call that says nothing of the parameters draws from one distribution") {
+  test("a call that says nothing of the parameters draws from one distribution") {
     assertEquals(Symbol.random.uniform(shape = shape).call.operator, "_random_uniform")
     assertEquals(NDArray.random.randint(low = 0, high = 10).call.named, Map[String, Any]("low" -> 0L, "high" -> 10L))
     assertEquals(NDArray.random.randint[Float](0L, 10L, dtype = "int64").call.operator, "_random_randint")
   }
 
-  test("C25: operators that exist in one form only") {
+  test("operators that exist in one form only") {
     assertEquals(NDArray.random.multinomial(data = a, get_prob = true).call.operator, "_sample_multinomial")
     assertEquals(
       NDArray.random.unique_zipfian(range_max = 100).call,
@@ -45,7 +45,7 @@ class RandomApiSuite extends munit.FunSuite {
     assertEquals(NDArray.random.pdf_normal(sample = a, mu = a, sigma = a).call.positional, Seq[Any](a, a, a))
   }
 
-  test("C25: parameters of another type do not compile") {
+  test("parameters of another type do not compile") {
     val error = compileErrors("""Symbol.random.normal(mu = "0.5")""")
     assert(error.contains("parameters of a random symbol are Float, Int or Symbol, not String"), error)
   }

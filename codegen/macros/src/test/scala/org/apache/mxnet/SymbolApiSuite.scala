@@ -6,7 +6,7 @@ class SymbolApiSuite extends munit.FunSuite {
   private val x = Symbol.variable("x")
   private val y = Symbol.variable("y")
 
-  test("C01: Activation is usable as the document writes it, and without Some") {
+  test("Activation is usable as the document writes it, and without Some") {
     val written =
       Symbol.api.Activation(data = Some(x), act_type = "relu", name = Some("a"), attr = Some(Map("k" -> "v")))
     val plain = Symbol.api.Activation(data = x, act_type = "relu", name = "a", attr = Map("k" -> "v"))
@@ -15,30 +15,30 @@ class SymbolApiSuite extends munit.FunSuite {
     assertEquals(plain.call, expected)
   }
 
-  test("C02: what is absent is not passed on, what is required always is") {
+  test("what is absent is not passed on, what is required always is") {
     val expected = Call("Activation", "", Map.empty, Seq(), Map("act_type" -> "tanh"))
     assertEquals(Symbol.api.Activation(act_type = "tanh").call, expected)
     assertEquals(Symbol.api.Activation(data = None, act_type = "tanh", name = null, attr = null).call, expected)
     assertEquals(Symbol.api.Activation(null, "tanh", None, None).call, expected)
   }
 
-  test("C02: a null for a required argument is refused by name") {
+  test("a null for a required argument is refused by name") {
     val error = intercept[IllegalArgumentException](Symbol.api.Activation(data = x, act_type = null))
     assertEquals(error.getMessage, "Activation: argument 'act_type' is required and was null")
   }
 
-  test("C03: the untyped form takes (name, attr)(args)(kwargs)") {
+  test("the untyped form takes (name, attr)(args)(kwargs)") {
     val call = Symbol.Activation("a", Map("k" -> "v"))(x)(Map("act_type" -> "relu")).call
     assertEquals(call, Call("Activation", "a", Map("k" -> "v"), Seq(x), Map("act_type" -> "relu")))
     assertEquals(Symbol.Activation()()().call, Call("Activation", null, null, Seq(), null))
   }
 
-  test("C05: its defaults are null, and it passes its arguments on as they are") {
+  test("its defaults are null, and it passes its arguments on as they are") {
     assertEquals(Symbol.Concat(name = "c")(x, y)().call, Call("Concat", "c", null, Seq(x, y), null))
     assertEquals(Symbol.Custom(name = "c")(x)(Map("op_type" -> "mine")).call.operator, "Custom")
   }
 
-  test("C06: inputs of a variadic operator go by position, and are counted") {
+  test("inputs of a variadic operator go by position, and are counted") {
     assertEquals(
       Symbol.api.Concat(data = Array(x, y), dim = 1, name = "c").call,
       Call("Concat", "c", Map.empty, Seq(x, y), Map("num_args" -> 2, "dim" -> 1))
@@ -47,7 +47,7 @@ class SymbolApiSuite extends munit.FunSuite {
     assertEquals(Symbol.api.add_n(args = Array(x, y)).call.positional, Seq[Any](x, y))
   }
 
-  test("C12: an Int literal, a Double and options of them reach a Float argument") {
+  test("an Int literal, a Double and options of them reach a Float argument") {
     def slope(symbol: Symbol): Any = symbol.call.named("slope")
     assertEquals(slope(Symbol.api.LeakyReLU(data = x, slope = 1)), 1.0f: Any)
     assertEquals(slope(Symbol.api.LeakyReLU(data = x, slope = 0.5)), 0.5f: Any)
@@ -57,7 +57,7 @@ class SymbolApiSuite extends munit.FunSuite {
     assertEquals(Symbol.api.clip(data = x, a_min = 0, a_max = 1).call.named("a_max"), 1.0f: Any)
   }
 
-  test("C13-C16: Int, Long, Double, Boolean and String arguments") {
+  test("Int, Long, Double, Boolean and String arguments") {
     val call = Symbol.api
       .Convolution(
         data = x,
@@ -88,7 +88,7 @@ class SymbolApiSuite extends munit.FunSuite {
     )
   }
 
-  test("C17: a tuple argument takes a sequence, an array, a tuple and a text") {
+  test("a tuple argument takes a sequence, an array, a tuple and a text") {
     def rates(lrs: TupleOf[Float]): String =
       Symbol.api.multi_sgd_update(Array(x, y), lrs, wds = 0).call.named("lrs").toString
     assertEquals(rates(Seq(0.5f, 0.25f)), "(0.5,0.25)")
@@ -103,7 +103,7 @@ class SymbolApiSuite extends munit.FunSuite {
     assertEquals(error.getMessage, "'(0.5, half)' is not a tuple of float, such as (1,2): 'half' is not a float")
   }
 
-  test("C19: a wrong literal does not compile, and the message lists the values") {
+  test("a wrong literal does not compile, and the message lists the values") {
     val message = "'rel' is not one of the values this argument takes: relu, sigmoid, softrelu, softsign, tanh"
     val required = compileErrors("""Symbol.api.Activation(data = x, act_type = "rel")""")
     assert(required.contains(message), required)
@@ -113,7 +113,7 @@ class SymbolApiSuite extends munit.FunSuite {
     assert(option.contains("'rel' is not one of the values this argument takes: elu, gelu"), option)
   }
 
-  test("C19: any other text is checked when the call runs, with the same message") {
+  test("any other text is checked when the call runs, with the same message") {
     val known = "TANH".toLowerCase
     assertEquals(Symbol.api.Activation(data = x, act_type = known).call.named("act_type"), "tanh": Any)
     val error = intercept[IllegalArgumentException](Symbol.api.Activation(data = x, act_type = known.drop(1)))
@@ -125,19 +125,19 @@ class SymbolApiSuite extends munit.FunSuite {
     intercept[IllegalArgumentException](Symbol.api.LeakyReLU(data = x, act_type = Option(known.drop(1))))
   }
 
-  test("C24: the signature of a function is its operator's, so a wrong name or type does not compile") {
+  test("the signature of a function is its operator's, so a wrong name or type does not compile") {
     assert(compileErrors("""Symbol.api.Activation(dat = x, act_type = "relu")""").nonEmpty)
     assert(compileErrors("""Symbol.api.Activation(data = 1, act_type = "relu")""").nonEmpty)
     assert(compileErrors("""Symbol.api.FullyConnected(data = x, num_hidden = "8")""").nonEmpty)
     assert(compileErrors("""Symbol.api.FullyConnected(data = x)""").contains("num_hidden"))
   }
 
-  test("C25: Custom takes the user's own settings") {
+  test("Custom takes the user's own settings") {
     val call = Symbol.api.Custom("mine", mutable.Map("data" -> x, "alpha" -> 2), name = "c").call
     assertEquals(call, Call("Custom", "c", Map.empty, Nil, Map("data" -> x, "alpha" -> 2, "op_type" -> "mine")))
   }
 
-  test("C26: contrib operators, untyped under both names and typesafe") {
+  test("contrib operators, untyped under both names and typesafe") {
     assertEquals(contrib.Symbol._contrib_fft()(x)().call.operator, "_contrib_fft")
     assertEquals(contrib.Symbol.fft()(x)().call.operator, "_contrib_fft")
     assertEquals(contrib.Symbol.Activation()(x)().call.operator, "Activation")
@@ -147,7 +147,7 @@ class SymbolApiSuite extends munit.FunSuite {
     )
   }
 
-  test("C28: the declared signature of the untyped functions is the old one") {
+  test("the declared signature of the untyped functions is the old one") {
     val declared = classOf[SymbolBase].getMethods.find(_.getName == "Activation").get
     assertEquals(
       declared.getGenericParameterTypes

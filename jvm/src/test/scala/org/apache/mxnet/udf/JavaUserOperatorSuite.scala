@@ -20,7 +20,7 @@ class JavaUserOperatorSuite extends munit.FunSuite {
     (executor.outputs(0).toArray.toSeq, gradients)
   }
 
-  test("C49 to C57: the operator of the design document, in a graph, from a file and on arrays") {
+  test("the operator of the design document, in a graph, from a file and on arrays") {
     val sd = SameDiff.create()
     val op = new JavaSum(sd, Array(sd.variable("x"), sd.variable("y")))
     val sum = sd.doUdf(op)(0)
@@ -35,7 +35,7 @@ class JavaUserOperatorSuite extends munit.FunSuite {
     GradCheck(new JavaSum().asScala, args.values.toSeq).orThrow()
   }
 
-  test("C55: fields of Java's types are saved and restored") {
+  test("fields of Java's types are saved and restored") {
     val symbol = new JavaPolynomial(0.5, 1f, 2f, 3f).apply(Symbol.Variable("x"))
     val point = Map("x" -> vector(2, -1))
     assertEquals(run(symbol, point), (Seq(8.5f, 1f), Map("x" -> Seq(7f, -2f))))

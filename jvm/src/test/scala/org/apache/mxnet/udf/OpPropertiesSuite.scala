@@ -8,7 +8,7 @@ import scala.collection.mutable
 import org.apache.mxnet._
 import org.apache.mxnet.internal.userop.OpProperties
 
-/** C55: properties of operators as text and back. */
+/** Properties of operators as text and back. */
 class OpPropertiesSuite extends munit.FunSuite {
 
   private def roundTrip(properties: Map[String, Any]): Map[String, Any] =

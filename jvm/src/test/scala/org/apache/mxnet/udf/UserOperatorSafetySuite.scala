@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet._
 import org.apache.mxnet.internal.userop.UdfClass
 
-/** C60: every mistake of user code is an error that says what to do, and the executor can be used again. */
+/** Every mistake of user code is an error that says what to do, and the executor can be used again. */
 class UserOperatorSafetySuite extends munit.FunSuite {
   private val cpu = Context.cpu()
   private lazy val x = Symbol.Variable("x")

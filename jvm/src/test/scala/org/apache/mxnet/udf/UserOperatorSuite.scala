@@ -40,7 +40,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     (executor.outputs.map(values).toSeq, gradients.map { case (name, array) => name -> values(array) })
   }
 
-  test("C48: the graph's JSON carries the operator's name and properties") {
+  test("the graph's JSON carries the operator's name and properties") {
     val json = new Scale(2.5f).named("s", x).toJson
     assert(json.contains("\"op\": \"Custom\"") && json.contains("\"op_type\": \"test_scale\""), json)
     val loaded = Symbol.loadJson(json)
@@ -48,7 +48,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(run(loaded, "x" -> vector(1, -2)), Seq(Seq(2.5f, -5f)))
   }
 
-  test("C49: constructors: empty, with one symbol, with several") {
+  test("constructors: empty, with one symbol, with several") {
     assertEquals(new TestAddUdf().args.length, 0)
     val sd = SameDiff.create()
     val sum = sd.doUdf(new JavaAdd(sd, Array(sd.variable("x"), sd.variable("y")))).head
@@ -62,7 +62,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(single.args.toSeq, Seq(x))
   }
 
-  test("C50: exec() and exec(OpContext) compute, on arrays, buffers, or with arrays of their own") {
+  test("exec() and exec(OpContext) compute, on arrays, buffers, or with arrays of their own") {
     val matrix = NDArray.array(Array(1f, 2f, 3f, 4f, 5f, 6f), Shape(2, 3))
     assertEquals(run(new Rows()(x), "x" -> matrix), Seq(Seq(6f, 15f)))
     assertEquals(run(new Square()(x), "x" -> vector(3, -1)), Seq(Seq(9f, 1f)))
@@ -75,7 +75,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(both, Seq(Seq(8f), Seq(2f)))
   }
 
-  test("C51: doUdf and apply return symbols that compose with every operator, also inside of the fused plan") {
+  test("doUdf and apply return symbols that compose with every operator, also inside of the fused plan") {
     val scaled = x.doUdf(new Scale(3f)).head
     val composed = Symbol.api.Activation(data = new Square()(scaled * 2f + 1f) - y, act_type = "relu")
     assertEquals(run(composed, "x" -> vector(1, 0), "y" -> vector(1, 5)), Seq(Seq(48f, 0f)))
@@ -85,7 +85,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(Symbol.doUdf(new TestAddUdf(x, y), "sum").toSeq.flatMap(_.listOutputs()), Seq("sum_output"))
   }
 
-  test("C51: names of nodes and of inputs that are left out") {
+  test("names of nodes and of inputs that are left out") {
     val names = new NameManager
     val symbol = names.withScope(new TestAddUdf()(x))
     assertEquals(symbol.listArguments(), IndexedSeq("x", "test_add_udf0_rhs"))
@@ -93,7 +93,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test(
-    "C52: annotated classes are found on the class path, once, and created by their constructor without parameters"
+    "annotated classes are found on the class path, once, and created by their constructor without parameters"
   ) {
     val cube = Symbol.loadJson("""{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "Custom", "name": "c",
       "attrs": {"op_type": "java_cube", "num_inputs": "1", "properties": "{\"factor\": {\"float\": \"2.0\"}}"},
@@ -101,14 +101,14 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(run(cube, "x" -> vector(3)), Seq(Seq(54f)))
   }
 
-  test("C52: register makes a class without annotation known") {
+  test("register makes a class without annotation known") {
     Operator.register(classOf[Rows])
     Operator.register(classOf[Rows])
     val loaded = Symbol.loadJson(new Rows()(x).toJson)
     assertEquals(run(loaded, "x" -> NDArray.ones(2, 4)), Seq(Seq(4f, 4f)))
   }
 
-  test("C52: in Scala the constructor may have parameters with defaults instead") {
+  test("in Scala the constructor may have parameters with defaults instead") {
     val symbol = new Shifted(by = 3f, times = 2)(x)
     val json = symbol.toJson
     assertEquals(run(symbol, "x" -> vector(1)), Seq(Seq(7f)))
@@ -123,14 +123,14 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     override def exec(context: OpContext): Unit = context.map(0, 0)(_ + by)
   }
 
-  test("C53: data types and the number of outputs come from the class") {
+  test("data types and the number of outputs come from the class") {
     val symbol = new SumAndDifference()(x, y)
     assertEquals(symbol.listOutputs().length, 2)
     val (args, outs, _) = symbol.inferType(Map("x" -> DType.Float64))
     assertEquals((args, outs), (Seq(DType.Float64, DType.Float64), Seq(DType.Float64, DType.Float64)))
   }
 
-  test("C54: output shapes come from the class") {
+  test("output shapes come from the class") {
     val (_, outs, _) = new Rows()(x).inferShape(Map("x" -> Shape(5, 7)))
     assertEquals(outs, IndexedSeq(Shape(5)))
     val quantized = new Quantizer(bits = 4)(Symbol.Variable("weight"))
@@ -143,7 +143,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f))
   }
 
-  test("C54, C55: shapes from the inputs themselves, as the document writes it, and fields of types Seq and Option") {
+  test("shapes from the inputs themselves, as the document writes it, and fields of types Seq and Option") {
     val plain = new DocumentedAdd()(x, y)
     assertEquals(plain.inferShape(Map("x" -> Shape(2, 3), "y" -> Shape(2, 3)))._2, IndexedSeq(Shape(2, 3)))
     assertEquals(run(plain, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
@@ -154,7 +154,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test(
-    "C54, C56: in place the outputs are the inputs, calculateOutputShape is not called, and the inputs stay as they are"
+    "in place the outputs are the inputs, calculateOutputShape is not called, and the inputs stay as they are"
   ) {
     val input = vector(1, 2)
     val symbol = new InPlace()(x * 1f, y)
@@ -164,7 +164,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(train(new InPlace()(x, y), "x" -> input, "y" -> input)._2, Map("x" -> Seq(2f, 2f), "y" -> Seq(1f, 1f)))
   }
 
-  test("C55: fields are saved with the graph and restored exactly; see also OpPropertiesSuite") {
+  test("fields are saved with the graph and restored exactly; see also OpPropertiesSuite") {
     val json = new Scale(0.1f).named("s", x).toJson
     val loaded = Symbol.loadJson(json)
     assertEquals(loaded.attr("properties"), Some("""{"factor": {"float": "0.1"}}"""))
@@ -172,7 +172,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(loaded.toJson, json)
   }
 
-  test("C56: configureFromArguments sees the properties; configureWithSymbol comes after joining a graph") {
+  test("configureFromArguments sees the properties; configureWithSymbol comes after joining a graph") {
     val error = intercept[MXNetError](new Quantizer(99)(x))
     assert(error.getMessage.contains("bits is 99"), error.getMessage)
     val op = new Hooked
@@ -180,7 +180,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(op.joined.listOutputs(), symbol.listOutputs())
   }
 
-  test("C57: doDiff composes the gradient of any operators, user-defined ones included") {
+  test("doDiff composes the gradient of any operators, user-defined ones included") {
     assertEquals(train(new Square()(x), "x" -> vector(3, -1)), (Seq(Seq(9f, 1f)), Map("x" -> Seq(6f, -2f))))
     val (_, gradients) = train(new SumAndDifference()(x, y), "x" -> vector(5), "y" -> vector(3))
     assertEquals(gradients, Map("x" -> Seq(2f), "y" -> Seq(0f)))
@@ -189,7 +189,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(train(cube, "x" -> vector(3, -1)), (Seq(Seq(54f, -2f)), Map("x" -> Seq(54f, 6f))))
   }
 
-  test("C57: gradients of higher orders, on the tape") {
+  test("gradients of higher orders, on the tape") {
     val point = vector(2, 3)
     Autograd.attachGradient(point)
     val second = Autograd.record() {
@@ -200,7 +200,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(second), Seq(12f, 18f))
   }
 
-  test("C57: imperative calls with autograd") {
+  test("imperative calls with autograd") {
     val point = vector(3, -1)
     Autograd.attachGradient(point)
     val result = Autograd.record()((new Square().invoke(point).head * 2f))
@@ -209,7 +209,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(Autograd.gradient(point)), Seq(12f, -4f))
   }
 
-  test("C57: gradient requests write, add and null") {
+  test("gradient requests write, add and null") {
     val (args, grads) = (Map("x" -> vector(3)), Map("x" -> NDArray.ones(1)))
     val (none, group) = (Seq.empty[NDArray], Map.empty[String, Context])
     val adding = new Square()(x).bind(cpu, args, grads, "add", none, group, null)
@@ -229,7 +229,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     Seq(batch.data.head.copy(), batch.label.head.copy())
   }
 
-  test("C49-C58: the document's example in Java, every method of it") {
+  test("the document's example in Java, every method of it") {
     val sum = Symbol.doUdf(new JavaAdd(Array(x, y)), "sum").head
     val inputs = Seq("x" -> vector(1, 2), "y" -> vector(3, 4))
     assertEquals(sum.inferShape(Map("x" -> Shape(2), "y" -> Shape(2)))._2, IndexedSeq(Shape(2)))
@@ -237,7 +237,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(train(sum, inputs: _*)._2, Map("x" -> Seq(1f, 1f), "y" -> Seq(1f, 1f)))
   }
 
-  test("C58: TestAddUdf runs, trains in a Module, saves and loads") {
+  test("TestAddUdf runs, trains in a Module, saves and loads") {
     val data = digits
     val iterator = new NDArrayIter(
       IndexedSeq(data.head),
@@ -256,7 +256,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(loaded.predict(iterator).head.toArray.toSeq, module.predict(iterator).head.toArray.toSeq)
   }
 
-  test("C58: networks around all operators of the example are trained, saved, and predict the same in a new JVM") {
+  test("networks around all operators of the example are trained, saved, and predict the same in a new JVM") {
     val output = temporaryFolder("udf")
     Main.train("data/digits", output)
     val command = Seq(
@@ -277,7 +277,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assert(accuracies.forall(_ > 0.85f), text)
   }
 
-  test("C59: a graph of another program whose class is missing loads, prints, infers what it can and saves unchanged") {
+  test("a graph of another program whose class is missing loads, prints, infers what it can and saves unchanged") {
     val chain = Symbol.api.relu(new Stateful().named("st", new SumAndDifference().named("sd", x * 2f, y).get(1)))
     val json = chain.toJson.replace("test_sum_and_difference", "of_nobody").replace("test_stateful", "of_nobody_else")
     val loaded = Symbol.loadJson(json)
@@ -300,7 +300,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
-  test("C59: a class that is registered after its graph was loaded is used") {
+  test("a class that is registered after its graph was loaded is used") {
     val json = new Scale(2f).named("s", x).toJson.replace("test_scale", "test_later")
     val loaded = Symbol.loadJson(json)
     intercept[MXNetError](loaded.bind(cpu, Map("x" -> vector(1))))
@@ -308,7 +308,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(run(loaded, "x" -> vector(1, 5)), Seq(Seq(-2f, -10f)))
   }
 
-  test("C59: a JSON with Custom nodes that MXNet wrote loads") {
+  test("a JSON with Custom nodes that MXNet wrote loads") {
     val json = Files.readString(Paths.get("tests/oracle/fixtures/custom-operator.json"))
     val loaded = Symbol.loadJson(json)
     assertEquals(loaded.listArguments(), IndexedSeq("data", "fc_weight", "fc_bias"))
@@ -322,7 +322,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f, 3f))
   }
 
-  test("C59: scanning serves models of other programs: plain attributes of a node become fields of the class") {
+  test("scanning serves models of other programs: plain attributes of a node become fields of the class") {
     val json = Files.readString(Paths.get("tests/oracle/fixtures/custom-operator.json"))
     def imported(factor: String): Symbol = Symbol.loadJson(
       json.replace("scaled_by_python", "test_imported").replace("\"factor\": \"3\"", s"\"factor\": \"$factor\"")
@@ -337,7 +337,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assert(error.getMessage.contains("the attribute factor is 'three'"), error.getMessage)
   }
 
-  test("C60: what goes wrong is an error that names operator, node and the way out; see UserOperatorSafetySuite") {
+  test("what goes wrong is an error that names operator, node and the way out; see UserOperatorSafetySuite") {
     val error =
       intercept[MXNetError](new TestAddUdf().named("t", x, y).inferShape(Map("x" -> Shape(2), "y" -> Shape(3))))
     Seq("t", "test_add_udf", "(2)", "(3)").foreach(part => assert(error.getMessage.contains(part), error.getMessage))

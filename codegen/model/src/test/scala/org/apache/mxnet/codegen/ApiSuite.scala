@@ -3,12 +3,12 @@ package org.apache.mxnet.codegen
 class ApiSuite extends munit.FunSuite {
   private def named(names: String*): Seq[Operator] = names.map(Operator(_, "", Nil))
 
-  test("C03: the untyped functions are the public operators, Custom included") {
+  test("the untyped functions are the public operators, Custom included") {
     val functions = Api.functions(named("relu", "_internal", "_contrib_fft", "Custom"), isContrib = false)
     assertEquals(functions.map(_._1), Seq("relu", "Custom"))
   }
 
-  test("C26: with isContrib they include the contrib operators, under both names unless the short one is taken") {
+  test("with isContrib they include the contrib operators, under both names unless the short one is taken") {
     val functions = Api.functions(named("relu", "_internal", "_contrib_fft", "_contrib_relu"), isContrib = true)
     assertEquals(
       functions.map { case (name, operator) => name -> operator.name },
@@ -21,7 +21,7 @@ class ApiSuite extends munit.FunSuite {
     )
   }
 
-  test("C25: the typesafe functions are the public operators, or with isContrib the contrib ones without prefix") {
+  test("the typesafe functions are the public operators, or with isContrib the contrib ones without prefix") {
     val operators = named("relu", "_internal", "_contrib_fft", "Custom")
     assertEquals(Api.symbols(operators, isContrib = false).map(_.name), Seq("relu"))
     assertEquals(

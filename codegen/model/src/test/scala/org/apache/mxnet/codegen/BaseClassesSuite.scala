@@ -15,7 +15,7 @@ class BaseClassesSuite extends munit.FunSuite {
   private def source(api: Api): String =
     BaseClasses.sources(Seq(relu)).collectFirst { case (`api`, text) => text }.get
 
-  test("C27: the typesafe functions are written with ScalaDoc into abstract classes") {
+  test("the typesafe functions are written with ScalaDoc into abstract classes") {
     assertNoDiff(
       source(Api.NDArrayApi),
       """package org.apache.mxnet
@@ -37,7 +37,7 @@ class BaseClassesSuite extends munit.FunSuite {
     )
   }
 
-  test("C28: the untyped functions keep (name, attr)(args)(kwargs)") {
+  test("the untyped functions keep (name, attr)(args)(kwargs)") {
     val declaration =
       "def relu(name: scala.Predef.String = null, attr: Map[scala.Predef.String, scala.Predef.String] = null)" +
         "(args: org.apache.mxnet.Symbol*)(kwargs: Map[scala.Predef.String, Any] = null): org.apache.mxnet.Symbol"
@@ -66,7 +66,7 @@ class BaseClassesSuite extends munit.FunSuite {
     assert(text.contains(s"def this(data: $ndarray) = this(data, null)"), text)
   }
 
-  test("C27: files are written once, and left alone while their text stays the same") {
+  test("files are written once, and left alone while their text stays the same") {
     val folder = Files.createTempDirectory("bases")
     val files = BaseClasses.write(Seq(relu), folder)
     assertEquals(files.size, 12)

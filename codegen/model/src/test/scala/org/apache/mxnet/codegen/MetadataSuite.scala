@@ -3,7 +3,7 @@ package org.apache.mxnet.codegen
 import java.nio.file.{Files, Paths}
 
 class MetadataSuite extends munit.FunSuite {
-  test("C04, C07: name, description and the arguments' names, types and descriptions are read") {
+  test("name, description and the arguments' names, types and descriptions are read") {
     val line = """{"name":"relu","desc":"Rectifier.","args":[["data","NDArray-or-Symbol","The input."]]}"""
     assertEquals(
       Metadata.parse(line),
@@ -11,7 +11,7 @@ class MetadataSuite extends munit.FunSuite {
     )
   }
 
-  test("C07: descriptions may be missing; alias and the count of inputs are read") {
+  test("descriptions may be missing; alias and the count of inputs are read") {
     val line =
       """{"name":"concat","alias_of":"Concat","args":[["data","NDArray-or-Symbol[]"]],"key_var_num_args":"num_args"}"""
     val operator = Metadata.parse(line)
@@ -20,7 +20,7 @@ class MetadataSuite extends munit.FunSuite {
     assertEquals(operator.arguments.map(_.description), Seq(""))
   }
 
-  test("C04: all operators of MXNet 1.9.1 are read") {
+  test("all operators of MXNet 1.9.1 are read") {
     assertEquals(Released.operators.size, 902)
     assertEquals(Released.operator("add_n").countArgument, Some("num_args"))
   }

@@ -8,7 +8,7 @@ class SignatureSuite extends munit.FunSuite {
       s"${p.name}: ${p.scala.text.replace("org.apache.mxnet.", "").replace("java.lang.", "").replace("scala.", "")}"
     )
 
-  test("C01: Activation takes what the document shows, absent ones as Opt") {
+  test("Activation takes what the document shows, absent ones as Opt") {
     assertEquals(
       shown(Signature.symbol("Activation", Released.operator("Activation"))),
       Seq(
@@ -20,20 +20,20 @@ class SignatureSuite extends munit.FunSuite {
     )
   }
 
-  test("C06: over arrays an input is required, and out receives the result") {
+  test("over arrays an input is required, and out receives the result") {
     assertEquals(
       shown(Signature.ndarray("clip", Released.operator("clip"))),
       Seq("data: NDArray", "a_min: Base.MXFloat", "a_max: Base.MXFloat", "out: Opt[NDArray]")
     )
   }
 
-  test("C06: the number of inputs may be left out") {
+  test("the number of inputs may be left out") {
     val concat = Signature.symbol("Concat", Released.operator("Concat"))
     assertEquals(shown(concat).take(3), Seq("data: Array[Symbol]", "num_args: Opt[Int]", "dim: Opt[Int]"))
     assertEquals(concat.variadic, true)
   }
 
-  test("C17: nothing that a user can pass is Any") {
+  test("nothing that a user can pass is Any") {
     val operators = Released.operators
     val all =
       Seq(true, false).flatMap(contrib => Api.symbols(operators, contrib) ++ Api.ndarrays(operators, contrib)) ++
@@ -53,7 +53,7 @@ class SignatureSuite extends munit.FunSuite {
     assertEquals(error.getMessage, "mystery: 'ptr, required' does not say what argument 'p' takes")
   }
 
-  test("C27: ScalaDoc says of a parameter what it means, its values, its range and its default") {
+  test("ScalaDoc says of a parameter what it means, its values, its range and its default") {
     def described(typeText: String, description: String): String = {
       val argument = Argument("p", typeText, description)
       Signature.parameter(Operator("o", "", Seq(argument)), argument, ScalaType.Symbol).description
@@ -66,19 +66,19 @@ class SignatureSuite extends munit.FunSuite {
     assertEquals(described("{'a', 'b'}, optional, default='a'", "The kind."), "The kind; one of a, b; default a")
   }
 
-  test("C25: Symbol.api accepts every call that the released package accepted") {
+  test("Symbol.api accepts every call that the released package accepted") {
     accepts("Symbol.api", Api.symbols(Released.operators, isContrib = false))
   }
 
-  test("C25: NDArray.api accepts every call that the released package accepted") {
+  test("NDArray.api accepts every call that the released package accepted") {
     accepts("NDArray.api", Api.ndarrays(Released.operators, isContrib = false))
   }
 
-  test("C25: Symbol.random accepts every call that the released package accepted") {
+  test("Symbol.random accepts every call that the released package accepted") {
     accepts("Symbol.random", RandomSignature.symbols(Released.operators))
   }
 
-  test("C25: NDArray.random accepts every call that the released package accepted") {
+  test("NDArray.random accepts every call that the released package accepted") {
     accepts("NDArray.random", RandomSignature.ndarrays(Released.operators))
   }
 
@@ -99,7 +99,7 @@ class SignatureSuite extends munit.FunSuite {
     assertEquals(settable.map(_.name).take(3), Seq("kernel", "pool_type", "global_pool"))
   }
 
-  test("C26: the untyped functions, contrib ones included, are there under all released names") {
+  test("the untyped functions, contrib ones included, are there under all released names") {
     for ((of, isContrib) <- Seq("" -> false, "contrib." -> true); kind <- Seq("NDArray", "Symbol")) {
       val ours = Api.functions(Released.operators, isContrib).map(_._1).toSet
       assertEquals(Released.functions(s"$of$kind (legacy)").keySet -- ours, Set.empty[String])

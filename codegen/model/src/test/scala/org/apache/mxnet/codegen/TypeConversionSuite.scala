@@ -11,17 +11,17 @@ class TypeConversionSuite extends munit.FunSuite {
     rows.foreach { case (cpp, scala) => assertEquals(typeConversion(cpp), scala, cpp) }
   }
 
-  table("C09: shapes")("Shape(tuple)" -> Shape, "ShapeorNone" -> Shape)
-  table("C10: one input")("Symbol" -> Symbol, "NDArray" -> Symbol, "NDArray-or-Symbol" -> Symbol)
-  table("C11: many inputs")(
+  table("shapes")("Shape(tuple)" -> Shape, "ShapeorNone" -> Shape)
+  table("one input")("Symbol" -> Symbol, "NDArray" -> Symbol, "NDArray-or-Symbol" -> Symbol)
+  table("many inputs")(
     Seq("Symbol[]", "NDArray[]", "NDArray-or-Symbol[]", "SymbolorSymbol[]").map(_ -> s"Array[$Symbol]"): _*
   )
-  table("C12: float")("float" -> Float, "real_t" -> Float, "floatorNone" -> Float)
-  table("C13: int")("int" -> "Int", "intorNone" -> "Int", "int(non-negative)" -> "Int")
-  table("C14: long")("long" -> "Long", "long(non-negative)" -> "Long")
-  table("C15: double")("double" -> "Double", "doubleorNone" -> "Double")
-  table("C16: string and boolean")("string" -> "String", "boolean" -> "Boolean")
-  table("C17: types that the documents leave open")(
+  table("float")("float" -> Float, "real_t" -> Float, "floatorNone" -> Float)
+  table("int")("int" -> "Int", "intorNone" -> "Int", "int(non-negative)" -> "Int")
+  table("long")("long" -> "Long", "long(non-negative)" -> "Long")
+  table("double")("double" -> "Double", "doubleorNone" -> "Double")
+  table("string and boolean")("string" -> "String", "boolean" -> "Boolean")
+  table("types that the documents leave open")(
     "tupleof<float>" -> s"org.apache.mxnet.TupleOf[$Float]",
     "tupleof<double>" -> "org.apache.mxnet.TupleOf[scala.Double]",
     "tupleof<long>" -> "org.apache.mxnet.TupleOf[scala.Long]",
@@ -32,19 +32,19 @@ class TypeConversionSuite extends munit.FunSuite {
     "" -> "Any"
   )
 
-  test("C10: over arrays the same types name NDArray") {
+  test("over arrays the same types name NDArray") {
     assertEquals(typeConversion("NDArray-or-Symbol", "", ScalaType.NDArray), "org.apache.mxnet.NDArray")
     assertEquals(typeConversion("NDArray-or-Symbol[]", "", ScalaType.NDArray), "Array[org.apache.mxnet.NDArray]")
   }
 
-  test("C18: an unknown type is refused with its name and the whole type string") {
+  test("an unknown type is refused with its name and the whole type string") {
     val error = intercept[IllegalArgumentException](argumentCleaner("quaternion, required"))
     assertEquals(error.getMessage, "Invalid type for args: quaternion, quaternion, required")
     val element = intercept[IllegalArgumentException](argumentCleaner("tuple of <quaternion>, required"))
     assertEquals(element.getMessage, "Invalid type for args: quaternion, tuple of <quaternion>, required")
   }
 
-  test("C19: whitespace does not count, and an enumeration is a string that keeps its values") {
+  test("whitespace does not count, and an enumeration is a string that keeps its values") {
     assertEquals(argumentCleaner(" int  (non-negative) ,\toptional , default = 1"), ("Int", true))
     val stype = "{'csr', 'default', 'row_sparse'}, optional, default='default'"
     assertEquals(argumentCleaner(stype), ("String", true))
@@ -58,7 +58,7 @@ class TypeConversionSuite extends munit.FunSuite {
     )
   }
 
-  test("C20: three fields and more are optional with a default") {
+  test("three fields and more are optional with a default") {
     assertEquals(argumentCleaner("float, optional, default=0.5"), (Float, true))
     assertEquals(
       argumentCleaner("tuple of <float>, optional, default=[0.1,0.1,0.2]"),
@@ -69,7 +69,7 @@ class TypeConversionSuite extends munit.FunSuite {
     intercept[IllegalArgumentException](argumentCleaner("float, optional, 0.5"))
   }
 
-  test("C21: one or two fields are required, but one input may always be left out") {
+  test("one or two fields are required, but one input may always be left out") {
     assertEquals(argumentCleaner("NDArray-or-Symbol"), (Symbol, true))
     assertEquals(argumentCleaner("Symbol, required"), (Symbol, true))
     assertEquals(argumentCleaner("NDArray-or-Symbol[]"), (s"Array[$Symbol]", false))
@@ -78,12 +78,12 @@ class TypeConversionSuite extends munit.FunSuite {
     assertEquals(argumentCleaner("{'relu', 'tanh'}, required"), ("String", false))
   }
 
-  test("C22: a string without any field is refused") {
+  test("a string without any field is refused") {
     val error = intercept[IllegalArgumentException](argumentCleaner(","))
     assertEquals(error.getMessage, "Unrecognized arg field: ,, 0")
   }
 
-  test("C08, C23: every type string of MXNet 1.9.1 has a Scala type and an optionality") {
+  test("every type string of MXNet 1.9.1 has a Scala type and an optionality") {
     val strings = Released.operators.flatMap(_.arguments).map(_.typeText).distinct
     assert(strings.size == 156, s"only ${strings.size} type strings")
     val found = strings.map(text => skeleton(text) -> argumentCleaner(text)).toSet
