@@ -115,8 +115,13 @@ object Model {
 
   private[mxnet] def symbolFile(prefix: String): String = s"$prefix-symbol.json"
 
-  private[mxnet] def paramsFile(prefix: String, epoch: Int): String =
-    String.format(Locale.ROOT, "%s-%04d.params", prefix, Int.box(epoch))
+  private[mxnet] def paramsFile(prefix: String, epoch: Int): String = epochFile(prefix, epoch, "params")
+
+  /** The file for the states of an optimizer. */
+  private[mxnet] def statesFile(prefix: String, epoch: Int): String = epochFile(prefix, epoch, "states")
+
+  private def epochFile(prefix: String, epoch: Int, extension: String): String =
+    String.format(Locale.ROOT, "%s-%04d.%s", prefix, Int.box(epoch), extension)
 
   /** Adds the prefixes that mark parameters and auxiliary states in a file. */
   private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =

@@ -515,7 +515,7 @@ class Module(
     requireNonNull("Module.saveCheckpoint", "prefix" -> prefix)
     symbol.save(Model.symbolFile(prefix))
     saveParams(Model.paramsFile(prefix, epoch))
-    if (saveOptStates) saveOptimizerStates(Module.statesFile(prefix, epoch))
+    if (saveOptStates) saveOptimizerStates(Model.statesFile(prefix, epoch))
   }
 }
 
@@ -550,12 +550,9 @@ object Module {
     module.argParams = args
     module.auxParams = aux
     module.paramsInitialized = true
-    if (loadOptimizerStates) module.savedStates = Some(statesFile(prefix, epoch))
+    if (loadOptimizerStates) module.savedStates = Some(Model.statesFile(prefix, epoch))
     module
   }
-
-  private def statesFile(prefix: String, epoch: Int): String =
-    String.format(java.util.Locale.ROOT, "%s-%04d.states", prefix, Int.box(epoch))
 
   private def cpuArrayLike(array: NDArray): NDArray = NDArray.zeros(array.shape, Context.cpu(), array.dtype)
 
