@@ -11,10 +11,9 @@ import org.apache.spark.sql.types._
   * @param rowSize the number of elements of a row
   */
 private[mxnet] final class OutputColumn[A] private (elementType: PrimitiveType[A], values: Array[A], rowSize: Int) {
-  private val rowArray = new RowArray(elementType, rowSize)
 
-  /** The elements of a row, in an object that the next call changes. */
-  def row(position: Int): ArrayData = rowArray.of(values, position * rowSize)
+  /** The elements of a row. */
+  def row(position: Int): ArrayData = elementType.toArrayData(values, position * rowSize, rowSize)
 
   /** The index of the largest element of a row, or of the first such element; the element itself if it is the only one.
     */

@@ -13,7 +13,7 @@ import org.apache.spark.unsafe.Platform
   * @param numBytes size of an element
   * @param arrayOffset byte offset of the first element in a Java array
   */
-private[mxnet] sealed abstract class PrimitiveType[A](val numBytes: Int, arrayOffset: Int) {
+private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset: Int) {
   def allocate(length: Int): Array[A]
 
   /** Copies the number in a column to `target(index)`. */
@@ -49,9 +49,17 @@ private[mxnet] sealed abstract class PrimitiveType[A](val numBytes: Int, arrayOf
     case other => System.arraycopy(elements(other), 0, target, index, other.numElements())
   }
 
-  /** Copies elements from `index` on to an address. */
-  final def copyTo(values: Array[A], index: Int, target: AnyRef, targetOffset: Long, count: Int): Unit =
-    Platform.copyMemory(values, arrayOffset + index.toLong * numBytes, target, targetOffset, count.toLong * numBytes)
+  /** The elements from `index` on, as the array of a row. */
+  final def toArrayData(values: Array[A], index: Int, count: Int): ArrayData = {
+    val offset = arrayOffset + index.toLong * numBytes
+    if (offset <= Int.MaxValue) UnsafeArrayData.fromPrimitiveArray(values, offset.toInt, count, numBytes)
+    else {
+      // Spark takes the offset as an Int.
+      val row = allocate(count)
+      System.arraycopy(values, index, row, 0, count)
+      UnsafeArrayData.fromPrimitiveArray(row, arrayOffset, count, numBytes)
+    }
+  }
 
   /** Copies the first elements to an array of the engine. */
   final def write(source: Array[A], target: NDArray): Unit = {
@@ -142,20 +150,5 @@ private[mxnet] object PrimitiveType {
       _LIB.ndarraySetBytes(target, 0L, source, 0, length)
     override def copyFromHandle(source: Long, target: Array[Byte], length: Int) =
       _LIB.ndarrayGetBytes(source, 0L, target, 0, length)
-  }
-}
-
-/** An array in Spark's format, whose elements are replaced for each row, so that a row costs no allocation. */
-private[mxnet] final class RowArray[A](elementType: PrimitiveType[A], count: Int) {
-  private val header = UnsafeArrayData.calculateHeaderPortionInBytes(count)
-  private val memory = new Array[Long](((header + count.toLong * elementType.numBytes + 7) / 8).toInt)
-  private val array = new UnsafeArrayData
-  Platform.putLong(memory, Platform.LONG_ARRAY_OFFSET.toLong, count.toLong)
-  array.pointTo(memory, Platform.LONG_ARRAY_OFFSET.toLong, Math.multiplyExact(memory.length, 8))
-
-  /** The array with the elements of `values` from `index` on. */
-  def of(values: Array[A], index: Int): ArrayData = {
-    elementType.copyTo(values, index, memory, Platform.LONG_ARRAY_OFFSET.toLong + header, count)
-    array
   }
 }

@@ -7,14 +7,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project, UnaryNode}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
-import org.apache.spark.sql.execution.{
-  OrderPreservingUnaryExecNode,
-  PartitioningPreservingUnaryExecNode,
-  ProjectExec,
-  SparkPlan,
-  SparkStrategy,
-  UnaryExecNode
-}
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.types.StructType
 
 /** Computes new columns for the rows of a partition. It is sent to executors. */
@@ -81,30 +74,26 @@ object AppendColumns {
     override protected def withNewChildInternal(newChild: LogicalPlan): Append = copy(child = newChild)
   }
 
-  /** @param results the columns of the result: attributes of the child or of the function, possibly under another name */
   private case class AppendExec(
       function: PartitionFunction,
       inputs: Seq[Attribute],
       passedThrough: Seq[Attribute],
       produced: Seq[Attribute],
-      results: Seq[NamedExpression],
       child: SparkPlan
-  ) extends UnaryExecNode
-      with PartitioningPreservingUnaryExecNode
-      with OrderPreservingUnaryExecNode {
+  ) extends UnaryExecNode {
     override def nodeName: String = "MXNetModel"
-    override def output: Seq[Attribute] = results.map(_.toAttribute)
+    override def output: Seq[Attribute] = passedThrough ++ produced
     override def producedAttributes: AttributeSet = AttributeSet(produced)
-    override protected def outputExpressions: Seq[NamedExpression] = results
-    override protected def orderingExpressions: Seq[SortOrder] = child.outputOrdering
+    override def outputPartitioning = child.outputPartitioning
+    override def outputOrdering = child.outputOrdering
     override protected def withNewChildInternal(newChild: SparkPlan): AppendExec = copy(child = newChild)
 
     override protected def doExecute(): RDD[InternalRow] = {
       // Copies, so that the closure does not reference this node.
-      val (run, read, kept, added, projected) = (function, child.output, passedThrough, produced, results)
+      val (run, read, kept, attributes) = (function, child.output, passedThrough, output)
       val ordinals = inputs.map(input => read.indexWhere(_.exprId == input.exprId)).toArray
       child.execute().mapPartitions { rows =>
-        run(rows, ordinals, copier(kept, read)).map(UnsafeProjection.create(projected, kept ++ added))
+        run(rows, ordinals, copier(kept, read)).map(UnsafeProjection.create(attributes, attributes))
       }
     }
   }
@@ -135,28 +124,14 @@ object AppendColumns {
 
   private[ferromx] object Strategy extends SparkStrategy {
     override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-      case append: Append => execute(append, append.child.output, append.output) :: Nil
-      // Without a projection of its own, which would copy each row again.
-      case Project(expressions, append: Append) if expressions.forall(isColumn) =>
-        execute(append, needed(expressions, append), expressions) :: Nil
+      case append: Append                       => execute(append, append.child.output) :: Nil
       case Project(expressions, append: Append) =>
-        val passedThrough = needed(expressions, append)
-        ProjectExec(expressions, execute(append, passedThrough, passedThrough ++ append.produced)) :: Nil
+        val needed = AttributeSet(expressions.flatMap(_.references))
+        ProjectExec(expressions, execute(append, append.child.output.filter(needed.contains))) :: Nil
       case _ => Nil
     }
 
-    /** The columns of the child that some expressions use. */
-    private def needed(expressions: Seq[NamedExpression], append: Append): Seq[Attribute] = {
-      val references = AttributeSet(expressions.flatMap(_.references))
-      append.child.output.filter(references.contains)
-    }
-
-    private def isColumn(expression: NamedExpression): Boolean = expression match {
-      case _: Attribute | Alias(_: Attribute, _) => true
-      case _                                     => false
-    }
-
-    private def execute(append: Append, passedThrough: Seq[Attribute], results: Seq[NamedExpression]) =
-      AppendExec(append.function, append.inputs, passedThrough, append.produced, results, planLater(append.child))
+    private def execute(append: Append, passedThrough: Seq[Attribute]) =
+      AppendExec(append.function, append.inputs, passedThrough, append.produced, planLater(append.child))
   }
 }
