@@ -253,9 +253,9 @@ class LocalModeSuite extends FunSuite {
     estimator.setSymbol(several).fit(pairs(2))
     intercept[Exception](estimator.setSymbol(several).fit(pairs(3)))
     // Probabilities.
-    val soft = Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
+    val loss = Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
     estimator
-      .setSymbol(soft)
+      .setSymbol(loss)
       .setMetric(() => new CustomMetric((_, _) => 1f, "constant"))
       .fit(points.withColumn("label", array(lit(5), lit(0.1), lit(0.7))))
   }
