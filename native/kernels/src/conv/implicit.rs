@@ -12,7 +12,9 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::gemm::depth_blocks;
-use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::par::{
+    MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows, with_scratch,
+};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
@@ -159,7 +161,6 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 });
             });
         }
-        let mut out = out;
         let blocking = self.blocking((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
         let (rows, cols) = self.fair_chunk(&blocking, batch * self.groups, pixels);
         if rows >= self.rows {
@@ -170,16 +171,13 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 });
             });
         }
-        for i in 0..batch * self.groups {
-            let (first, image, group) = (i * self.rows, i / self.groups, i % self.groups);
-            parallel_blocks(out.block(first, 0, self.rows, pixels), rows, cols, |row, pixel, mut block| {
-                let rows = row..row + block.rows();
-                let chunk = Chunk { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
-                self.chunk(&blocking, &chunk, &mut block, &|stage, r, p, block| {
-                    on_block(stage, first + row + r, p, block);
-                });
-            });
-        }
+        parallel_blocks_of_groups(out, self.rows, [rows, cols], |row, pixel, mut block| {
+            let (i, first_row) = (row / self.rows, row % self.rows);
+            let (image, group) = (i / self.groups, i % self.groups);
+            let rows = first_row..first_row + block.rows();
+            let chunk = Chunk { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
+            self.chunk(&blocking, &chunk, &mut block, &|stage, r, p, block| on_block(stage, row + r, p, block));
+        });
     }
 
     /// The rows and pixels of a chunk that divide the work evenly; `images` is batch x groups.

@@ -9,7 +9,7 @@ use super::implicit::{Implicit, SharedOnBlock, Stage, pack_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::gemm::even_blocks;
-use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
+use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks_of_groups, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
@@ -52,7 +52,7 @@ struct Windows<'a> {
 impl<T: Accum> Implicit<'_, T> {
     /// Like [`Self::run`], for weights packed by this module's [`pack_weights`].
     pub(super) fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, on_block: SharedOnBlock<'_, T>) {
-        let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
+        let (pixels, threads) = (out.cols(), num_threads());
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
@@ -85,16 +85,9 @@ impl<T: Accum> Implicit<'_, T> {
             _ => self.rows.div_ceil((2 * threads).div_ceil(num_row_blocks)),
         };
         let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());
-        if channels >= self.rows {
-            return parallel_blocks(out, self.rows, block_pixels, |row, pixel, mut block| {
-                self.channel_block(&windows, row, pixel, &mut block, on_block);
-            });
-        }
-        for first in (0..batch * image_rows).step_by(self.rows) {
-            parallel_blocks(out.block(first, 0, self.rows, pixels), channels, block_pixels, |row, pixel, mut block| {
-                self.channel_block(&windows, first + row, pixel, &mut block, on_block);
-            });
-        }
+        parallel_blocks_of_groups(out, self.rows, [channels, block_pixels], |row, pixel, mut block| {
+            self.channel_block(&windows, row, pixel, &mut block, on_block);
+        });
     }
 
     /// Computes the output channels starting at `row`, all of one group, for the block of pixels starting at `pixel`.

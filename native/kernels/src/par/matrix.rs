@@ -214,15 +214,31 @@ pub fn parallel_blocks<T: Send>(
     block_cols: usize,
     f: impl Fn(usize, usize, MatMut<'_, T>) + Sync,
 ) {
-    let (block_rows, block_cols) = (block_rows.max(1), block_cols.max(1));
-    let (blocks_down, blocks_across) = (matrix.rows.div_ceil(block_rows), matrix.cols.div_ceil(block_cols));
-    let (rows, cols) = (matrix.rows, matrix.cols);
+    let rows = matrix.rows;
+    parallel_blocks_of_groups(matrix, rows, [block_rows, block_cols], f);
+}
+
+/// Like [`parallel_blocks`], for a matrix of groups of `group_rows` rows, such as the channels of an image. Each group is divided into
+/// blocks of its own, and the blocks of all groups are chunks of one loop.
+pub fn parallel_blocks_of_groups<T: Send>(
+    matrix: MatMut<'_, T>,
+    group_rows: usize,
+    [block_rows, block_cols]: [usize; 2],
+    f: impl Fn(usize, usize, MatMut<'_, T>) + Sync,
+) {
+    let (group_rows, block_rows, block_cols) = (group_rows.max(1), block_rows.max(1), block_cols.max(1));
+    let (blocks_down, blocks_across) = (group_rows.div_ceil(block_rows), matrix.cols.div_ceil(block_cols));
+    let (groups, cols) = (matrix.rows.div_ceil(group_rows), matrix.cols);
     let shared = Shared(&matrix);
-    parallel_for(blocks_down * blocks_across, |chunk| {
+    parallel_for(groups * blocks_down * blocks_across, |chunk| {
+        let (group, block) = (chunk / (blocks_down * blocks_across), chunk % (blocks_down * blocks_across));
         // Column by column, so that the smaller blocks of the lower edge are spread evenly over the chunks.
-        let (row, col) = (chunk % blocks_down * block_rows, chunk / blocks_down * block_cols);
-        let (block_rows, block_cols) = (block_rows.min(rows - row), block_cols.min(cols - col));
-        // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
-        f(row, col, unsafe { shared.get().block_unchecked(row, col, block_rows, block_cols) });
+        let (row, col) = (group * group_rows + block % blocks_down * block_rows, block / blocks_down * block_cols);
+        let end = shared.get().rows.min((group + 1) * group_rows);
+        let (block_rows, block_cols) = (block_rows.min(end.saturating_sub(row)), block_cols.min(cols - col));
+        if block_rows > 0 {
+            // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
+            f(row, col, unsafe { shared.get().block_unchecked(row, col, block_rows, block_cols) });
+        }
     });
 }

@@ -25,7 +25,7 @@ mod tests;
 
 pub use group::{Group, parallel_groups};
 pub use list::List;
-pub use matrix::{MatMut, MatRef, parallel_blocks};
+pub use matrix::{MatMut, MatRef, parallel_blocks, parallel_blocks_of_groups};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
 pub use split::{fair_chunks, num_chunks, parallel_ranges, parallel_rows, parallel_rows2};

@@ -135,6 +135,19 @@ fn blocks_are_written_in_place() {
 }
 
 #[test]
+fn blocks_do_not_extend_over_two_groups() {
+    let blocks = std::sync::Mutex::new(Vec::new());
+    parallel_blocks_of_groups(MatMut::row_major(&mut [0; 8 * 4], 8, 4), 3, [2, 3], |row, col, block| {
+        blocks.lock().unwrap().push((row, col, block.rows(), block.cols()));
+    });
+    let mut blocks = blocks.into_inner().unwrap();
+    blocks.sort_unstable();
+    let rows = [(0, 2), (2, 1), (3, 2), (5, 1), (6, 2)];
+    let expected: Vec<_> = rows.iter().flat_map(|&(row, n)| [(row, 0, n, 3), (row, 3, n, 1)]).collect();
+    assert_eq!(blocks, expected);
+}
+
+#[test]
 fn views() {
     let data = [1, 2, 3, 4, 5, 6];
     let m = MatRef::row_major(&data, 2, 3).t().block(1, 0, 2, 2);

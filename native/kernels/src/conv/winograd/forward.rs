@@ -7,7 +7,7 @@ use super::super::geometry::Geometry;
 use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, transform_inputs_1d};
 use crate::float::Accum;
-use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::Runs;
 use std::ops::Range;
@@ -235,14 +235,10 @@ pub(in crate::conv) fn forward<T: Accum>(
         let panels = rows.div_ceil(kernel.mr());
         let chunks = (2 * threads).div_ceil(shape.batch).min(panels.div_ceil(4)).max(1);
         let chunk_channels = panels.div_ceil(chunks) * kernel.mr();
-        let mut out = out;
-        for n in 0..shape.batch {
-            parallel_blocks(out.block(n * rows, 0, rows, pixels), chunk_channels, pixels, |row, _, mut block| {
-                let rows = row..row + block.rows();
-                winograd.group(0, rows, n..n + 1, 0, &mut block);
-            });
-        }
-        return;
+        return parallel_blocks_of_groups(out, rows, [chunk_channels, pixels], |row, _, mut block| {
+            let (image, first) = (row / rows, row % rows);
+            winograd.group(0, first..first + block.rows(), image..image + 1, 0, &mut block);
+        });
     }
     // Several small images are computed together, so that they fill a block of tile vectors.
     let images = (num_vectors / geometry.pixels().div_ceil(LANES)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
