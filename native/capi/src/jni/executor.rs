@@ -32,18 +32,9 @@ fn wrap(array: impl Into<Array>) -> jlong {
     insert_tensor(Tensor::new(array)) as jlong
 }
 
-/// A `BoundExecutor` with the handle of an executor and new handles to its symbol and arrays.
-fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'l>> {
-    let symbol = insert_symbol(executor.symbol().clone()) as jlong;
-    let args: Vec<jlong> = executor.stored_args().into_iter().map(wrap).collect();
-    let grads: Vec<jlong> = executor.stored_grads().into_iter().map(|g| g.map_or(0, wrap)).collect();
-    let aux: Vec<jlong> = executor.stored_aux().into_iter().map(wrap).collect();
-    let outputs: Vec<jlong> = executor.output_tensors().into_iter().map(|y| insert_tensor(y) as jlong).collect();
-    let handle = insert(Object::Executor(Arc::new(executor))) as jlong;
-    let (args, grads) = (new_longs(env, &args)?, new_longs(env, &grads)?);
-    let (aux, outputs) = (new_longs(env, &aux)?, new_longs(env, &outputs)?);
-    let arguments = [handle.into(), symbol.into(), (&args).into(), (&grads).into(), (&aux).into(), (&outputs).into()];
-    upcalls::BOUND_EXECUTOR.construct(env, &arguments)
+/// The handle of a new executor.
+fn bound(executor: Executor) -> jlong {
+    insert(Object::Executor(Arc::new(executor))) as jlong
 }
 
 /// A monitor that calls Java on the thread that called the executor. If the callback throws, the exception stays pending and the
@@ -104,13 +95,12 @@ native! {
             .collect::<Result<Vec<_>>>()?;
         let aux = stored(&longs(env, &aux, "aux")?)?;
         let shared = if shared == 0 { None } else { Some(executor(shared as u64)?) };
-        let bound = Executor::bind_stored(&s, devices, BoundStored { args, grads, reqs, aux }, shared.as_deref())?;
-        Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
+        Ok(bound(Executor::bind_stored(&s, devices, BoundStored { args, grads, reqs, aux }, shared.as_deref())?))
     }
 
     fn executorSimpleBind(
         env, symbol_handle: jlong, dev_type: jint, dev_id: jint, req: jint, names: JObjectArray<'l, JString<'l>>,
-        ndims: JIntArray<'l>, dims: JLongArray<'l>, typed: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> JObject<'l>
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, typed: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> jlong
     {
         let s = symbol(symbol_handle as u64)?;
         let names = strings(env, &names, "names")?;
@@ -134,8 +124,7 @@ native! {
             devices: Context::from_codes(dev_type, dev_id)?.into(),
             ..SimpleBind::default()
         };
-        let executor = simple_bind.bind(&s)?;
-        bound_executor(env, executor)
+        Ok(bound(simple_bind.bind(&s)?))
     }
 
     fn executorFree(_env, handle: jlong) {
@@ -151,16 +140,36 @@ native! {
         Ok(executor(handle as u64)?.backward(&grads, true)?)
     }
 
+    fn executorArguments(env, handle: jlong) -> JLongArray<'l> {
+        let handles: Vec<jlong> = executor(handle as u64)?.stored_args().into_iter().map(wrap).collect();
+        new_longs(env, &handles)
+    }
+
+    fn executorGradients(env, handle: jlong) -> JLongArray<'l> {
+        let gradients = executor(handle as u64)?.stored_grads();
+        let handles: Vec<jlong> = gradients.into_iter().map(|g| g.map_or(0, wrap)).collect();
+        new_longs(env, &handles)
+    }
+
+    fn executorAuxiliaryStates(env, handle: jlong) -> JLongArray<'l> {
+        let handles: Vec<jlong> = executor(handle as u64)?.stored_aux().into_iter().map(wrap).collect();
+        new_longs(env, &handles)
+    }
+
     fn executorOutputs(env, handle: jlong) -> JLongArray<'l> {
         let outputs = executor(handle as u64)?.output_tensors();
         let handles: Vec<jlong> = outputs.into_iter().map(|y| insert_tensor(y) as jlong).collect();
         new_longs(env, &handles)
     }
 
+    fn executorSymbol(_env, handle: jlong) -> jlong {
+        Ok(insert_symbol(executor(handle as u64)?.symbol().clone()) as jlong)
+    }
+
     fn executorReshape(
         env, handle: jlong, partial: jboolean, up_sizing: jboolean, dev_type: jint, dev_id: jint,
         group_names: JObjectArray<'l, JString<'l>>, group_types: JIntArray<'l>, group_ids: JIntArray<'l>,
-        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
+        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> jlong
     {
         let context = devices(env, (dev_type, dev_id), &group_names, &group_types, &group_ids)?.default;
         let old = executor(handle as u64)?;
@@ -170,8 +179,7 @@ native! {
         let names = strings(env, &names, "names")?;
         let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
         same_length(shapes.len(), names.len(), "shapes", "names")?;
-        let new = old.reshape(partial, up_sizing, &names.into_iter().zip(shapes).collect::<Vec<_>>())?;
-        bound_executor(env, new)
+        Ok(bound(old.reshape(partial, up_sizing, &names.into_iter().zip(shapes).collect::<Vec<_>>())?))
     }
 
     fn executorPrint(env, handle: jlong) -> JString<'l> {

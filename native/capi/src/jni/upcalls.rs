@@ -52,9 +52,6 @@ methods! {
     "org/apache/mxnet/internal/jni/InferredTypes" {
         INFERRED_TYPES = "<init>" "(Z[I[I[I)V";
     }
-    "org/apache/mxnet/internal/jni/BoundExecutor" {
-        BOUND_EXECUTOR = "<init>" "(JJ[J[J[J[J)V";
-    }
     "org/apache/mxnet/internal/interop/HookBridge" {
         APPLIES_TO = "appliesTo" "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;)Z";
         PREPARE = "prepare"

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
-import org.apache.mxnet.internal.jni.BoundExecutor
+import org.apache.mxnet.internal.memory.MemoryPressure
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 object Executor {
@@ -37,8 +37,7 @@ object Executor {
     keepAlive(aux)
     keepAlive(sharedExec)
     keepAlive(symbol)
-    val outputs = _LIB.executorOutputs(handle).map(NDArray.fromHandle(_))
-    new Executor(handle, symbol.clone(), ctx, args, grads, aux, outputs, group2ctx, ownsArrays = false)
+    new Executor(handle, ctx, group2ctx, GivenArrays(args, grads, aux))
   }
 
   /** Binds a symbol to new arrays of zeros.
@@ -57,7 +56,7 @@ object Executor {
     val (names, inputShapes) = shapes.toArray.unzip
     val (ndims, dims) = Shape.packed(inputShapes)
     val (typed, dtypes) = types.toArray.unzip
-    val bound = _LIB.executorSimpleBind(
+    val handle = _LIB.executorSimpleBind(
       symbol.handle,
       ctx.deviceTypeid,
       ctx.deviceId,
@@ -69,20 +68,7 @@ object Executor {
       dtypes.map(_.id)
     )
     keepAlive(symbol)
-    // The arrays are dense: this saves the call that asks each one for its storage type.
-    fromBound(bound, ctx, Map.empty, ownsArrays = false)(new NDArray(_))
-  }
-
-  private def fromBound(
-      bound: BoundExecutor,
-      ctx: Context,
-      group2ctx: Map[String, Context],
-      ownsArrays: Boolean
-  )(array: Long => NDArray): Executor = {
-    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else array(handle))
-    val (args, grads, aux) = (arrays(bound.args), arrays(bound.grads), arrays(bound.aux))
-    val outputs = bound.outputs.map(NDArray.fromHandle(_))
-    new Executor(bound.handle, new Symbol(bound.symbol), ctx, args, grads, aux, outputs, group2ctx, ownsArrays)
+    new Executor(handle, ctx, Map.empty, OwnArrays(areDense = true, areDisposedTogether = false))
   }
 
   private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.liveHandle
@@ -95,6 +81,20 @@ object Executor {
     }
 
   private val free: CPtrAddress => Int = handle => { _LIB.executorFree(handle); 0 }
+
+  /** Where the arrays of an executor come from. */
+  private[mxnet] sealed trait Arrays
+
+  /** A program gave the arrays; null stands for no gradient. */
+  private[mxnet] final case class GivenArrays(args: Array[NDArray], grads: Array[NDArray], aux: Array[NDArray])
+      extends Arrays
+
+  /** The executor created the arrays.
+    *
+    * @param areDense whether no array can be sparse, which saves asking each one
+    * @param areDisposedTogether whether `dispose` of the executor disposes them
+    */
+  private[mxnet] final case class OwnArrays(areDense: Boolean, areDisposedTogether: Boolean) extends Arrays
 }
 
 /** A symbol bound to arrays, ready to run.
@@ -102,19 +102,16 @@ object Executor {
   * Every [[forward]] overwrites the outputs. Disposing an executor disposes its outputs, and the arrays it is bound to
   * only if [[reshape]] created them.
   *
+  * The objects for arrays that an executor creates, and for its symbol, are created when a program first asks for them:
+  * for most arrays none does. They belong to the executor's scope then, as if they had been created with it.
+  *
   * @param address the handle
-  * @param outputs the outputs, in the order of the symbol's `listOutputs`
   */
 class Executor private[mxnet] (
     address: ExecutorHandle,
-    private[mxnet] val symbol: Symbol,
     private[mxnet] val ctx: Context,
-    private[mxnet] val argArrays: Array[NDArray],
-    private[mxnet] val gradArrays: Array[NDArray],
-    private[mxnet] val auxArrays: Array[NDArray],
-    val outputs: Array[NDArray],
     private[mxnet] val group2ctx: Map[String, Context],
-    ownsArrays: Boolean
+    arrays: Executor.Arrays
 ) extends NativeResource {
 
   override def nativeAddress: CPtrAddress = address
@@ -129,23 +126,89 @@ class Executor private[mxnet] (
   /** The handle for a native call. */
   private[mxnet] def handle: ExecutorHandle = handleOf("Executor")
 
+  private val lock = new Object
+
+  /** A part that is created when a program first asks for it, by whichever thread. */
+  private final class OnDemand[A <: AnyRef](create: => A) {
+    @volatile private var part: A = _
+
+    def ifCreated: Option[A] = Option(part)
+
+    /** The part. It belongs to the executor's scope and to no collector, wherever it is created. */
+    def get(): A = if (part != null) part
+    else
+      lock.synchronized {
+        if (part == null) part = NDArrayCollector.outside(ResourceScope.outside(create))
+        part
+      }
+
+    /** Creates the part, in the scope and for the collector of this thread. */
+    def createNow(): Unit = if (part == null) part = create
+  }
+
+  private val lazySymbol = new OnDemand[Symbol]({
+    val created = new Symbol(native(_LIB.executorSymbol))
+    scope.foreach(_.add(created))
+    created
+  })
+  private val lazyOutputs = new OnDemand[Array[NDArray]](ownArrays(_LIB.executorOutputs, areDense = false))
+  private val lazyArgs = boundArrays(_.args, _LIB.executorArguments)
+  private val lazyGrads = boundArrays(_.grads, _LIB.executorGradients)
+  private val lazyAux = boundArrays(_.aux, _LIB.executorAuxiliaryStates)
+
+  MemoryPressure.executorCreated()
+  if (NDArrayCollector.isCollecting) Iterator(lazyOutputs, lazyArgs, lazyGrads, lazyAux).foreach(_.createNow())
+
+  private def boundArrays(
+      select: Executor.GivenArrays => Array[NDArray],
+      list: ExecutorHandle => Array[Long]
+  ): OnDemand[Array[NDArray]] = arrays match {
+    case own: Executor.OwnArrays      => new OnDemand(ownArrays(list, own.areDense))
+    case chosen: Executor.GivenArrays =>
+      val part = new OnDemand(select(chosen))
+      part.createNow()
+      part
+  }
+
+  /** New objects for arrays of the engine; null where it has none. */
+  private def ownArrays(list: ExecutorHandle => Array[Long], areDense: Boolean): Array[NDArray] = {
+    val created = native(list).map { handle =>
+      if (handle == 0L) null else if (areDense) new NDArray(handle) else NDArray.fromHandle(handle)
+    }
+    scope.foreach(own => created.foreach(array => if (array != null) own.add(array)))
+    created
+  }
+
   private def native[R](call: ExecutorHandle => R): R = {
     val result = call(handle)
     keepAlive(this)
     result
   }
 
-  private[mxnet] override def companions: Iterator[NativeResource] =
-    Iterator(symbol) ++ outputs ++ argArrays ++ gradArrays.iterator.filter(_ != null) ++ auxArrays
+  /** The outputs, in the order of the symbol's `listOutputs`. */
+  def outputs: Array[NDArray] = lazyOutputs.get()
 
-  override def dispose(): Unit = if (!isDisposed) {
-    super.dispose()
-    outputs.foreach(_.dispose())
-    symbol.dispose()
-    if (ownsArrays) {
-      argArrays.foreach(_.dispose())
-      gradArrays.foreach(array => if (array != null) array.dispose())
-      auxArrays.foreach(_.dispose())
+  private[mxnet] def symbol: Symbol = lazySymbol.get()
+
+  private[mxnet] def argArrays: Array[NDArray] = lazyArgs.get()
+
+  private[mxnet] def gradArrays: Array[NDArray] = lazyGrads.get()
+
+  private[mxnet] def auxArrays: Array[NDArray] = lazyAux.get()
+
+  private[mxnet] override def companions: Iterator[NativeResource] =
+    lazySymbol.ifCreated.iterator ++
+      Iterator(lazyOutputs, lazyArgs, lazyGrads, lazyAux).flatMap(_.ifCreated).flatten.filter(_ != null)
+
+  override def dispose(): Unit = lock.synchronized {
+    if (!isDisposed) {
+      outputs.foreach(_.dispose()) // Creates them if need be: programs may dispose them again.
+      super.dispose()
+      lazySymbol.ifCreated.foreach(_.dispose())
+      arrays match {
+        case Executor.OwnArrays(_, true) => companions.foreach(_.dispose())
+        case _                           =>
+      }
     }
   }
 
@@ -179,7 +242,7 @@ class Executor private[mxnet] (
         dims
       )
     )
-    Executor.fromBound(reshaped, ctx, group2ctx, ownsArrays = true)(NDArray.fromHandle(_))
+    new Executor(reshaped, ctx, group2ctx, Executor.OwnArrays(areDense = false, areDisposedTogether = true))
   }
 
   /** Computes the outputs.
@@ -228,10 +291,12 @@ class Executor private[mxnet] (
     native(_LIB.executorSetMonitorCallback(_, callback, monitorAll = false))
 
   /** The arguments by name. */
-  lazy val argDict: Map[String, NDArray] = byName("argDict", "argument", symbol.listArguments(), argArrays)
+  lazy val argDict: Map[String, NDArray] = byName("argDict", "argument", argNames, argArrays)
 
   /** The gradients by the names of the arguments; null for an argument without gradient. */
-  lazy val gradDict: Map[String, NDArray] = byName("gradDict", "argument", symbol.listArguments(), gradArrays)
+  lazy val gradDict: Map[String, NDArray] = byName("gradDict", "argument", argNames, gradArrays)
+
+  private lazy val argNames = symbol.listArguments()
 
   /** The auxiliary states by name. */
   lazy val auxDict: Map[String, NDArray] =

@@ -32,6 +32,17 @@ object NDArrayCollector {
     val collector = current.get()
     if (collector != null) collector.add(array)
   }
+
+  /** Whether new arrays of this thread go to a collector. */
+  private[mxnet] def isCollecting: Boolean = current.get() != null
+
+  /** Runs `body`, whose arrays go to no collector. */
+  private[mxnet] def outside[A](body: => A): A = {
+    val around = current.get()
+    current.set(null)
+    try body
+    finally current.set(around)
+  }
 }
 
 class NDArrayCollector private (autoDispose: Boolean) {

@@ -1,6 +1,9 @@
 package org.apache.mxnet
 
+import java.util.concurrent.{Callable, CountDownLatch, Executors}
+
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 class ExecutorSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
@@ -161,6 +164,70 @@ class ExecutorSuite extends munit.FunSuite {
     }
     executor.forward()
     assertEquals(values(executor.outputs(0)), Seq(10f, 21f))
+  }
+
+  private def bound: Executor = product.simpleBind(cpu, "write", Map("x" -> Shape(2)))
+
+  test("arrays asked for within other scopes belong to the executor's scope") {
+    val scope = new ResourceScope
+    val executor = bound
+    ResourceScope.using()(NDArrayCollector.auto().withScope {
+      executor.argDict.size + executor.gradDict.size + executor.outputs.length
+    })
+    val kept = Seq(executor.argDict("x"), executor.gradDict("x"), executor.outputs(0))
+    assertEquals(kept.map(_.isDisposed), Seq(false, false, false))
+    assert(kept.forall(scope.contains) && scope.contains(executor.symbol))
+    executor.argDict("x").set(3f)
+    executor.argDict("y").set(4f)
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(12f, 12f))
+    scope.close()
+    assertEquals(kept.map(_.isDisposed), Seq(true, true, true))
+  }
+
+  test("arrays of an executor that a scope returns are created later, outside of the scope") {
+    val outer = new ResourceScope
+    val executor = ResourceScope.using()(bound)
+    assert(outer.contains(executor.argDict("x")) && outer.contains(executor.outputs(0)))
+    outer.close()
+    assert(intercept[MXNetError](executor.argArrays(0).toArray).getMessage.contains("after dispose()"))
+  }
+
+  test("a collector gets the arrays of an executor that is bound in its scope") {
+    val collector = NDArrayCollector.manual()
+    val executor = collector.withScope(bound)
+    assertEquals(collector.size, 0) // The result keeps its arrays.
+    assertEquals(collector.withScope(bound.outputs.length), 1)
+    assertEquals(collector.size, 5) // Two arguments with gradients, and the output.
+    assertEquals(values(executor.argDict("x")), Seq(0f, 0f))
+  }
+
+  test("arrays outlive the executor, and its outputs can be disposed again") {
+    val executor = bound
+    val x = executor.argDict("x")
+    executor.dispose()
+    x.set(2f)
+    assertEquals(values(x), Seq(2f, 2f))
+    executor.outputs.foreach(_.dispose())
+    assert(intercept[MXNetError](executor.outputs(0).toArray).getMessage.contains("after dispose()"))
+    assert(intercept[MXNetError](executor.gradArrays).getMessage.contains("after dispose()"))
+  }
+
+  test("threads that ask for arrays at the same time get the same ones") {
+    val pool = Executors.newFixedThreadPool(8)
+    try
+      for (_ <- 1 to 50) {
+        val executor = bound
+        val start = new CountDownLatch(8)
+        val asks: Seq[Callable[Seq[AnyRef]]] = Seq.fill(8)(() => {
+          start.countDown()
+          start.await()
+          Seq(executor.outputs(0), executor.symbol) ++ executor.argArrays ++ executor.gradArrays
+        })
+        val found = pool.invokeAll(asks.asJava).asScala.map(_.get).toSeq
+        assert(found.forall(_.lazyZip(found.head).forall(_ eq _)))
+      }
+    finally pool.shutdown()
   }
 
   test("a monitor sees every node, with its values, and what it throws reaches the caller") {

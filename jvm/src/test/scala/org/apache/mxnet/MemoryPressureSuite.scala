@@ -7,11 +7,11 @@ import java.util.concurrent.TimeUnit
 class MemoryPressureSuite extends munit.FunSuite {
   override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
 
-  private def peak(options: String*): Long = {
+  private def peak(program: String, options: String*): Long = {
     val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
     val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
     val command = Seq(java, "-Xmx512m", library, "-Dmxnet.gc.threshold=67108864") ++ options ++
-      Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.MemoryPressureProgram")
+      Seq("-cp", System.getProperty("java.class.path"), s"org.apache.mxnet.$program")
     val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
     val output = new String(process.getInputStream.readAllBytes())
     assertEquals(process.waitFor(), 0, output)
@@ -20,9 +20,14 @@ class MemoryPressureSuite extends munit.FunSuite {
 
   test("500 arrays of 4 MiB that nobody keeps, with and without explicit collection") {
     Seq(Nil, Seq("-XX:+DisableExplicitGC")).foreach { options =>
-      val most = peak(options: _*)
+      val most = peak("MemoryPressureProgram", options: _*)
       assert(most < (300L << 20), s"$most bytes with ${options.mkString}")
     }
+  }
+
+  test("200 executors of 8 MiB that nobody keeps, whose arrays nobody asks for") {
+    val most = peak("BoundMemoryProgram", "-XX:+DisableExplicitGC")
+    assert(most < (300L << 20), s"$most bytes")
   }
 }
 
@@ -35,5 +40,15 @@ object MemoryPressureProgram {
       most = math.max(most, Base._LIB.memoryInUse())
     }
     println(most)
+  }
+}
+
+object BoundMemoryProgram {
+  def main(args: Array[String]): Unit = {
+    val network = Symbol.api.exp(Symbol.Variable("x"))
+    println((1 to 200).map { _ =>
+      network.simpleBind(Context.cpu(), "null", Map("x" -> Shape(1024, 1024)))
+      Base._LIB.memoryInUse()
+    }.max)
   }
 }

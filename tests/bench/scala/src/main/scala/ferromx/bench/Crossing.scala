@@ -56,4 +56,10 @@ class Crossing {
     network.simpleBind(Context.cpu(), "write", shapes)
     ()
   }
+
+  /** Also asks for every array, by name. */
+  @Benchmark def simpleBindWithArrays(): Int = ResourceScope.using() {
+    val executor = network.simpleBind(Context.cpu(), "write", shapes)
+    executor.argDict.size + executor.gradDict.size + executor.auxDict.size + executor.outputs.length
+  }
 }

@@ -33,6 +33,7 @@ object ProcessorTime {
     measure("Symbol.api.relu", 5000)(calls.createSymbol())
     measure("FullyConnected", 5000)(calls.createLayer())
     measure("simpleBind", 100)(calls.simpleBind())
+    measure("simpleBind and dicts", 100)(calls.simpleBindWithArrays())
     measure("toArray of 1M", 50)(calls.toArrayOfMillion())
     measure("clone of 1M", 50)(calls.cloneOfMillion())
     measure("set of 1M", 50)(calls.setOfMillion())

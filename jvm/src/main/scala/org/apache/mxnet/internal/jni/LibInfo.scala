@@ -499,7 +499,7 @@ private[mxnet] final class LibInfo {
       dims: Array[Long],
       typed: Array[String],
       dtypes: Array[Int]
-  ): BoundExecutor
+  ): Long
 
   /** Frees an executor's handle. Returned outputs stay valid. */
   @native def executorFree(handle: Long): Unit
@@ -510,8 +510,20 @@ private[mxnet] final class LibInfo {
   /** Runs the backward pass. `headGrads` is null or has one array for each output. */
   @native def executorBackward(handle: Long, headGrads: Array[Long]): Unit
 
+  /** The arguments, as new handles. */
+  @native def executorArguments(handle: Long): Array[Long]
+
+  /** The gradients of the arguments, as new handles; 0 where none was requested. */
+  @native def executorGradients(handle: Long): Array[Long]
+
+  /** The auxiliary states, as new handles. */
+  @native def executorAuxiliaryStates(handle: Long): Array[Long]
+
   /** The outputs, as new handles to the arrays that every forward pass writes. */
   @native def executorOutputs(handle: Long): Array[Long]
+
+  /** A new handle to the bound symbol. */
+  @native def executorSymbol(handle: Long): Long
 
   /** An executor for other input shapes that shares memory and parameters with this one. With `partialShaping` shapes
     * of arguments that are not named may change too; without `allowUpSizing` a larger array is an error. `names`,
@@ -529,7 +541,7 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long]
-  ): BoundExecutor
+  ): Long
 
   /** A human-readable listing of the plan. */
   @native def executorPrint(handle: Long): String
@@ -719,7 +731,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of this interface. Increment it if a method is added, removed or changed. */
-  val AbiVersion: Int = 10
+  val AbiVersion: Int = 11
 }
 
 /** The content of a `.params` file. `names` is empty if the file has no names, else as long as `handles`; the handles
@@ -752,16 +764,6 @@ private[mxnet] final class InferredTypes(
     val args: Array[Int],
     val outs: Array[Int],
     val aux: Array[Int]
-)
-
-/** A new executor with new handles to its symbol and arrays (0 in `grads`: none); all handles belong to the receiver. */
-private[mxnet] final class BoundExecutor(
-    val handle: Long,
-    val symbol: Long,
-    val args: Array[Long],
-    val grads: Array[Long],
-    val aux: Array[Long],
-    val outputs: Array[Long]
 )
 
 /** Updates a stored value when one is pushed for its key. */

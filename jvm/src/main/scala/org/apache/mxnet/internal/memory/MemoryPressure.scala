@@ -36,6 +36,9 @@ private[mxnet] object MemoryPressure {
     }
   }
 
+  /** Called for every new executor, which may hold many arrays of the engine. */
+  def executorCreated(): Unit = if (threshold > 0) check()
+
   private def check(): Unit = {
     val inUse = Base._LIB.memoryInUse()
     if (inUse > limit) {
