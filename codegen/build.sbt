@@ -8,11 +8,15 @@ lazy val munit = "org.scalameta" %% "munit" % "1.2.0" % Test
 
 lazy val codegen = project
   .in(file("."))
-  .aggregate(model, literals, macros)
+  .aggregate(types, model, literals, macros)
   .settings(publish / skip := true)
+
+/** The Scala types of operator arguments; part of the published jar, because released programs call it. */
+lazy val types = project.settings(name := "mxnet-types")
 
 /** What the operator metadata means in Scala: types, signatures, ScalaDoc. Pure, and knows no compiler. */
 lazy val model = project
+  .dependsOn(types)
   .settings(name := "mxnet-model", libraryDependencies ++= Seq("com.lihaoyi" %% "ujson" % "4.3.2", munit))
 
 /** Checks of literals where a program is compiled; part of the published jar. */

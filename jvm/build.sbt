@@ -11,6 +11,7 @@ val opsMetadata =
 val nativeLibrary =
   settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
 
+lazy val types = ProjectRef(file("../codegen"), "types")
 lazy val model = ProjectRef(file("../codegen"), "model")
 lazy val literals = ProjectRef(file("../codegen"), "literals")
 lazy val macros = ProjectRef(file("../codegen"), "macros")
@@ -18,7 +19,7 @@ lazy val macros = ProjectRef(file("../codegen"), "macros")
 lazy val mxnet = project
   .in(file("."))
   .aggregate(scala3)
-  .dependsOn(macros % "provided", literals % "provided")
+  .dependsOn(macros % "provided", types % "provided", literals % "provided")
   .settings(
     name := "mxnet",
     scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror"),
@@ -107,7 +108,7 @@ lazy val generated = Seq(
   Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings"))
 )
 
-/** The jar holds the native library, and the macros that check literals where the library is used. */
+/** The jar holds the native library, the macros that check literals where the library is used, and the types of arguments. */
 lazy val packaged = Seq(
   Compile / resourceGenerators += Def.task {
     val library = nativeLibrary.value
@@ -119,6 +120,7 @@ lazy val packaged = Seq(
     (Compile / packageBin).value
   },
   Compile / packageBin / mappings ++= (literals / Compile / packageBin / mappings).value,
+  Compile / packageBin / mappings ++= (types / Compile / packageBin / mappings).value,
   Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map(name =>
     rootFolder.value / name -> s"META-INF/$name"
   ),
@@ -129,11 +131,12 @@ lazy val packaged = Seq(
     target.value / "reachability"
   ),
   Compile / packageBin / mappings += {
-    val classes =
-      (Compile / products).value.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
+    val folders = (Compile / products).value ++ (types / Compile / products).value
+    val classes = folders.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
     ModuleDescriptor.mapping(classes, version.value, target.value / "module-info.class")
   },
   Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,
+  Compile / packageSrc / mappings ++= (types / Compile / packageSrc / mappings).value,
   Compile / packageSrc / mappings ~= (_.filterNot { case (_, path) => path.startsWith("native/") }),
   pomPostProcess := onlyRuntimeDependencies
 )

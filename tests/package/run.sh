@@ -63,6 +63,7 @@ for scala in 2.13 3; do
   check "mxnet_$scala: the licence of each crate" has_licence_of_each "$unpacked/META-INF/THIRD-PARTY.txt" "$out/jar"
   jar --describe-module --file "$jar" | sed -n 's/^\(open \)*\([a-z.]*\)@.*/\2/p' >"$out/name"
   check "mxnet_$scala: module name" grep -qx "$module" "$out/name"
+  check "mxnet_$scala: the types of arguments" holds "$out/jar" org/apache/mxnet/utils/CToScalaUtils.class org/apache/mxnet/codegen/ParsedType.class
   check "mxnet_$scala: native image" holds "$out/jar" $metadata/jni-config.json $metadata/resource-config.json $metadata/reflect-config.json
   check "mxnet_$scala: no tests or build files" holds_no "$out/jar" '(Suite|\.sbt$)'
   check "mxnet_$scala: sources" holds "$out/sources" org/apache/mxnet/NDArray.scala org/apache/mxnet/SymbolAPIBase.scala org/apache/mxnet/literal/LiteralConversions.scala
@@ -73,7 +74,7 @@ for scala in 2.13 3; do
     check "mxnet_$scala: JNI metadata of $class" grep -q "\"org.apache.mxnet.$class\"" "$unpacked/$metadata/jni-config.json"
   done
   pom=$maven/io/github/ferromx/mxnet_$scala/0.1.0/mxnet_$scala-0.1.0.pom
-  check "mxnet_$scala: the pom names only what programs need" holds_no "$pom" '(mxnet-(model|macros|literals)|scala-reflect|munit|<artifactId>mxnet_(2.13|3)</artifactId>.*scope)'
+  check "mxnet_$scala: the pom names only what programs need" holds_no "$pom" '(mxnet-(types|model|macros|literals)|scala-reflect|munit|<artifactId>mxnet_(2.13|3)</artifactId>.*scope)'
   check "mxnet_$scala: the local repositories agree" cmp "$jar" "$maven/io/github/ferromx/mxnet_$scala/0.1.0/mxnet_$scala-0.1.0.jar"
 done
 
