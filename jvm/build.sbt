@@ -105,7 +105,8 @@ lazy val generated = Seq(
   },
   // Scaladoc warns about every link to an overloaded or internal member, although the link is readable.
   Compile / doc / scalacOptions += "-no-link-warnings",
-  Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings"))
+  Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings")),
+  Compile / doc := ApiPages.withDefaults((Compile / doc).value)
 )
 
 /** The jar holds the native library, the macros that check literals where the library is used, and the types of arguments. */

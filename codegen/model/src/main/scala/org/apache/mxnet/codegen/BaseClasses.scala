@@ -110,8 +110,8 @@ object BaseClasses {
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {
     val parameters = signature.parameters.map { parameter =>
-      val default = if (parameter.optional || parameter.default.nonEmpty) s" = ${defaultValue(parameter)}" else ""
-      s"${parameter.name}: ${parameter.scala.text}$default"
+      val default = parameter.shownDefault.map(value => s" = ${typedDefault(parameter, value)}")
+      s"${parameter.name}: ${parameter.scala.text}${default.getOrElse("")}"
     }
     val typeParameter =
       signature.sampler.fold("")(sampler => s"[T : ${sampler.evidence.text} : scala.reflect.ClassTag]")
@@ -126,13 +126,10 @@ object BaseClasses {
   /** A default of type `Opt[T]` needs the type argument: otherwise `Nothing` is inferred, which an invariant type
     * rejects.
     */
-  private def defaultValue(parameter: Parameter): String = {
-    val isGeneric = parameter.role == Role.Distribution
-    parameter.default match {
-      case Some(value) => if (isGeneric) s"default[T]($value)" else value
-      case None        => s"org.apache.mxnet.Opt.absent${if (isGeneric) "[T]" else ""}"
-    }
-  }
+  private def typedDefault(parameter: Parameter, value: String): String =
+    if (parameter.role != Role.Distribution) value
+    else if (parameter.default.isDefined) s"default[T]($value)"
+    else s"$value[T]"
 
   private def samplerSummary(name: String, sampler: Sampler): String = {
     val described = (sampler.scalar ++ sampler.array).map(_.description).find(_.nonEmpty)

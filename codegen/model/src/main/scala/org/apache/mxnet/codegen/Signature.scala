@@ -39,7 +39,11 @@ final case class Parameter(
     role: Role,
     description: String,
     default: Option[String] = None
-)
+) {
+
+  /** The value if the argument is omitted, as ScalaDoc shows it; `None` if the argument is required. */
+  def shownDefault: Option[String] = default.orElse(if (optional) Some("Opt.absent") else None)
+}
 
 /** A generated function with one parameter list.
   *

@@ -31,7 +31,7 @@ class BaseClassesSuite extends munit.FunSuite {
         |   * @param mode How; one of a, b; default a
         |   * @param out array that receives the result
         |   */
-        |  def relu(data: org.apache.mxnet.NDArray, mode: org.apache.mxnet.Opt[org.apache.mxnet.literal.OneOf["a|b"]] = "a", out: org.apache.mxnet.Opt[org.apache.mxnet.NDArray] = org.apache.mxnet.Opt.absent): org.apache.mxnet.NDArrayFuncReturn
+        |  def relu(data: org.apache.mxnet.NDArray, mode: org.apache.mxnet.Opt[org.apache.mxnet.literal.OneOf["a|b"]] = "a", out: org.apache.mxnet.Opt[org.apache.mxnet.NDArray] = Opt.absent): org.apache.mxnet.NDArrayFuncReturn
         |}
         |""".stripMargin
     )
