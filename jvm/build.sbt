@@ -61,8 +61,11 @@ lazy val scala3 = project
     Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
     Compile / doc / sources := Nil,
     publishedAgain,
-    mimaPreviousArtifacts := Set.empty,
-    mimaFailOnNoPrevious := false
+    mimaPreviousClassfiles := Map(projectID.value -> storedScala3Interface.value),
+    writeInterface := {
+      PublicInterface.write((Compile / packageBin).value, storedScala3Interface.value, onlyScala2)
+      storedScala3Interface.value
+    }
   )
 
 /** Whether a file of the jar or of its sources is one that Scala 3 has of its own, or `EngineDefault`: only the generated
@@ -159,7 +162,7 @@ lazy val guarded = Seq(
       movedToInternal.map(name => ProblemFilters.exclude[Problem](s"org.apache.mxnet.$name*"))
   },
   writeInterface := {
-    PublicInterface.write((Compile / packageBin).value, storedInterface.value)
+    PublicInterface.write((Compile / packageBin).value, storedInterface.value, _ => true)
     storedInterface.value
   }
 )
@@ -173,6 +176,9 @@ lazy val movedToInternal: Seq[String] =
     "util.FieldState util.Given util.Json util.Logging visualization.").split(' ').toSeq
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
+
+/** The interface of the classes that Scala 3 has of its own. */
+lazy val storedScala3Interface = Def.setting(rootFolder.value / "jvm" / "interface" / "mxnet_3-0.1.0.jar")
 
 /** Local repositories take a version again that they have already. Maven's is where Maven looks for it, which sbt does
   * not ask for: `maven.repo.local` if that is set.

@@ -20,18 +20,19 @@ import sbt._
 object PublicInterface {
   private val Version = Opcodes.ASM9
 
-  /** Writes the public declarations of `jar`, reproducibly. */
-  def write(jar: File, target: File): Unit = {
+  /** Writes the public declarations of those classes of `jar` whose paths are `chosen`, reproducibly. */
+  def write(jar: File, target: File, chosen: String => Boolean): Unit = {
     IO.createDirectory(target.getParentFile)
     val zip = new ZipFile(jar)
     val out = new JarOutputStream(new java.io.FileOutputStream(target))
     out.setLevel(9)
     try
-      zip.entries.asScala.toSeq.filter(entry => isOffered(entry.getName)).sortBy(_.getName).foreach { entry =>
-        val made = new JarEntry(entry.getName)
+      zip.entries.asScala.toSeq.map(_.getName).filter(name => isOffered(name) && chosen(name)).sorted.foreach { name =>
+        val made = new JarEntry(name)
         made.setTime(0)
         out.putNextEntry(made)
-        out.write(withoutCode(IO.readBytes(zip.getInputStream(entry))))
+        val bytes = IO.readBytes(zip.getInputStream(zip.getEntry(name)))
+        out.write(if (name.endsWith(".class")) withoutCode(bytes) else bytes)
       }
     finally {
       out.close()
@@ -39,8 +40,10 @@ object PublicInterface {
     }
   }
 
+  /** Classes, and for Scala 3 the descriptions that say which of their members are private to a package. */
   private def isOffered(name: String): Boolean =
-    name.startsWith("org/") && name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
+    name.startsWith("org/") && (name.endsWith(".class") || name.endsWith(".tasty")) &&
+      !name.contains("$anon") && !name.contains("/internal/")
 
   private def withoutCode(bytes: Array[Byte]): Array[Byte] = {
     val writer = new ClassWriter(0)
