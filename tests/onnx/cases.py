@@ -148,6 +148,7 @@ def shapes():
     yield one("Shape", [x], start=1)
     yield one("Size", [x])
     yield one("ConstantOfShape", [ints(2, 3)], value=helper.make_tensor("v", 7, [1], [5]))
+    yield one("ConstantOfShape", [ints(2, 3)], "ConstantOfShape_bool", value=helper.make_tensor("v", 9, [1], [True]))
     yield one("Range", [np.int64(3), np.int64(12), np.int64(4)])
     yield one("Range", [np.float32(1), np.float32(-1), np.float32(-0.5)], "Range_float", constants=(0, 1, 2))
     yield one("NonZero", [numbers((3, 4), "int32") % 3])

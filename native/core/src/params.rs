@@ -161,7 +161,7 @@ impl ParamValue for char {
         "char".into()
     }
     fn parse(text: &str) -> Result<Self, String> {
-        let mut chars = text.chars();
+        let mut chars = text.trim_ascii().chars();
         match (chars.next(), chars.next()) {
             (Some(c), None) => Ok(c),
             _ => Err(format!("'{text}' is not a single character")),

@@ -47,14 +47,20 @@ fn resolve(index: i64, len: usize, bounds: Bounds) -> Option<usize> {
     }
 }
 
-/// Resolves `indices` to row indices on an axis of `len` rows.
+/// Resolves `indices` to row indices on an axis of `len` rows. Fractions are truncated.
 ///
 /// # Errors
 /// The first index outside the axis with [`Bounds::Raise`], or the first index of all if the axis is empty.
-pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
+pub fn rows<I: Load<i64> + Load<f64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
     let row = |(position, i): (usize, &I)| {
-        let index = i.lane();
-        resolve(index, len, bounds).ok_or(BadIndex { position, index, len })
+        let (index, number): (i64, f64) = (i.lane(), i.lane());
+        // Before it is truncated, as in MXNet: -0.5 is an error.
+        let is_outside = number < 0.0 || number > len as f64 - 1.0;
+        match bounds {
+            Bounds::Raise if is_outside => None,
+            _ => resolve(index, len, bounds),
+        }
+        .ok_or(BadIndex { position, index, len })
     };
     indices.iter().enumerate().map(row).collect()
 }

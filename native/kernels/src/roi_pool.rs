@@ -34,7 +34,8 @@ struct Region {
 }
 
 impl RoiPoolShape {
-    /// A region from its five numbers: image index, x and y of the first corner, x and y of the last one.
+    /// A region from its five numbers: image index, x and y of the first corner, x and y of the last one. None if the image does not
+    /// exist.
     fn region<T: FloatElement>(&self, roi: &[T]) -> Option<Region> {
         let number = |i: usize| T::Acc::of(roi[i]).wide();
         // The image index is truncated: -0.4 is image 0.
@@ -66,27 +67,19 @@ impl RoiPoolShape {
 
 /// Writes the maximum of each bin of each region and its index in the plane: (regions, channels, height, width). An empty bin has
 /// the value 0, and one in which no element is larger than the lowest finite number has that number; both have the index -1.
-/// `rois` is (regions, 5).
-///
-/// # Errors
-/// The index of the first region whose image does not exist.
+/// `rois` is (regions, 5). The bins of a region whose image does not exist are empty.
 ///
 /// # Panics
 /// Panics if the lengths do not match.
-pub fn roi_pool<T: FloatElement>(
-    s: &RoiPoolShape,
-    x: &[T],
-    rois: &[T],
-    y: &mut [T],
-    argmax: &mut [i32],
-) -> Result<(), usize> {
+pub fn roi_pool<T: FloatElement>(s: &RoiPoolShape, x: &[T], rois: &[T], y: &mut [T], argmax: &mut [i32]) {
     let regions: Vec<_> = rois.chunks_exact(5).map(|roi| s.region(roi)).collect();
-    if let Some(bad) = regions.iter().position(Option::is_none) {
-        return Err(bad);
-    }
     let (bins, plane) = (s.bins(), s.plane());
     parallel_rows2((y, bins), (argmax, bins), 8, |i, y, argmax| {
-        let Some(region) = &regions[i / s.channels] else { return };
+        let Some(region) = &regions[i / s.channels] else {
+            y.fill(T::default());
+            argmax.fill(NO_MAXIMUM);
+            return;
+        };
         let image = &x[(region.image * s.channels + i % s.channels) * plane..][..plane];
         for (bin, (y, index)) in y.iter_mut().zip(argmax).enumerate() {
             let (rows, columns) = (s.bin(region, 0, bin / s.output[1]), s.bin(region, 1, bin % s.output[1]));
@@ -102,7 +95,6 @@ pub fn roi_pool<T: FloatElement>(
             }
         }
     });
-    Ok(())
 }
 
 /// The gradient of [`roi_pool`] with respect to `x`, from the indices of the maxima.

@@ -248,3 +248,18 @@ fn constant_gradients_can_be_differentiated_again() {
     assert_eq!(differentiate_to_a_constant("relu"), (vec![0.0; 2], vec![0.0; 2]));
     assert_eq!(differentiate_to_a_constant("square"), (vec![2.0; 2], vec![0.0; 2]));
 }
+
+#[test]
+fn gradients_that_depend_on_other_variables_only_have_a_second_gradient_of_zero() {
+    let (data, weight) = (tensor(&[0.5, 2.5], &[1, 2]), tensor(&[1.0, -1.0], &[1, 2]));
+    let request = |req| GradientRequest { array: tensor(&[7.0; 2], &[1, 2]), req };
+    let variables = [data, weight.clone()];
+    imperative::mark_variables(&variables, &[request(Req::Null), request(Req::Write)]).unwrap();
+    let previous = imperative::set_recording(true);
+    let output = run("FullyConnected", &[("num_hidden", "1"), ("no_bias", "True")], &variables);
+    let of_weight = std::slice::from_ref(&weight);
+    let first = imperative::backward(&[output], &[], of_weight, Keep::Gradients, true).unwrap();
+    imperative::set_recording(previous);
+    imperative::backward(&first, &[], &[], Keep::Nothing, true).unwrap();
+    assert_eq!((values(&first[0]), values(&weight.grad().unwrap())), (vec![0.5, 2.5], vec![0.0; 2]));
+}

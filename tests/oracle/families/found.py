@@ -17,6 +17,7 @@ def cases():
     yield from unusual_shapes()
     yield from spellings()
     yield from maxima_of_nan()
+    yield from unusual_values()
 
 
 def plain(op, inputs, attrs=None, **more):
@@ -220,3 +221,23 @@ def maxima_of_nan():
         yield OpCase("Pooling_v1", [x], dict(attrs, pool_type="max"), train=True, grad="all")
     for shape in ((0, 3), (2, 0), (2, 0, 3)):
         yield plain("LeakyReLU", [np.zeros(shape, "float32"), data(3)], {"act_type": "prelu"}, train=True, grad="all")
+
+
+def unusual_values():
+    numbers = data((4,))
+    for dtype in ("float32", "float64", "int32"):
+        for index in (-1, -0.75, -0.25, 0.75, 3, 3.25, 4):
+            if dtype != "int32" or index == int(index):
+                yield OpCase("take", [numbers, np.array([0, index], dtype)], {"mode": "raise"}, imperative=True)
+    regions = np.array([[image, 0, 0, 3, 3] for image in (-5, -1, -0.5, 0, 1.5, 2, 7, np.nan)], "float32")
+    yield OpCase("ROIPooling", [data((2, 2, 4, 4)), regions], {"pooled_size": (2, 2), "spatial_scale": "1"}, train=True, grad=["data"])
+    for dtype in ("float32", "float64"):
+        scores, label = np.array(2, dtype), np.array(1, dtype)
+        for attrs in ({}, {"use_linear": True}):
+            yield plain("SVMOutput", [scores, label], attrs, train=True, grad=["data"])
+            yield plain("SVMOutput", [scores, np.array(0, dtype)], attrs, train=True, grad=["data"])
+    for dtype in ("float32", "float64", "int32", "int64", "uint8"):
+        yield plain("_histogram", [np.array([0, 1, 2], dtype)], {"bin_cnt": 0, "range": (0, 4)})
+    yield OpCase("_histogram", [numbers], {"bin_cnt": -1, "range": (0, 4)}, why="a negative number of bins")
+    for text in ("L ", " L", "LL", "L x", ""):
+        yield plain("_npi_eigvalsh", [np.array([[2, 1], [1, 3]], "float64")], {"UPLO": text})

@@ -53,9 +53,9 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &out)?;
     let data = io.ins[0].clone();
     let Some(n) = data.ndim() else { return Ok(()) };
-    ensure!(n >= 1, "the data of SVMOutput is a scalar; it needs a dimension of classes");
     io.assign_out(0, &data)?;
-    io.assign_in(1, &Shape::new(&data.dims()[..n - 1]))
+    // A scalar is the score of one class.
+    io.assign_in(1, &Shape::new(&data.dims()[..n.saturating_sub(1)]))
 }
 
 /// Inputs: data, label. Outputs: their gradients.
@@ -67,7 +67,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     let p = ctx.params::<SvmOutputParam>();
     let (margin, scale) = (f64::from(p.margin), f64::from(p.regularization_coefficient));
     let loss = MarginLoss { margin, scale, use_linear: p.use_linear };
-    let classes = ins[0].shape().dims().last().map_or(0, |d| *d as usize);
+    let classes = ins[0].shape().dims().last().map_or(1, |d| *d as usize);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         margin_loss_gradient(&loss, classes, x, labels, outs[0].slice_mut::<T>()?);

@@ -47,7 +47,7 @@ impl ParamValue for HistogramRange {
 params! {
     /// Parameters of `_histogram`.
     pub struct HistogramParam {
-        /// The number of equal bins in `range`; without it the bin edges are an input.
+        /// The number of equal bins in `range`; without it the bin edges are an input. With 0, the only edge is NaN.
         bin_cnt: Option<i32> = None;
         /// The start of the first bin and the end of the last, if bin_cnt is given.
         range: HistogramRange = (HistogramRange(None));
@@ -58,7 +58,7 @@ impl HistogramParam {
     /// The number of bins and the ends of their range, if they are parameters.
     fn bins(&self) -> Result<Option<(i32, f64, f64)>> {
         let Some(count) = self.bin_cnt else { return Ok(None) };
-        ensure!(count > 0, "bin_cnt must be positive, not {count}");
+        ensure!(count >= 0, "bin_cnt must not be negative, but is {count}");
         match self.range.0 {
             Some((low, high)) => {
                 ensure!(low < high, "range=({low}, {high}): the first number must be less than the second");
@@ -115,7 +115,7 @@ fn histogram_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
         let edges: Vec<T> = match bins {
             Some((n, low, high)) => {
                 let edge = |i| (high * f64::from(i) + low * f64::from(n - i)) / f64::from(n);
-                (0..=n).map(|i| T::from_f64(if i == n { high } else { edge(i) })).collect()
+                (0..=n).map(|i| T::from_f64(if i == n && n > 0 { high } else { edge(i) })).collect()
             }
             None => ins[1].slice::<T>()?.to_vec(),
         };

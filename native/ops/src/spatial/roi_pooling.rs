@@ -33,7 +33,8 @@ pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling").legacy()
         "Divides each region of an image into pooled_size bins and takes the maximum of each bin, 0 if a bin is empty \
          (Girshick, \"Fast R-CNN\", 2015).\n\n\
          A region is (image, x1, y1, x2, y2): the index of its image, and two corners, which are multiplied by spatial_scale, rounded, \
-         and inclusive. Bins overlap if pooled_size does not divide the region; the region is cropped to the image. \
+         and inclusive. Bins overlap if pooled_size does not divide the region; the region is cropped to the image. The index of the \
+         image is truncated; the result of a region whose image does not exist is 0. \
          Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel) + pooled_size. The regions have no \
          gradient.",
     )
@@ -93,17 +94,11 @@ fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<
     let (x, rois) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let [out, indices] = outs else { return Err(Error::Internal("ROIPooling has two outputs".into())) };
     let y = out.slice_mut::<T>()?;
-    let pooled = match indices.wanted() {
+    match indices.wanted() {
         true => roi_pool(&s, x, rois, y, indices.slice_mut::<i32>()?),
         false => with_scratch(y.len(), |indices: &mut [i32]| roi_pool(&s, x, rois, y, indices)),
-    };
-    pooled.map_err(|region| {
-        Error::Value(format!(
-            "ROIPooling: region {region} has image index {:?}, but the batch has {} images",
-            rois[5 * region],
-            s.batch
-        ))
-    })
+    }
+    Ok(())
 }
 
 /// Inputs: gradient of the output, regions, indices of the maxima. Outputs: gradients of data and regions.
@@ -136,9 +131,17 @@ mod tests {
         let grad = case.backward(&[image.clone(), rois], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
         assert_eq!((grad[7], grad[9], grad[19], grad[21], grad[33], grad[35]), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0));
         assert_eq!(grad.iter().sum::<f64>(), 21.0);
-        for image_index in [-1.0, 1.0, f64::NAN] {
-            let rois = array(&[image_index, 0.0, 0.0, 3.0, 3.0], &[1, 5]);
-            assert!(case.run1(&[image.clone(), rois]).is_err());
+    }
+
+    #[test]
+    fn regions_of_missing_images_are_zero() {
+        let case = Case::new(&ROI_POOLING, &[("pooled_size", "(1, 1)"), ("spatial_scale", "1")]);
+        let image = array(&[2.0; 4], &[1, 1, 2, 2]);
+        for (image_index, expected) in [(-1.0, 0.0), (1.0, 0.0), (f64::NAN, 0.0), (-0.4, 2.0)] {
+            let rois = array(&[image_index, 0.0, 0.0, 1.0, 1.0], &[1, 5]);
+            assert_eq!(case.run1(&[image.clone(), rois.clone()]).unwrap().to_vec::<f64>().unwrap(), [expected]);
+            let grad = case.backward(&[image.clone(), rois], &[array(&[1.0], &[1, 1, 1, 1])]).unwrap();
+            assert_eq!(grad[0].to_vec::<f64>().unwrap().iter().sum::<f64>(), expected / 2.0);
         }
     }
 }

@@ -156,6 +156,10 @@ rules! {
             Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
             other => other,
         };
+        let value = match value {
+            Value::Bool(truth) => Value::Int(truth.into()),
+            number => number,
+        };
         s.emit_named(op!(FULL(), shape: shape.0, value: value, dtype: dtype))
     }
 
