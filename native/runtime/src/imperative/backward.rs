@@ -367,7 +367,11 @@ impl<'g> Evaluator<'g> {
         let variable = self.tensor(variable)?;
         let mut nodes = self.graph.nodes.iter().zip(needed).filter_map(|(node, needed)| needed.then_some(node));
         let has_kernel = nodes.any(|node| matches!(node.action, Action::Backward { .. }));
-        if gradient.is_recorded() && depends_on_variable || has_kernel || gradient.array().is_err() || variable.array().is_err() {
+        if gradient.is_recorded() && depends_on_variable
+            || has_kernel
+            || gradient.array().is_err()
+            || variable.array().is_err()
+        {
             return Ok(gradient);
         }
         let op = OpCall::new("_identity_with_attr_like_rhs", &Attrs::new())?;
