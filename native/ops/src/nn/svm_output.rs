@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, params};
 use ferromx_kernels::svm::{MarginLoss, margin_loss_gradient};
 
 use crate::rules::no_gradient;
