@@ -34,7 +34,7 @@ pub use ferromx_core::{
     context, dispatch, dtype, ensure, error, file_format, grad, memory, ndarray, op, params, semantics, shape, sparse,
     storage, user_op,
 };
-pub use ferromx_kernels::par::set_num_threads;
+pub use ferromx_kernels::par::{parallel_copy, set_num_threads};
 pub use ferromx_ops::registry;
 
 /// The version in files and in `MXGetVersion`: 1.9.1.

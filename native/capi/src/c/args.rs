@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 
 use ferromx_runtime::context::Context;
 use ferromx_runtime::error::{Error, Result};
@@ -178,8 +179,15 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
             return Ok(());
         }
         // SAFETY: by the contract of the C API `data` has room for `n` elements, the number in `from`; `is_separate` checked that they do
-        // not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.cast::<u8>(), from.len()) }
+        // not overlap. Initialized bytes may be read as `MaybeUninit`.
+        let (from, to) = unsafe {
+            let data = data.cast::<MaybeUninit<u8>>();
+            (
+                std::slice::from_raw_parts(from.as_ptr().cast(), from.len()),
+                std::slice::from_raw_parts_mut(data, from.len()),
+            )
+        };
+        ferromx_runtime::parallel_copy(from, to);
         Ok(())
     })
 }
@@ -221,7 +229,7 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     ferromx_runtime::storage::write_bytes(array, |to| {
         if is_separate(to, data)? {
             // SAFETY: by the contract of the C API `data` has `n` elements, the number in `to`; they do not overlap, as above.
-            unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
+            ferromx_runtime::parallel_copy(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), to.len()) }, to);
         }
         if is_bool {
             to.iter_mut().for_each(|b| *b = u8::from(*b != 0));

@@ -60,13 +60,16 @@ impl<T: Accum> Implicit<'_, T> {
         }
         // Blocks of nearly equal size, at most `max`, so that none is tiny.
         let even = |all: usize, max: usize| all.div_ceil(all.div_ceil(max.max(1)));
+        // Blocks of pixels are smaller if the panels of output channels do not occupy all threads.
+        let panels = self.rows.div_ceil(self.kernel.nr());
+        let min_blocks = threads.div_ceil(batch * self.groups * panels);
+        let even_blocks = |units: usize, unit: usize| even(units, (BLOCK_PIXELS / unit).min(units / min_blocks)) * unit;
         let block_pixels = if self.geometry.is_pointwise() {
-            let tiles = even(pixels.div_ceil(self.kernel.mr()), BLOCK_PIXELS / self.kernel.mr());
-            tiles * self.kernel.mr()
+            even_blocks(pixels.div_ceil(self.kernel.mr()), self.kernel.mr())
         } else if planes > 1 {
             pixels
         } else {
-            even(height, BLOCK_PIXELS / width) * width
+            even_blocks(height, width)
         };
         let windows = (!self.geometry.is_pointwise()).then(|| {
             let rows = if planes > 1 { height } else { block_pixels / width };
@@ -78,10 +81,7 @@ impl<T: Accum> Implicit<'_, T> {
         let num_row_blocks = batch * self.groups * pixels.div_ceil(block_pixels);
         let max_channels = match num_row_blocks {
             _ if threads == 1 => self.rows,
-            1 => {
-                let panels = self.rows.div_ceil(self.kernel.nr());
-                fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING_COST)[0] * self.kernel.nr()
-            }
+            1 => fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING_COST)[0] * self.kernel.nr(),
             _ => self.rows.div_ceil((2 * threads).div_ceil(num_row_blocks)),
         };
         let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());

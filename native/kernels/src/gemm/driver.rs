@@ -2,7 +2,8 @@
 //!
 //! For each block of B (the KC x NC block of BLIS: [`DEPTH_BLOCK_BYTES`] by [`BLOCK_COLS`]) all threads pack B together. C is then
 //! divided into chunks of whole tiles; the thread that computes a chunk packs the block of A for it (MC x KC), which stays in the
-//! L2 cache while the panels of B stream past it. Operands that are used only once or twice are read in place, because packing
+//! L2 cache while the panels of B stream past it. Several threads pack and multiply as many blocks at once as are not larger together
+//! than the largest block, because they wait for each other after every loop. Operands that are used only once or twice are read in place, because packing
 //! would cost more than it saves. Products of a few rows with weights stored as (N, K) are dot products (`few_rows`).
 
 use super::packed::{DEPTH_BLOCK_BYTES, depth_blocks};
@@ -19,8 +20,14 @@ fn max_chunk_rows() -> usize {
     (l2_bytes() / 2 / DEPTH_BLOCK_BYTES).clamp(84, 504) / 42 * 42
 }
 
-/// Maximum columns of a packed block of B (NC).
+/// Maximum columns of a packed block of B (NC), unless the block has fewer bytes than [`BLOCK_BYTES`].
 const BLOCK_COLS: usize = 2048;
+/// Bytes of a block of the maximum size.
+const BLOCK_BYTES: usize = BLOCK_COLS * DEPTH_BLOCK_BYTES;
+/// Time to pack a row of tiles of A, in tiles of C multiplied.
+const PACKING_COST: f64 = 0.4;
+/// Time to read a panel of B for the first time, in tiles of C multiplied.
+const PANEL_COST: f64 = 0.5;
 /// Products of fewer multiply-adds run on the calling thread.
 const PARALLEL_WORK: usize = 1 << 20;
 /// Minimum number of panels of B packed by one chunk of the packing loop.
@@ -81,13 +88,30 @@ impl<T: GemmElement> Product<'_, T> {
         {
             return few_rows::run(&product, a, b, c);
         }
-        for col in (0..n).step_by(BLOCK_COLS) {
-            let cols = BLOCK_COLS.min(n - col);
+        let (block_cols, depth) = product.block_size(m, n);
+        for col in (0..n).step_by(block_cols) {
+            let cols = block_cols.min(n - col);
             match self.b {
                 Rhs::View(b) if self.reads_in_place(b, m) => product.run_in_place(b, col, c.block(0, col, m, cols)),
-                _ => depth_blocks::<T>(k).for_each(|range| product.run_packed(range, col, c.block(0, col, m, cols))),
+                _ => depth_ranges::<T>(k, depth)
+                    .for_each(|k_range| product.run_packed(k_range, col, c.block(0, col, m, cols))),
             }
         }
+    }
+
+    /// Columns and k indices of B that are multiplied in one loop. The depth is the maximum; a loop computes whole depth blocks.
+    fn block_size(&self, m: usize, n: usize) -> (usize, usize) {
+        let (depth, max_len) = (self.depth(), BLOCK_BYTES / size_of::<T>());
+        if self.threads == 1 {
+            return (BLOCK_COLS, 1);
+        }
+        // A packed B that is read by few chunks of rows need not stay in the cache.
+        if matches!(self.b, Rhs::Packed(_)) && m <= max_chunk_rows() {
+            return (n, depth);
+        }
+        let longest = depth_blocks::<T>(depth).next().map_or(depth, |block| block.len());
+        let cols = if n * longest <= max_len { n } else { BLOCK_COLS };
+        (cols, max_len / cols.min(n))
     }
 
     /// True if `b` should be read in place for `m` rows of C.
@@ -117,24 +141,37 @@ impl<T: GemmElement> Product<'_, T> {
         });
     }
 
-    /// Computes the block `c` of columns of C, which starts at column `col`, for one depth block, with B packed.
+    /// Computes the block `c` of columns of C, which starts at column `col`, for a range of depth blocks, with B packed.
     fn run_packed(&self, k_range: Range<usize>, col: usize, c: MatMut<'_, T>) {
-        let (cols, depth) = (c.cols(), k_range.len());
-        let is_last = k_range.end == self.depth();
-        let (b_stride, panel_stride) = (self.kernel.nr(), self.kernel.nr() * depth);
-        let compute = |block: &Block<'_, T>, c: MatMut<'_, T>| {
-            self.for_each_chunk(c, |row, col, c| self.compute_chunk(block, row, col, c));
-        };
+        let (cols, depth, start, nr) = (c.cols(), k_range.len(), k_range.start, self.kernel.nr());
         match self.b {
-            Rhs::Packed(b) => {
-                let b = b.panels(k_range.start, depth, col);
-                compute(&Block { col, k_range, is_last, b, b_stride, panel_stride }, c);
-            }
+            Rhs::Packed(b) => self.compute_blocks(k_range, col, c, |k, depth| (b.panels(k, depth, col), nr * depth)),
             Rhs::View(b) => par::with_scratch(self.kernel.packed_b_len(cols, depth), |packed: &mut [T]| {
-                self.pack_b(b.block(k_range.start, col, depth, cols), packed);
-                compute(&Block { col, k_range, is_last, b: packed, b_stride, panel_stride }, c);
+                self.pack_b(b.block(start, col, depth, cols), packed);
+                let packed = &*packed;
+                self.compute_blocks(k_range, col, c, |k, _| (&packed[(k - start) * nr..], nr * depth));
             }),
         }
+    }
+
+    /// Computes the block `c` of columns of C, which starts at column `col`, for the depth blocks in `k_range`. `panels_of(k, depth)`
+    /// returns the panels of B for the block of `depth` k indices starting at `k`, and their stride.
+    fn compute_blocks<'b>(
+        &self,
+        k_range: Range<usize>,
+        col: usize,
+        c: MatMut<'_, T>,
+        panels_of: impl Fn(usize, usize) -> (&'b [T], usize) + Sync,
+    ) {
+        let k = self.depth();
+        self.for_each_chunk(c, |chunk_row, chunk_col, mut c| {
+            for k_range in depth_blocks::<T>(k).filter(|block| k_range.contains(&block.start)) {
+                let ((b, panel_stride), is_last) = (panels_of(k_range.start, k_range.len()), k_range.end == k);
+                let block = Block { col, k_range, is_last, b, b_stride: self.kernel.nr(), panel_stride };
+                let (rows, cols) = (c.rows(), c.cols());
+                self.compute_chunk(&block, chunk_row, chunk_col, c.block(0, 0, rows, cols));
+            }
+        });
     }
 
     fn depth(&self) -> usize {
@@ -185,17 +222,18 @@ impl<T: GemmElement> Product<'_, T> {
             let rows = max_tiles_down * kernel.mr();
             return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));
         }
-        let chunk_size = |chunks_down: usize, chunks_across: usize| {
-            let (rows, cols) =
-                (tiles_down.div_ceil(chunks_down) * kernel.mr(), tiles_across.div_ceil(chunks_across) * kernel.nr());
-            (rows.min(m), cols.min(n))
-        };
         let chunks_down = tiles_down.div_ceil(max_tiles_down);
-        let even_chunks_down = chunks_down.next_multiple_of(threads).min(tiles_down);
-        let by_rows = chunk_size(even_chunks_down, threads.div_ceil(even_chunks_down).min(tiles_across));
-        let by_cols = chunk_size(chunks_down, threads.min(tiles_across));
-        // Chunks of rows share the panels of B; chunks of columns are used where they divide C more evenly.
-        let (rows, cols) = if by_cols.0 * by_cols.1 < by_rows.0 * by_rows.1 { by_cols } else { by_rows };
+        let [rows, cols] = if chunks_down > threads {
+            // Chunks of rows share the panels of B.
+            [tiles_down.div_ceil(chunks_down.next_multiple_of(threads)), tiles_across]
+        } else {
+            par::fair_chunks([tiles_down, tiles_across], 1, threads, |rows, cols| {
+                let (down, across) = (rows as f64, cols as f64);
+                let is_too_high = rows > max_tiles_down;
+                if is_too_high { f64::INFINITY } else { down * (across + PACKING_COST) + across * PANEL_COST }
+            })
+        };
+        let (rows, cols) = ((rows * kernel.mr()).min(m), (cols * kernel.nr()).min(n));
         par::parallel_blocks(c, rows, cols, f);
     }
 
@@ -257,6 +295,13 @@ impl<T: GemmElement> Product<'_, T> {
             }
         }
     }
+}
+
+/// Divides the depth `k` into ranges of at most `depth` k indices, each of whole depth blocks, at least one.
+fn depth_ranges<T>(k: usize, depth: usize) -> impl Iterator<Item = Range<usize>> {
+    let block = depth_blocks::<T>(k).next().map_or(k, |block| block.len()).max(1);
+    let step = (depth / block).max(1) * block;
+    (0..k).step_by(step).map(move |start| start..(start + step).min(k))
 }
 
 /// Maximum number of panels of B for which `a` is read in place.

@@ -44,7 +44,7 @@ struct Axis {
 }
 
 /// Minimum number of elements moved per chunk.
-const GRAIN: usize = 1 << 16;
+const GRAIN: usize = 1 << 15;
 
 /// Usually so few axes that nothing is allocated.
 type Axes = SmallVec<[Axis; 6]>;

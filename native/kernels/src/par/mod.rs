@@ -2,7 +2,7 @@
 //!
 //! A chunk is the unit of work of a thread. So that results do not depend on the number of threads, the caller chooses the chunks by
 //! the size of the work alone; the number of threads may matter only if the division changes no result. The calling thread takes
-//! part: it claims chunks from the front, the workers claim them from the back. An idle worker spins for some microseconds, then yields,
+//! part. Each thread starts with a range of chunks of its own and then helps the others. An idle worker spins for some microseconds, then yields,
 //! and finally sleeps. A loop started while another one runs, or from within a chunk, runs on its calling thread. Starting a loop costs
 //! about a microsecond, so work below some ten microseconds should stay in one chunk.
 //!
@@ -28,4 +28,4 @@ pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks, parallel_blocks_of_groups};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
-pub use split::{fair_chunks, num_chunks, parallel_ranges, parallel_rows, parallel_rows2};
+pub use split::{fair_chunks, num_chunks, parallel_copy, parallel_ranges, parallel_rows, parallel_rows2};

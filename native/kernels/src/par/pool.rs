@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,97 +17,139 @@ const LONG_YIELD: Duration = Duration::from_micros(100);
 /// How long a worker does not yield before it sleeps, after a long yield: a sleeping thread is scheduled as soon as it is woken.
 const CONTENDED: Duration = Duration::from_secs(1);
 
-/// Maximum number of chunks of a parallel loop: the 32-bit halves of [`Job::claimed`] also count one failed claim per worker.
-const MAX_CHUNKS: usize = u32::MAX as usize / 2;
+/// Maximum number of ranges that the chunks of a loop are divided into.
+const MAX_RANGES: usize = 32;
 
 type Panic = Box<dyn Any + Send>;
 
 /// A parallel loop; lives on the stack of the thread that called [`parallel_for`].
+///
+/// The chunks are divided evenly into ranges, one per thread. A thread first claims the chunks of its own range, so that in successive
+/// loops it works on the same part of the data, which is still in its cache; then it takes what other threads have left.
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     chunks: usize,
-    /// Number of chunks claimed by the caller (upper half) and by the workers (lower half).
-    claimed: AtomicU64,
-    /// Only workers with a smaller index take part.
+    /// Number of workers that may take part.
     workers: usize,
+    /// Number of claims of each range, including those that failed.
+    claims: [Claims; MAX_RANGES],
     panic: Mutex<Option<Panic>>,
 }
 
-impl Job<'_> {
-    /// The next chunk, if one is left. The caller takes the first ones and the workers the last ones, so that in successive loops
-    /// a thread works on the same range of the data, which is still in its cache.
-    fn claim(&self, caller: bool) -> Option<usize> {
-        let claimed = self.claimed.fetch_add(if caller { 1 << 32 } else { 1 }, Ordering::Relaxed);
-        let (first, last) = ((claimed >> 32) as usize, claimed as u32 as usize);
-        let chunk = if caller { first } else { self.chunks.wrapping_sub(1 + last) };
-        (first + last < self.chunks).then_some(chunk)
-    }
+/// A counter on a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Claims(AtomicUsize);
 
-    /// Claims and runs chunks until none is left. A panic ends its chunk only; the first payload is kept for the caller.
-    fn work(&self, caller: bool) {
-        while let Some(chunk) = self.claim(caller) {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(chunk))) {
-                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+impl Job<'_> {
+    /// Claims and runs chunks until none is left. A panic ends its chunk only; the first payload is kept for the caller. `thread` is 0
+    /// for the caller and 1 for the first worker.
+    fn work(&self, thread: usize) {
+        let ranges = (self.workers + 1).min(MAX_RANGES);
+        for i in 0..ranges {
+            let range = (thread + i) % ranges;
+            let start_of = |range: usize| self.chunks / ranges * range + self.chunks % ranges * range / ranges;
+            let (start, end) = (start_of(range), start_of(range + 1));
+            while let Some(chunk) = self.claim(range, start, end) {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(chunk))) {
+                    self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+                }
             }
         }
     }
+
+    /// The next chunk of a range from `start` to `end`, if one is left.
+    fn claim(&self, range: usize, start: usize, end: usize) -> Option<usize> {
+        let claims = &self.claims[range].0;
+        let is_left = |claimed: usize| claimed < end - start;
+        // An increment would take the cache line from the other threads.
+        if !is_left(claims.load(Ordering::Relaxed)) {
+            return None;
+        }
+        Some(claims.fetch_add(1, Ordering::Relaxed)).filter(|claimed| is_left(*claimed)).map(|claimed| start + claimed)
+    }
 }
 
-/// State shared by callers and workers. The job pointer is valid while it is stored in `job`, or while a worker that read it is
-/// counted in `inside`: before the job is dropped, the caller clears `job` and waits for `inside` to become zero.
-struct Shared {
-    job: AtomicPtr<Job<'static>>,
-    /// Incremented whenever a job is published.
-    epoch: AtomicU32,
-    /// Number of workers that may hold the job pointer.
-    inside: AtomicUsize,
-    /// The caller, while it sleeps until `inside` is zero. The worker that makes `inside` zero wakes it, even if it found no job.
-    waiting: Mutex<Option<Thread>>,
+/// The job of a worker, on cache lines of its own: a worker that waits for a job, or ends one, does not slow down the others.
+///
+/// It is null, a job that the worker may take, or [`BUSY`] while the worker runs it. The caller takes back a job that the worker has not
+/// taken, and waits while the worker is busy, so it does not drop a job in use.
+#[repr(align(128))]
+struct Slot(AtomicPtr<Job<'static>>);
+
+/// The address in the slot of a worker that runs a job.
+const BUSY: *mut Job<'static> = std::ptr::dangling_mut();
+
+impl Slot {
+    fn is_empty(&self) -> bool {
+        self.0.load(Ordering::SeqCst).is_null()
+    }
+
+    /// Takes the job, if there is one.
+    fn take(&self) -> Option<*const Job<'static>> {
+        let job = self.0.load(Ordering::Relaxed);
+        let is_job = !job.is_null() && job != BUSY;
+        (is_job && self.replace(job, BUSY)).then_some(job.cast_const())
+    }
+
+    /// Replaces a pointer by another one; false if the slot does not hold it.
+    fn replace(&self, from: *mut Job<'static>, to: *mut Job<'static>) -> bool {
+        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
 }
 
-impl Shared {
-    /// Returns when `inside` is zero.
-    fn wait_for_workers(&self) {
-        let empty = || self.inside.load(Ordering::SeqCst) == 0;
-        if empty() || spin_until(empty) {
+/// The caller of a loop, while it sleeps until the workers are no longer busy. They wake it.
+#[derive(Default)]
+struct Caller {
+    is_asleep: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Caller {
+    /// Returns when the slot is empty.
+    fn wait_for(&self, slot: &Slot) {
+        if slot.is_empty() || spin_until(|| slot.is_empty()) {
             return;
         }
-        *self.waiting() = Some(std::thread::current());
-        while !empty() {
+        *self.thread() = Some(std::thread::current());
+        self.is_asleep.store(true, Ordering::SeqCst);
+        while !slot.is_empty() {
             std::thread::park();
         }
-        *self.waiting() = None;
+        self.is_asleep.store(false, Ordering::SeqCst);
+        *self.thread() = None;
     }
 
-    fn leave(&self) {
-        if self.inside.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(caller) = &*self.waiting()
+    /// To be called by a worker that has emptied its slot.
+    fn wake(&self) {
+        if self.is_asleep.load(Ordering::SeqCst)
+            && let Some(thread) = &*self.thread()
         {
-            caller.unpark();
+            thread.unpark();
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+struct Worker {
+    thread: Thread,
+    slot: Arc<Slot>,
 }
 
 struct Pool {
-    shared: Arc<Shared>,
+    caller: Caller,
     /// The workers, created on first use. Locked during a loop; a second loop then runs inline.
-    workers: Mutex<Vec<Thread>>,
+    workers: Mutex<Vec<Worker>>,
     threads: AtomicUsize,
 }
 
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| Pool {
-        shared: Arc::new(Shared {
-            job: AtomicPtr::default(),
-            epoch: AtomicU32::new(0),
-            inside: AtomicUsize::new(0),
-            waiting: Mutex::new(None),
-        }),
+        caller: Caller::default(),
         workers: Mutex::new(Vec::new()),
         threads: AtomicUsize::new(default_threads()),
     })
@@ -155,7 +197,7 @@ pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
 fn run_chunks(chunks: usize, f: &(dyn Fn(usize) + Sync)) {
     let pool = pool();
     let max_workers = num_threads().min(chunks).saturating_sub(1);
-    if max_workers == 0 || chunks > MAX_CHUNKS {
+    if max_workers == 0 {
         return (0..chunks).for_each(f);
     }
     let Ok(mut workers) = pool.workers.try_lock() else {
@@ -170,30 +212,32 @@ fn run_chunks(chunks: usize, f: &(dyn Fn(usize) + Sync)) {
 
 impl Pool {
     fn run(
-        &self,
-        workers: &mut Vec<Thread>,
+        &'static self,
+        workers: &mut Vec<Worker>,
         max_workers: usize,
         chunks: usize,
         run: &(dyn Fn(usize) + Sync),
     ) -> Option<Panic> {
         while workers.len() < max_workers {
-            let (shared, index) = (self.shared.clone(), workers.len());
-            let name = format!("ferromx-{}", index + 1);
-            match std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)) {
-                Ok(handle) => workers.push(handle.thread().clone()),
+            let (index, slot) = (workers.len(), Arc::new(Slot(AtomicPtr::default())));
+            let (name, of_worker) = (format!("ferromx-{}", index + 1), slot.clone());
+            match std::thread::Builder::new().name(name).spawn(move || worker(index, &of_worker, &self.caller)) {
+                Ok(handle) => workers.push(Worker { thread: handle.thread().clone(), slot }),
                 // If no more threads can be created, the existing ones (at least the caller) do the work.
                 Err(_) => break,
             }
         }
-        let job = Job { run, chunks, claimed: AtomicU64::new(0), workers: max_workers, panic: Mutex::new(None) };
-        let shared = &*self.shared;
-        shared.job.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        workers.iter().take(max_workers).for_each(Thread::unpark);
-        job.work(true);
-        // After this store no worker can read the pointer without having been counted in `inside` first.
-        shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
-        shared.wait_for_workers();
+        let workers = &workers[..max_workers.min(workers.len())];
+        let job = Job { run, chunks, workers: max_workers, claims: Default::default(), panic: Mutex::new(None) };
+        let pointer: *mut Job<'static> = (&raw const job).cast_mut().cast();
+        workers.iter().for_each(|worker| worker.slot.0.store(pointer, Ordering::Release));
+        workers.iter().for_each(|worker| worker.thread.unpark());
+        job.work(0);
+        for Worker { slot, .. } in workers {
+            if !slot.is_empty() && !slot.replace(pointer, std::ptr::null_mut()) {
+                self.caller.wait_for(slot);
+            }
+        }
         job.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,25 +285,19 @@ impl Waiting {
     }
 }
 
-fn worker(shared: &Shared, index: usize) {
-    let (mut last_epoch, mut waiting) = (0, Waiting::default());
+fn worker(index: usize, slot: &Slot, caller: &Caller) {
+    let mut waiting = Waiting::default();
     loop {
-        let published = || shared.epoch.load(Ordering::SeqCst) != last_epoch;
-        if !waiting.wait_until(published) {
-            while !published() {
+        if !waiting.wait_until(|| !slot.is_empty()) {
+            while slot.is_empty() {
                 std::thread::park();
             }
         }
-        last_epoch = shared.epoch.load(Ordering::SeqCst);
-        shared.inside.fetch_add(1, Ordering::SeqCst);
-        let job = shared.job.load(Ordering::SeqCst);
-        // SAFETY: the pointer is null or was read after this thread was counted in `inside`, and the caller does not drop the job
-        // before `inside` is zero (see `Shared`).
-        if let Some(job) = unsafe { job.as_ref() }
-            && index < job.workers
-        {
-            job.work(false);
+        if let Some(job) = slot.take() {
+            // SAFETY: the job was in the slot when it was taken, and the caller does not drop it before the slot is empty.
+            unsafe { &*job }.work(index + 1);
+            slot.0.store(std::ptr::null_mut(), Ordering::SeqCst);
+            caller.wake();
         }
-        shared.leave();
     }
 }

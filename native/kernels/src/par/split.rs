@@ -27,9 +27,14 @@ pub fn fair_chunks(size: [usize; 2], count: usize, threads: usize, cost: impl Fn
             count * (rows + usize::from(2 * last_row >= chunk_rows)) * (cols + usize::from(2 * last_col >= chunk_cols));
         (all / threads as f64).max(large.div_ceil(threads) as f64 * cost(chunk_rows, chunk_cols))
     };
-    let chunk = |d: usize, n: usize| size[d].div_ceil(n).max(1);
-    let pairs =
-        (1..=max_chunks).flat_map(|n| (1..=max_chunks / (n * count.max(1))).map(move |m| [chunk(0, n), chunk(1, m)]));
+    // The different sizes of chunks that divide axis `d` into at most `max` chunks.
+    let sizes = |d: usize, max: usize| {
+        let mut last = 0;
+        let chunks = (1..=max.min(size[d].max(1))).map(move |n| (n, size[d].div_ceil(n).max(1)));
+        chunks.filter(move |(_, chunk)| std::mem::replace(&mut last, *chunk) != *chunk)
+    };
+    let pairs = sizes(0, max_chunks)
+        .flat_map(|(n, rows)| sizes(1, max_chunks / (n * count.max(1))).map(move |(_, cols)| [rows, cols]));
     let best = pairs.map(|pair| (total_time(pair), pair)).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     best.map_or(size, |best| best.1)
 }
@@ -116,4 +121,16 @@ pub fn parallel_rows2<T: Send, U: Send>(
             f(row, a, b);
         }
     });
+}
+
+/// Copies `from` to `to`, on several threads if it is large.
+///
+/// # Panics
+/// Panics if the lengths differ.
+pub fn parallel_copy<T: Copy + Send + Sync>(from: &[T], to: &mut [T]) {
+    /// Bytes in a chunk.
+    const CHUNK_BYTES: usize = 256 << 10;
+    assert_eq!(from.len(), to.len(), "a copy has as many elements as the original");
+    let len = (CHUNK_BYTES / size_of::<T>().max(1)).max(1);
+    parallel_rows(to, len, 1, |i, to| to.copy_from_slice(&from[i * len..][..to.len()]));
 }

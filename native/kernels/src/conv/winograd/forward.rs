@@ -18,6 +18,10 @@ const FEW_VECTORS: usize = 2;
 const MANY_VECTORS: usize = 8;
 /// Minimum bytes of large weights, which do not fit into the L2 cache.
 const LARGE_WEIGHTS: usize = 2 << 20;
+/// Maximum bytes of the transformed inputs of several images.
+const MAX_TRANSFORMED_BYTES: usize = 16 << 20;
+/// Chunks of a loop for each thread, so that a delayed thread holds up the others less.
+const CHUNKS_PER_THREAD: usize = 3;
 
 /// Elements of the transformed weights.
 pub(in crate::conv) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
@@ -216,67 +220,63 @@ pub(in crate::conv) fn forward<T: Accum>(
             .collect(),
     };
     let threads = num_threads();
+    let (rows, pixels, tiles) = (shape.group_out(), height * width, geometry.pixels());
     let has_few_images = shape.groups == 1 && shape.batch < 2 * threads && threads > 1;
     let chunk_height =
         if has_few_images { chunk_rows(geometry.grid, threads.div_ceil(shape.batch)) } else { geometry.grid[1] };
+    let is_large = size_of_val(weights) / shape.groups >= LARGE_WEIGHTS;
+    let num_vectors = if is_large && shape.batch * tiles > FEW_VECTORS * LANES { MANY_VECTORS } else { FEW_VECTORS };
+    let in_two_loops = has_few_images && shape.batch * geometry.grid[1].div_ceil(chunk_height) < threads;
+    let panels = rows.div_ceil(kernel.mr());
+    // Chunks per image of the second loop, and rows of tiles in each.
+    let chunks = (CHUNKS_PER_THREAD * threads).div_ceil(shape.batch);
+    let chunk_height = match in_two_loops {
+        true => chunk_rows(geometry.grid, chunks.div_ceil(panels).max(tiles.div_ceil(num_vectors * LANES))),
+        false => chunk_height,
+    };
     let layout = Layout::of_rows(&geometry, chunk_height);
-    let num_vectors = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_VECTORS } else { MANY_VECTORS };
     let table = OffsetTable::new(layout.taps().iter().copied());
     let winograd = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, num_vectors };
-    let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
+    if in_two_loops {
+        let chunk_panels = (panels * geometry.grid[1].div_ceil(chunk_height) / chunks).max(1);
+        return winograd.run_in_two_loops(chunk_height, chunk_panels * kernel.mr(), out);
+    }
     if chunk_height < geometry.grid[1] {
         return parallel_blocks(out, rows, chunk_height * TILE * width, |row, pixel, mut block| {
             let image = row / rows;
-            winograd.group(0, 0..rows, image..image + 1, pixel / width / TILE, &mut block);
-        });
-    }
-    if has_few_images {
-        let panels = rows.div_ceil(kernel.mr());
-        let chunks = (2 * threads).div_ceil(shape.batch).min(panels.div_ceil(4)).max(1);
-        let chunk_channels = panels.div_ceil(chunks) * kernel.mr();
-        return parallel_blocks_of_groups(out, rows, [chunk_channels, pixels], |row, _, mut block| {
-            let (image, first) = (row / rows, row % rows);
-            winograd.group(0, first..first + block.rows(), image..image + 1, 0, &mut block);
+            winograd.group(0, image..image + 1, pixel / width / TILE, &mut block);
         });
     }
     // Several small images are computed together, so that they fill a block of tile vectors.
-    let images = (num_vectors / geometry.pixels().div_ceil(LANES)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
+    let images = (num_vectors / tiles.div_ceil(LANES)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
     parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
         let first = row / shape.out_channels;
         let images = first..first + block.rows() / shape.out_channels;
         for group in 0..shape.groups {
-            winograd.group(group, 0..rows, images.clone(), 0, &mut block);
+            winograd.group(group, images.clone(), 0, &mut block);
         }
     });
 }
 
 /// Rows of tiles in a chunk that divide an image into at least `min_chunks` chunks, if this leaves the tile vectors nearly full;
-/// otherwise all rows. Each chunk reads all weights. The alternative, chunks of output channels, repeats the input transform, which
-/// takes longer.
+/// otherwise into as many as leave them nearly full.
 fn chunk_rows([_, height, width]: [usize; 3], min_chunks: usize) -> usize {
     let tile_vectors =
         |rows: usize| height / rows * (rows * width).div_ceil(LANES) + (height % rows * width).div_ceil(LANES);
-    let mut even = (min_chunks..=height).map(|chunks| height.div_ceil(chunks));
+    let chunks = (min_chunks..=height).chain((1..min_chunks.min(height)).rev());
+    let mut even = chunks.map(|chunks| height.div_ceil(chunks));
     even.find(|rows| 8 * tile_vectors(*rows) <= 9 * tile_vectors(height)).unwrap_or(height)
 }
 
 impl<T: Accum> Winograd<'_, T> {
-    /// Computes the output channels `rows` of a group for some images, starting at tile row `first`. The rows of `out` are all channels
-    /// of these images, or only `rows` of a single image; its columns are pixels.
-    fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
-        let (channels, [_, _, tiles_across]) = (self.shape.group_in(), self.layout.geometry().grid);
-        let width = self.shape.output()[2];
-        let tile_rows = (out.cols() / width).div_ceil(TILE);
-        let tiles = tile_rows * tiles_across;
-        let tile_vectors: List<TileVector> = (0..images.len())
-            .flat_map(|image| {
-                (0..tiles)
-                    .step_by(LANES)
-                    .map(move |start| TileVector { image, tiles: start..(start + LANES).min(tiles) })
-            })
-            .collect();
-        let phases = self.layout.len();
+    /// Computes the output channels of a group for some images, starting at tile row `first`. The rows of `out` are all channels of these
+    /// images; its columns are pixels.
+    fn group(&self, group: usize, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
+        let (channels, rows) = (self.shape.group_in(), 0..self.shape.group_out());
+        let (tile_rows, phases) = (self.tile_rows(out), self.layout.len());
+        let tile_vectors = self.tile_vectors(images.len(), tile_rows);
+        let first_row = |image: usize| image * self.shape.out_channels + group * rows.len();
         with_scratch(images.len() * channels * phases, |source: &mut [T]| {
             source.fill(T::zero());
             let plane = self.layout.geometry().plane();
@@ -289,44 +289,117 @@ impl<T: Accum> Winograd<'_, T> {
                 let (inputs, outputs) = tiles.split_at_mut(channels * stride);
                 for tile_vectors in tile_vectors.chunks(self.num_vectors) {
                     for (i, tile_vector) in tile_vectors.iter().enumerate() {
-                        let mut runs = Runs::new(LANES);
-                        self.layout.add_runs(tile_rows, tile_vector.tiles.clone(), 0, 0, &mut runs);
-                        let image =
-                            &source[tile_vector.image * channels * phases..(tile_vector.image + 1) * channels * phases];
-                        self.transform_channels(&runs, image, inputs, i * LANES);
+                        let image = &source[tile_vector.image * channels * phases..][..channels * phases];
+                        self.transform_channels(tile_rows, tile_vector, image, inputs, i * LANES);
                     }
                     self.multiply(group, &rows, tile_vectors.len() * LANES, inputs, outputs);
                     for (i, tile_vector) in tile_vectors.iter().enumerate() {
-                        self.write(
-                            tile_vector,
-                            &outputs[i * LANES..],
-                            self.first_row(group, &rows, tile_vector.image, out),
-                            rows.len(),
-                            out,
-                        );
+                        let mut block = out.block(first_row(tile_vector.image), 0, rows.len(), out.cols());
+                        self.write(tile_vector, &outputs[i * LANES..], &mut block);
                     }
                 }
             });
         });
-        if self.epilogue.is_empty() {
-            return;
+        for (i, image) in images.enumerate() {
+            let mut block = out.block(first_row(i), 0, rows.len(), out.cols());
+            self.apply_epilogue(first_row(image), first, &mut block);
         }
-        let (pixels, pixel) = (self.shape.output_plane(), first * TILE * width);
-        for image in 0..images.len() {
-            let row = (images.start + image) * self.shape.out_channels + group * self.shape.group_out() + rows.start;
-            let mut block = out.block(self.first_row(group, &rows, image, out), 0, rows.len(), out.cols());
-            self.epilogue.apply(self.shape, pixels, row, pixel, &mut block);
+    }
+
+    /// Computes all images in two parallel loops: the first transforms the inputs, the second multiplies and writes `channels` output
+    /// channels of `tile_rows` rows of tiles per chunk. Chunks of output channels alone would each transform all inputs.
+    fn run_in_two_loops(&self, tile_rows: usize, channels: usize, mut out: MatMut<'_, T>) {
+        let (shape, stride, [_, height, width]) = (self.shape, self.stride(), self.layout.geometry().grid);
+        let blocks = height.div_ceil(tile_rows);
+        // A block of tile rows is transformed and multiplied `num_vectors` tile vectors at a time.
+        let block_len = (tile_rows * width).div_ceil(self.num_vectors * LANES) * shape.in_channels * stride;
+        let image_len = blocks * block_len;
+        let max_images = (MAX_TRANSFORMED_BYTES / (image_len * size_of::<T>())).clamp(1, shape.batch);
+        let (rows, cols) = (shape.out_channels, out.cols());
+        with_scratch(max_images * image_len, |inputs: &mut [T]| {
+            for first in (0..shape.batch).step_by(max_images) {
+                let images = max_images.min(shape.batch - first);
+                let inputs = &mut inputs[..images * image_len];
+                self.transform_images(first, tile_rows, block_len, inputs);
+                let inputs = &*inputs;
+                let out = out.block(first * rows, 0, images * rows, cols);
+                let block_pixels = tile_rows * TILE * shape.output()[2];
+                parallel_blocks_of_groups(out, rows, [channels, block_pixels], |row, pixel, mut out| {
+                    let (image, row, block) = (row / rows, row % rows, pixel / block_pixels);
+                    let inputs = &inputs[image * image_len + block * block_len..][..block_len];
+                    self.multiply_block(row, inputs, &mut out);
+                    self.apply_epilogue((first + image) * rows + row, block * tile_rows, &mut out);
+                });
+            }
+        });
+    }
+
+    /// Transforms the inputs of the images starting at `first` to (images, blocks of tile rows, blocks of tile vectors, channels).
+    fn transform_images(&self, first: usize, tile_rows: usize, block_len: usize, inputs: &mut [T]) {
+        let (channels, height) = (self.shape.in_channels, self.layout.geometry().grid[1]);
+        let (blocks, plane) = (height.div_ceil(tile_rows), self.layout.geometry().plane());
+        let rows_per_block = block_len / self.stride();
+        let grain = (inputs.len() / self.stride()).div_ceil(CHUNKS_PER_THREAD * num_threads());
+        parallel_rows(inputs, self.stride(), grain, |row, to| {
+            let (block, row) = (row / rows_per_block, row % rows_per_block);
+            let (image, block, channel) = (first + block / blocks, block % blocks, row % channels);
+            let first_tile_row = block * tile_rows;
+            let tile_rows = tile_rows.min(height - first_tile_row);
+            let tile_vectors = self.tile_vectors(1, tile_rows);
+            let tile_vectors = tile_vectors.chunks(self.num_vectors).nth(row / channels).unwrap_or_default();
+            with_scratch(self.layout.len(), |source: &mut [T]| {
+                source.fill(T::zero());
+                let from = &self.input[(image * channels + channel) * plane..][..plane];
+                self.layout.fill(from, first_tile_row, source);
+                for (i, tile_vector) in tile_vectors.iter().enumerate() {
+                    self.transform_channels(tile_rows, tile_vector, source, to, i * LANES);
+                }
+            });
+        });
+    }
+
+    /// Multiplies the transformed inputs of a block of tile rows with the weights of the output channels starting at `row`, and writes
+    /// the outputs.
+    fn multiply_block(&self, row: usize, inputs: &[T], out: &mut MatMut<'_, T>) {
+        let (rows, stride) = (row..row + out.rows(), self.stride());
+        let tile_vectors = self.tile_vectors(1, self.tile_rows(out));
+        with_scratch(rows.len() * stride, |outputs: &mut [T]| {
+            let inputs = inputs.chunks_exact(self.shape.in_channels * stride);
+            for (tile_vectors, inputs) in tile_vectors.chunks(self.num_vectors).zip(inputs) {
+                self.multiply(0, &rows, tile_vectors.len() * LANES, inputs, outputs);
+                for (i, tile_vector) in tile_vectors.iter().enumerate() {
+                    self.write(tile_vector, &outputs[i * LANES..], out);
+                }
+            }
+        });
+    }
+
+    /// Applies the epilogue to outputs whose first row is channel `row`, counted over all images, starting at tile row `first`.
+    fn apply_epilogue(&self, row: usize, first: usize, out: &mut MatMut<'_, T>) {
+        if !self.epilogue.is_empty() {
+            let pixel = first * TILE * self.shape.output()[2];
+            self.epilogue.apply(self.shape, self.shape.output_plane(), row, pixel, out);
         }
+    }
+
+    /// Rows of tiles of outputs whose columns are pixels.
+    fn tile_rows(&self, out: &MatMut<'_, T>) -> usize {
+        (out.cols() / self.shape.output()[2]).div_ceil(TILE)
+    }
+
+    /// The tile vectors of `tile_rows` rows of tiles of some images.
+    fn tile_vectors(&self, images: usize, tile_rows: usize) -> List<TileVector> {
+        let tiles = tile_rows * self.layout.geometry().grid[2];
+        let of_image = |image| {
+            let starts = (0..tiles).step_by(LANES);
+            starts.map(move |start| TileVector { image, tiles: start..(start + LANES).min(tiles) })
+        };
+        (0..images).flat_map(of_image).collect()
     }
 
     /// Stride between channels of transformed tiles: an odd number of cache lines, so that channels map to different cache sets.
     fn stride(&self) -> usize {
         (ELEMENTS * self.num_vectors + 1) * LANES
-    }
-
-    /// The row of `out` that holds the first of the output channels `rows`.
-    fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
-        if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
     }
 
     /// Multiplies a block of tile vectors with the weights: 36 matrix products of (output channels, channels) by (channels, tiles).
@@ -355,14 +428,14 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the products of a tile vector to outputs and writes them to `out`, starting at row `first`.
-    fn write(&self, tile_vector: &TileVector, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
+    /// Transforms the products of a tile vector to outputs and writes them to `out`, (output channels, pixels).
+    fn write(&self, tile_vector: &TileVector, tiles: &[T], out: &mut MatMut<'_, T>) {
         let width = self.shape.output()[2];
         let (height, tiles_across) = (out.cols() / width, self.layout.geometry().grid[2]);
         let mut values = [[T::zero(); TILE * LANES]; TILE];
-        for row in 0..rows {
+        for row in 0..out.rows() {
             transform_outputs(&tiles[row * self.stride()..], self.num_vectors, &mut values);
-            let plane = out.row_mut(first + row);
+            let plane = out.row_mut(row);
             let mut tile = tile_vector.tiles.start;
             while tile < tile_vector.tiles.end {
                 let count = (tiles_across - tile % tiles_across).min(tile_vector.tiles.end - tile);
@@ -377,12 +450,22 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the inputs of a tile vector for all channels, into the lanes starting at `lane`.
-    fn transform_channels(&self, runs: &Runs, image: &[T], inputs: &mut [T], lane: usize) {
+    /// Transforms the inputs of a tile vector for the channels of `source`, into the lanes starting at `lane`. The source holds the inputs
+    /// of `tile_rows` rows of tiles.
+    fn transform_channels(
+        &self,
+        tile_rows: usize,
+        tile_vector: &TileVector,
+        source: &[T],
+        inputs: &mut [T],
+        lane: usize,
+    ) {
+        let mut runs = Runs::new(LANES);
+        self.layout.add_runs(tile_rows, tile_vector.tiles.clone(), 0, 0, &mut runs);
         let mut panel = [T::zero(); ELEMENTS * LANES];
-        let images = image.chunks_exact(image.len() / self.shape.group_in());
-        for (image, to) in images.zip(inputs.chunks_exact_mut(self.stride())) {
-            T::pack_runs(runs, IndexedPanel { data: image, table: self.table, first: 0 }, &mut panel);
+        let sources = source.chunks_exact(self.layout.len());
+        for (source, to) in sources.zip(inputs.chunks_exact_mut(self.stride())) {
+            T::pack_runs(&runs, IndexedPanel { data: source, table: self.table, first: 0 }, &mut panel);
             transform_inputs(&panel, &mut to[lane..], self.num_vectors);
         }
     }
