@@ -90,30 +90,26 @@ def copy(library, size):
     return {"": lambda: library.MXNDArraySyncCopyToCPU(source, buffer, ctypes.c_size_t(size))}
 
 
-def main(path):
-    library = Library(path)
-
-    def prepare(workload):
-        args = workload.args
-        if workload.kind == "gemm":
-            return gemm(library, args["n"])
-        if workload.kind == "layer":
-            return layer(library, args)
-        if workload.kind == "operator":
-            return bound_step(library, workloads.operator_graph(library, args), args["inputs"], args["backward"])
-        if workload.kind == "chain":
-            return chain(library, args["size"])
-        if workload.kind == "inference":
-            return inference(library, args)
-        if workload.kind == "step":
-            return training_step(library, args)
-        if workload.kind == "bind":
-            graph, shapes = networks.classifier(library, args["model"]), workloads.network_shapes(args)
-            return {"": lambda: Executor(library, graph, shapes, True).free()}
-        return copy(library, args["size"])
-
-    serve(prepare)
+def prepare(library, workload):
+    args = workload.args
+    if workload.kind == "gemm":
+        return gemm(library, args["n"])
+    if workload.kind == "layer":
+        return layer(library, args)
+    if workload.kind == "operator":
+        return bound_step(library, workloads.operator_graph(library, args), args["inputs"], args["backward"])
+    if workload.kind == "chain":
+        return chain(library, args["size"])
+    if workload.kind == "inference":
+        return inference(library, args)
+    if workload.kind == "step":
+        return training_step(library, args)
+    if workload.kind == "bind":
+        graph, shapes = networks.classifier(library, args["model"]), workloads.network_shapes(args)
+        return {"": lambda: Executor(library, graph, shapes, True).free()}
+    return copy(library, args["size"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    loaded = Library(sys.argv[1])
+    serve(lambda workload: prepare(loaded, workload))

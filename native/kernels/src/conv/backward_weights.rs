@@ -18,7 +18,7 @@ const BLOCK_PIXELS: usize = 512;
 /// Maximum bytes of the inputs of a block of pixels, which are read for every tile of output channels and must stay in the L2 cache.
 const BLOCK_BYTES: usize = 448 << 10;
 /// Maximum number of slices of the batch. The gradient of each slice is computed separately, and they are added at the end.
-const MAX_SLICES: usize = 4;
+const MAX_SLICES: usize = 16;
 /// Maximum bytes of the gradients of all slices.
 const SLICES_BYTES: usize = 2 << 20;
 
@@ -77,7 +77,7 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     let unit = rows * nr;
     let len = shape.groups * product.units.len() * unit;
     let max_slices = MAX_SLICES.min(shape.batch).min((SLICES_BYTES / (len * size_of::<T>())).max(1));
-    // A power of two divides evenly among two or four threads.
+    // A power of two divides evenly among most numbers of threads.
     let slices = 1 << max_slices.ilog2();
     with_scratch(slices * len, |sums: &mut [T]| {
         product.run(slices, sums);

@@ -28,4 +28,4 @@ pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks, parallel_blocks_of_groups};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
-pub use split::{fair_chunks, num_chunks, parallel_copy, parallel_ranges, parallel_rows, parallel_rows2};
+pub use split::{fair_chunks, num_chunks, parallel_copy, parallel_ranges, parallel_rows, parallel_rows2, spread};

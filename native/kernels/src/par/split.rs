@@ -1,6 +1,6 @@
 //! Splitting index ranges and mutable slices into chunks for parallel loops.
 
-use super::parallel_for;
+use super::{num_threads, parallel_for};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -84,13 +84,19 @@ impl<'a, T> SharedSlice<'a, T> {
     }
 }
 
-/// Calls `f(row, elements)` for every row of `row_len` elements of `data`, `grain` rows per chunk. The last row may be
+/// The grain that divides `len` items among more threads if chunks of `grain` items do not occupy them all: at least a quarter of `grain`.
+/// For loops whose results do not depend on the chunks.
+pub fn spread(len: usize, grain: usize) -> usize {
+    if len <= grain { grain } else { len.div_ceil(num_threads()).clamp(grain.div_ceil(4).max(1), grain.max(1)) }
+}
+
+/// Calls `f(row, elements)` for every row of `row_len` elements of `data`, at most `grain` rows per chunk. The last row may be
 /// incomplete.
 pub fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     let row_len = row_len.max(1);
     let rows = data.len().div_ceil(row_len);
     let slice = SharedSlice::new(data);
-    parallel_ranges(rows, grain, |chunk| {
+    parallel_ranges(rows, spread(rows, grain), |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.
             f(row, unsafe { slice.take(row * row_len..(row + 1) * row_len) });
@@ -109,7 +115,7 @@ pub fn parallel_rows2<T: Send, U: Send>(
     let (first_len, second_len) = (first_len.max(1), second_len.max(1));
     let rows = first.len().div_ceil(first_len).min(second.len().div_ceil(second_len));
     let (first, second) = (SharedSlice::new(first), SharedSlice::new(second));
-    parallel_ranges(rows, grain, |chunk| {
+    parallel_ranges(rows, spread(rows, grain), |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.
             let (a, b) = unsafe {

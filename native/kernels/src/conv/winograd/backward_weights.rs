@@ -9,7 +9,7 @@ use super::super::geometry::Geometry;
 use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, saves_products, tiles, transform_inputs_1d};
 use crate::float::Accum;
-use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, MatRef, num_threads, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::Runs;
 use std::ops::Range;
@@ -20,6 +20,10 @@ const BLOCK_TILES: usize = 128;
 const MIN_TILES: usize = 32;
 /// Maximum bytes of the products of all elements.
 const MAX_PRODUCT_BYTES: usize = 48 << 20;
+/// Threads per block that are transformed in one loop: a block is too little work for more.
+const THREADS_PER_BLOCK: usize = 2;
+/// Maximum bytes of the transformed blocks of a loop.
+const MAX_TRANSFORMED_BYTES: usize = 32 << 20;
 /// Inputs of a tile along each dimension.
 const WINDOW: usize = 6;
 
@@ -63,23 +67,27 @@ pub(in crate::conv) fn backward_weights<T: Accum>(
         max_depth: images * tile_rows * grid[1],
     };
     let (rows, cols) = (shape.group_out(), channels.next_multiple_of(kernel.nr()));
+    let blocks: List<Block> = (0..shape.batch)
+        .step_by(images)
+        .flat_map(|first| (0..grid[0]).step_by(tile_rows).map(move |row| (first, row)))
+        .map(|(first, row)| Block {
+            images: first..(first + images).min(shape.batch),
+            tile_rows: row..(row + tile_rows).min(grid[0]),
+        })
+        .collect();
     let len = rows.next_multiple_of(kernel.mr()) * cols;
-    let lens = [ELEMENTS * len, rows * product.grad_stride(), cols * ELEMENTS * product.max_depth];
-    with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
-        let (products, buffer) = buffer.split_at_mut(lens[0]);
-        let (grads, inputs) = buffer.split_at_mut(lens[1]);
+    // Elements of the transformed gradients and inputs of a block.
+    let lens = [rows * product.grad_stride(), cols * ELEMENTS * product.max_depth];
+    let max_blocks = MAX_TRANSFORMED_BYTES / (lens.iter().sum::<usize>() * size_of::<T>());
+    let blocks_per_loop = num_threads().div_ceil(THREADS_PER_BLOCK).min(max_blocks).clamp(1, blocks.len());
+    with_scratch(ELEMENTS * len + blocks_per_loop * lens.iter().sum::<usize>(), |buffer: &mut [T]| {
+        let (products, buffer) = buffer.split_at_mut(ELEMENTS * len);
+        let (grads, inputs) = buffer.split_at_mut(blocks_per_loop * lens[0]);
         for (group, weights_grad) in weights_grad.chunks_exact_mut(rows * channels * 9).enumerate() {
-            let blocks = (0..shape.batch)
-                .step_by(images)
-                .flat_map(|first| (0..grid[0]).step_by(tile_rows).map(move |row| (first, row)));
-            for (i, (first, row)) in blocks.enumerate() {
-                let block = Block {
-                    images: first..(first + images).min(shape.batch),
-                    tile_rows: row..(row + tile_rows).min(grid[0]),
-                };
-                product.transform_grads(group, &block, output_grad, grads);
-                product.transform_inputs(group, &block, input, inputs);
-                product.multiply(product.depth(&block), grads, inputs, i > 0, products);
+            for (i, blocks) in blocks.chunks(blocks_per_loop).enumerate() {
+                product.transform_grads(group, blocks, output_grad, &mut grads[..blocks.len() * lens[0]]);
+                product.transform_inputs(group, blocks, input, &mut inputs[..blocks.len() * lens[1]]);
+                product.multiply(blocks, grads, inputs, i > 0, products);
             }
             write_weights(products, (len, cols), channels, weights_grad);
         }
@@ -122,20 +130,24 @@ impl<T: Accum> Product<'_, T> {
         ((ELEMENTS * self.element_stride()).div_ceil(LANES) | 1) * LANES
     }
 
-    /// Transforms the gradients of the outputs of a block to (output channels, elements, tiles).
-    fn transform_grads(&self, group: usize, block: &Block, output_grad: &[T], out: &mut [T]) {
+    /// Transforms the gradients of the outputs of some blocks to (blocks, output channels, elements, tiles).
+    fn transform_grads(&self, group: usize, blocks: &[Block], output_grad: &[T], out: &mut [T]) {
         let (rows, plane, tiles_across) = (self.shape.group_out(), self.shape.output_plane(), self.tiles_across);
-        let (tile_rows, stride) = (block.tile_rows.len(), self.element_stride());
-        let tiles = tile_rows * tiles_across;
-        let runs: List<Runs> = (0..tiles)
-            .step_by(LANES)
-            .map(|tile| {
+        let stride = self.element_stride();
+        let runs_of = |block: &Block| -> List<Runs> {
+            let tiles = block.tile_rows.len() * tiles_across;
+            let vectors = (0..tiles).step_by(LANES).map(|tile| {
                 let mut runs = Runs::new(LANES);
-                self.layout.add_runs(tile_rows, tile..(tile + LANES).min(tiles), 0, 0, &mut runs);
+                let range = tile..(tile + LANES).min(tiles);
+                self.layout.add_runs(block.tile_rows.len(), range, 0, 0, &mut runs);
                 runs
-            })
-            .collect();
-        parallel_rows(out, self.grad_stride(), 1, |row, out| {
+            });
+            vectors.collect()
+        };
+        let runs: List<List<Runs>> = blocks.iter().map(runs_of).collect();
+        parallel_rows(out, self.grad_stride(), 1, |i, out| {
+            let (block, runs, row) = (&blocks[i / rows], &runs[i / rows], i % rows);
+            let tiles = block.tile_rows.len() * tiles_across;
             with_scratch(self.layout.len(), |source: &mut [T]| {
                 for (i, image) in block.images.clone().enumerate() {
                     let channel = image * self.shape.out_channels + group * rows + row;
@@ -151,8 +163,17 @@ impl<T: Accum> Product<'_, T> {
         });
     }
 
-    /// Transforms the inputs of a block to panels of `nr` channels, each (elements, tiles, `nr`).
-    fn transform_inputs(&self, group: usize, block: &Block, input: &[T], out: &mut [T]) {
+    /// Transforms the inputs of some blocks to panels of `nr` channels, each (elements, tiles, `nr`).
+    fn transform_inputs(&self, group: usize, blocks: &[Block], input: &[T], out: &mut [T]) {
+        let nr = self.kernel.nr();
+        let panels = self.shape.group_in().div_ceil(nr);
+        parallel_rows(out, ELEMENTS * self.max_depth * nr, 1, |i, out| {
+            self.transform_panel(group, &blocks[i / panels], i % panels, input, out);
+        });
+    }
+
+    /// Transforms the inputs of a block for one panel.
+    fn transform_panel(&self, group: usize, block: &Block, panel: usize, input: &[T], out: &mut [T]) {
         let ([_, height, width], channels, nr) = (self.shape.input, self.shape.group_in(), self.kernel.nr());
         let ([_, pad_y, pad_x], tiles_across) = (self.shape.pad, self.tiles_across);
         let tile_rows = block.tile_rows.len();
@@ -161,54 +182,57 @@ impl<T: Accum> Product<'_, T> {
         // Rows and columns of the slab that are inside the image.
         let ys = pad_y.saturating_sub(top)..slab_height.min((height + pad_y).saturating_sub(top));
         let xs = pad_x..slab_width.min(width + pad_x);
-        parallel_rows(out, ELEMENTS * self.max_depth * nr, 1, |panel, out| {
-            with_scratch(slab_height * slab_width * self.unit, |slab: &mut [T]| {
-                for lane in (0..nr).step_by(self.unit).filter(|lane| panel * nr + lane < channels) {
-                    let first = panel * nr + lane;
-                    let count = self.unit.min(channels - first);
-                    slab.fill(T::zero());
-                    for (i, image) in block.images.clone().enumerate() {
-                        let plane = (image * self.shape.in_channels + group * channels + first) * height * width;
-                        for y in ys.clone() {
-                            let rows = &input[plane + (top + y - pad_y) * width..];
-                            let rows = MatRef::new(rows, count, xs.len(), height * width, 1);
-                            let to = (y * slab_width + xs.start) * self.unit;
-                            self.kernel.pack_lanes(rows, self.unit, &mut slab[to..][..xs.len() * self.unit]);
-                        }
-                        for tile in 0..tile_rows * tiles_across {
-                            let (y, x) = (tile / tiles_across * TILE, tile % tiles_across * TILE);
-                            let window = &slab[(y * slab_width + x) * self.unit..];
-                            let to = &mut out[(i * tile_rows * tiles_across + tile) * nr + lane..];
-                            let strides = [slab_width * self.unit, self.max_depth * nr];
-                            if self.unit == LANES {
-                                transform_inputs::<T>(window, to, strides);
-                            } else {
-                                transform_few_inputs(self.unit, window, to, strides);
-                            }
+        with_scratch(slab_height * slab_width * self.unit, |slab: &mut [T]| {
+            for lane in (0..nr).step_by(self.unit).filter(|lane| panel * nr + lane < channels) {
+                let first = panel * nr + lane;
+                let count = self.unit.min(channels - first);
+                slab.fill(T::zero());
+                for (i, image) in block.images.clone().enumerate() {
+                    let plane = (image * self.shape.in_channels + group * channels + first) * height * width;
+                    for y in ys.clone() {
+                        let rows = &input[plane + (top + y - pad_y) * width..];
+                        let rows = MatRef::new(rows, count, xs.len(), height * width, 1);
+                        let to = (y * slab_width + xs.start) * self.unit;
+                        self.kernel.pack_lanes(rows, self.unit, &mut slab[to..][..xs.len() * self.unit]);
+                    }
+                    for tile in 0..tile_rows * tiles_across {
+                        let (y, x) = (tile / tiles_across * TILE, tile % tiles_across * TILE);
+                        let window = &slab[(y * slab_width + x) * self.unit..];
+                        let to = &mut out[(i * tile_rows * tiles_across + tile) * nr + lane..];
+                        let strides = [slab_width * self.unit, self.max_depth * nr];
+                        if self.unit == LANES {
+                            transform_inputs::<T>(window, to, strides);
+                        } else {
+                            transform_few_inputs(self.unit, window, to, strides);
                         }
                     }
                 }
-            });
+            }
         });
     }
 
-    /// Adds the products of a block to those of the previous blocks, or writes them if there are none: (elements, output channels,
-    /// input channels).
-    fn multiply(&self, depth: usize, grads: &[T], inputs: &[T], accumulate: bool, products: &mut [T]) {
+    /// Adds the products of some blocks, one after the other, to those of the previous blocks, or writes them if there are none: (elements,
+    /// output channels, input channels).
+    fn multiply(&self, blocks: &[Block], grads: &[T], inputs: &[T], accumulate: bool, products: &mut [T]) {
         let (rows, channels) = (self.shape.group_out(), self.shape.group_in());
         let (mr, nr) = (self.kernel.mr(), self.kernel.nr());
         let cols = channels.next_multiple_of(nr);
         let panels = rows.div_ceil(mr);
+        let input_len = ELEMENTS * self.max_depth * nr;
         parallel_rows(products, mr * cols, 4, |i, out| {
             let (element, row) = (i / panels, i % panels * mr);
             let count = mr.min(rows - row);
-            let a = &grads[row * self.grad_stride() + element * self.element_stride()..];
-            let a = MatRef::new(a, count, depth, self.grad_stride(), 1);
             let mut out = MatMut::row_major(out, mr, cols);
-            for (panel, inputs) in inputs.chunks_exact(ELEMENTS * self.max_depth * nr).enumerate() {
-                let b = Panels::in_place(&inputs[element * self.max_depth * nr..], nr, nr);
-                let c = out.block(0, panel * nr, count, nr);
-                self.kernel.strided_tile(T::one(), a, b, c, accumulate);
+            let operands =
+                grads.chunks_exact(rows * self.grad_stride()).zip(inputs.chunks_exact(cols / nr * input_len));
+            for ((i, block), (grads, inputs)) in blocks.iter().enumerate().zip(operands) {
+                let a = &grads[row * self.grad_stride() + element * self.element_stride()..];
+                let a = MatRef::new(a, count, self.depth(block), self.grad_stride(), 1);
+                for (panel, inputs) in inputs.chunks_exact(input_len).enumerate() {
+                    let b = Panels::in_place(&inputs[element * self.max_depth * nr..], nr, nr);
+                    let c = out.block(0, panel * nr, count, nr);
+                    self.kernel.strided_tile(T::one(), a, b, c, accumulate || i > 0);
+                }
             }
         });
     }
