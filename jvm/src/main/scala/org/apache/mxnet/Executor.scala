@@ -138,7 +138,7 @@ class Executor private[mxnet] (
     def get(): A = if (part != null) part
     else
       lock.synchronized {
-        if (part == null) part = NDArrayCollector.outside(ResourceScope.outside(create))
+        if (part == null) part = ResourceScope.outside(create)
         part
       }
 

@@ -183,6 +183,9 @@ class FeedForward private (
     joined
   }
 
+  /** Runs `body`, whose resources live as long as this model. */
+  private def owning[A](body: => A): A = ResourceScope.ownedIn(scope)(body)
+
   private def preparePredictor(inputs: IndexedSeq[DataDesc]): Unit = {
     require(
       symbol != null,
@@ -194,7 +197,7 @@ class FeedForward private (
       shapes.forall { case (name, shape) => predExec.argDict.get(name).exists(_.shape == shape) }
     if (!isBound) {
       if (predExec != null) predExec.dispose()
-      predExec = symbol.simpleBind(ctx(0), "null", shapes)
+      predExec = owning(symbol.simpleBind(ctx(0), "null", shapes))
     }
     predExec.copyParamsFrom(currentArgs, currentAux, allowExtraParams)
   }
@@ -338,18 +341,18 @@ class FeedForward private (
       s"numEpoch is $numEpoch and beginEpoch $beginEpoch, so there is no epoch to train; set numEpoch"
     )
     if (symGen != null) {
-      symbol = symGen.generate(trainData.defaultBucketKey)
+      symbol = owning(symGen.generate(trainData.defaultBucketKey))
       checkArguments()
     }
     params.setOptimizer(optimizer).setBeginEpoch(beginEpoch)
     monitor.foreach(params.setMonitor)
-    val module = newModule(trainData, Option(workLoadList).map(_.toIndexedSeq))
+    val module = owning(newModule(trainData, Option(workLoadList).map(_.toIndexedSeq)))
     module.bind(trainData.provideDataDesc, Option(trainData.provideLabelDesc), forTraining = true)
     params.monitor.foreach(module.installMonitor)
     module.initParams(initializer, currentArgs, currentAux, allowMissing = true, allowExtra = allowExtraParams)
     val saved = TrainingCheckpoint.toResume(params, resume)
     saved.foreach(_.restoreParams(module))
-    module.installOptimizer(store(module.getParams._1), optimizer, resetOptimizer = true)
+    module.installOptimizer(owning(store(module.getParams._1)), optimizer, resetOptimizer = true)
     new TrainingLoop(module, trainData, Option(evalData), numEpoch, epochSize, params).run(saved)
     val (args, aux) = module.getParams
     currentArgs = args

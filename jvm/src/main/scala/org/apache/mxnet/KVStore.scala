@@ -122,7 +122,8 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Sets the optimizer that updates stored weights with pushed gradients. The index of a key is its position in the
     * order of [[init]].
     */
-  def setOptimizer(optimizer: Optimizer): Unit = setUpdater(Optimizer.getUpdater(optimizer))
+  def setOptimizer(optimizer: Optimizer): Unit =
+    setUpdater(ResourceScope.ownedIn(scope)(Optimizer.getUpdater(optimizer)))
 
   /** Sets the function that updates a stored value when a value is pushed. */
   def setUpdater(updater: MXKVStoreUpdater): Unit = {

@@ -243,16 +243,10 @@ trait MXKVStoreCachedStates {
 private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpdater with MXKVStoreCachedStates {
 
   override def update(key: Int, recv: NDArray, local: NDArray): Unit =
-    optimizer.update(key, local, recv, states.getOrElseUpdate(key, keep(optimizer.createState(key, local))))
+    optimizer.update(key, local, recv, states.getOrElseUpdate(key, owned(optimizer.createState(key, local))))
 
-  /** Moves a state out of the scope of the first update, so that it lives as long as this updater. */
-  private def keep(state: AnyRef): AnyRef = {
-    ResourceScope.resourcesIn(state).foreach { resource =>
-      resource.scope.foreach(_.remove(resource))
-      scope.foreach(_.add(resource))
-    }
-    state
-  }
+  /** A state that lives as long as this updater, not as the scope of the first update. */
+  private def owned(state: => AnyRef): AnyRef = ResourceScope.ownedIn(scope)(state)
 
   override private[mxnet] def companions: Iterator[NativeResource] =
     states.valuesIterator.flatMap(ResourceScope.resourcesIn)
@@ -301,7 +295,7 @@ private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpd
         counts(key) = in.readInt()
         val length = in.readInt()
         if (length > in.available()) throw new EOFException()
-        loaded(key) = if (length < 0) null else keep(optimizer.deserializeState(in.readNBytes(length)))
+        loaded(key) = if (length < 0) null else owned(optimizer.deserializeState(in.readNBytes(length)))
       }
     } catch {
       case _: EOFException =>

@@ -17,11 +17,13 @@ import org.slf4j.Logger
 class ResourceScope extends AutoCloseable {
   private val resources = Collections.newSetFromMap(new IdentityHashMap[NativeResource, java.lang.Boolean])
   private val asOption = Some(this)
+  @volatile private var isClosed = false
 
   ResourceScope.open(this)
 
   /** Disposes the resources of this scope and leaves it. */
   override def close(): Unit = {
+    isClosed = true
     ResourceScope.leave(this)
     val remaining = synchronized {
       val all = resources.toArray(new Array[NativeResource](resources.size))
@@ -100,10 +102,17 @@ object ResourceScope {
     case None           => body
   }
 
-  /** Runs `body` outside of all scopes: its resources live until they are disposed or collected. */
-  private[mxnet] def outside[A](body: => A): A = {
+  /** Runs `body` outside of all scopes and collectors: its resources live until they are disposed or collected. */
+  private[mxnet] def outside[A](body: => A): A = ownedIn(None)(body)
+
+  /** Runs `body`, which creates resources of an object that outlives the scopes and collectors of the call.
+    *
+    * @param scope the scope of that object, which frees them; if it is closed or `None`, they live until they are disposed
+    *   or collected
+    */
+  private[mxnet] def ownedIn[A](scope: Option[ResourceScope])(body: => A): A = NDArrayCollector.outside {
     val around = opened
-    scopes.set(Nil)
+    scopes.set(scope.filterNot(_.isClosed).toList)
     try body
     finally scopes.set(around)
   }
@@ -179,7 +188,10 @@ object ResourceScope {
     if (stack != null && stack.nonEmpty) stack.head.adopt(resource)
   }
 
-  private def open(scope: ResourceScope): Unit = scopes.set(scope :: opened)
+  private def open(scope: ResourceScope): Unit = {
+    scope.isClosed = false
+    scopes.set(scope :: opened)
+  }
 
   private def leave(scope: ResourceScope): Unit = scopes.set(opened.filterNot(_ eq scope))
 

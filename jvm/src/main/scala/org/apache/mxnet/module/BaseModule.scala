@@ -31,6 +31,13 @@ abstract class BaseModule {
   private[module] var argParams: Map[String, NDArray] = null
   private[module] var auxParams: Map[String, NDArray] = null
 
+  private val scope = ResourceScope.getCurrentScope()
+
+  /** Runs `body`, whose arrays belong to the scope in which this module was created, because scopes of a step end before the
+    * module does.
+    */
+  private[module] def owning[A](body: => A): A = ResourceScope.ownedIn(scope)(body)
+
   /** The network; of several networks, the current one. */
   def getSymbol: Symbol = symbol
 
@@ -293,7 +300,7 @@ abstract class BaseModule {
     saved.foreach(_.restoreParams(this))
     fitParams.store match {
       case Some(store) if saved.isDefined || !optimizerInitialized =>
-        installOptimizer(Model.createKVStore(store), fitParams.optimizer, resetOptimizer = true)
+        installOptimizer(owning(Model.createKVStore(store)), fitParams.optimizer, resetOptimizer = true)
       case Some(_) => BaseModule.logger.debug("the module has an optimizer: the KVStore of FitParams is not used")
       case None    => initOptimizer(fitParams.kvstore, fitParams.optimizer, forceInit = saved.isDefined)
     }

@@ -33,7 +33,7 @@ class BucketingModule(
   /** The bucket that updated the parameters last, so that they are newer than `argParams`. */
   private var lastUpdated: Option[Module] = None
 
-  private def newModule(key: AnyRef): Module = {
+  private def newModule(key: AnyRef): Module = owning {
     val (network, dataNames, labelNames) = symGen(key)
     new Module(network, dataNames, labelNames, contexts, workLoadList, fixedParamNames)
   }
@@ -144,7 +144,8 @@ class BucketingModule(
     require(optimizer != null, "optimizer is null; new SGD() is the default")
     requireReady()
     if (!optimizerInitialized || forceInit) {
-      installOptimizer(Model.createKVStore(kvstore, contexts.length, getParams._1), optimizer, resetOptimizer)
+      val store = owning(Model.createKVStore(kvstore, contexts.length, getParams._1))
+      installOptimizer(store, optimizer, resetOptimizer)
     }
   }
 

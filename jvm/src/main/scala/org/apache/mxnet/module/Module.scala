@@ -93,7 +93,7 @@ class Module(
   override def getParams: (Map[String, NDArray], Map[String, NDArray]) = {
     requireReady()
     if (paramsDirty) {
-      allocateParams()
+      owning(allocateParams())
       group.getParams(argParams, auxParams)
       paramsDirty = false
     }
@@ -121,7 +121,7 @@ class Module(
         BaseModule.warnOfExtra("argParams", argParams, paramNames)
         BaseModule.warnOfExtra("auxParams", auxParams, auxNames)
       }
-      allocateParams()
+      owning(allocateParams())
       // Initialize in the order of names, so that a seed always gives the same parameters.
       paramNames.foreach(name => initOne(name, this.argParams(name), argParams, initializer, allowMissing))
       auxNames.foreach { name =>
@@ -219,7 +219,7 @@ class Module(
         fixedParamNames.getOrElse(Set.empty),
         gradReq
       )
-      group.bindExec(dataShapes, usedLabels, sharedModule.map(groupOf))
+      owning(group.bindExec(dataShapes, usedLabels, sharedModule.map(groupOf)))
       if (old != null) old.dispose()
       binded = true
       sharedModule match {
@@ -298,7 +298,8 @@ class Module(
     requireBound()
     val bound = arguments.filterNot(paramNames.contains)
     requireDataNames(dataShapes, bound)
-    group.reshape(dataShapes, labelsToBind(labelShapes, bound))
+    val usedLabels = labelsToBind(labelShapes, bound)
+    owning(group.reshape(dataShapes, usedLabels))
   }
 
   override def initOptimizer(
@@ -311,7 +312,7 @@ class Module(
     requireReady()
     if (optimizerInitialized && !forceInit)
       BaseModule.logger.debug("the module has an optimizer: initOptimizer changes nothing")
-    else installOptimizer(Model.createKVStore(kvstore, contexts.length, argParams), optimizer, resetOptimizer)
+    else installOptimizer(owning(Model.createKVStore(kvstore, contexts.length, argParams)), optimizer, resetOptimizer)
   }
 
   override private[mxnet] def installOptimizer(
@@ -333,7 +334,8 @@ class Module(
       }
     }
     updater = None
-    if (updateOnKVStore) kvstore.foreach(_.setOptimizer(optimizer)) else updater = Some(Optimizer.getUpdater(optimizer))
+    if (updateOnKVStore) kvstore.foreach(_.setOptimizer(optimizer))
+    else updater = Some(owning(Optimizer.getUpdater(optimizer)))
     optimizerInitialized = true
     savedStates.foreach(loadOptimizerStates)
     savedStates = None
