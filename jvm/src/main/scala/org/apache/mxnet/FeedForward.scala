@@ -20,7 +20,7 @@ import scala.collection.mutable
   * @param symGen returns the network of a bucket; null without buckets
   * @param ctx the devices
   * @param numEpoch number of the last epoch; it must be set before training
-  * @param epochSize number of batches in an epoch; one pass over the data if -1
+  * @param epochSize number of batches in an epoch, at least one; one pass over the data if -1
   * @param optimizer updates the parameters
   * @param initializer initializes parameters that have no values
   * @param batchSize batch size, for data that are not batches yet
@@ -353,7 +353,9 @@ class FeedForward private (
     val saved = TrainingCheckpoint.toResume(params, resume)
     saved.foreach(_.restoreParams(module))
     module.installOptimizer(owning(store(module.getParams._1)), optimizer, resetOptimizer = true)
-    new TrainingLoop(module, trainData, Option(evalData), numEpoch, epochSize, params).run(saved)
+    // Programs divide the number of instances by the batch size, which is 0 for little data.
+    val batchesPerEpoch = if (epochSize == 0) 1 else epochSize
+    new TrainingLoop(module, trainData, Option(evalData), numEpoch, batchesPerEpoch, params).run(saved)
     val (args, aux) = module.getParams
     currentArgs = args
     currentAux = aux

@@ -64,6 +64,13 @@ class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(answers(model), Seq(0, 1, 1, 0))
   }
 
+  test("an epoch has at least one batch, since programs divide the number of instances by the batch size") {
+    val model = builder.setEpochSize(32 / 50).setNumEpoch(3).setup()
+    var batches = 0
+    model.fit(data, null, new Accuracy(), "local", null, (_, _, _) => batches += 1)
+    assertEquals(batches, 3)
+  }
+
   test("bad input") {
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
     assert(message(FeedForward.newBuilder(network).setNumEpoch(1).build()).contains("Training data missing"))
