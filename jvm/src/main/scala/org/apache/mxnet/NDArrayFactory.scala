@@ -46,6 +46,11 @@ trait NDArrayFactory {
   def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float32, NativeOp.render(value))
 
+  /** An array filled with a 32-bit value. Without this overload, Scala would choose the one for a 64-bit value, since it
+    * prefers overloads without default arguments.
+    */
+  def full(shape: Shape, value: Float): NDArray = full(shape, value, null)
+
   /** An array filled with a 64-bit value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float64, NativeOp.render(value))

@@ -17,6 +17,10 @@ class NDArraySuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(NDArray.ones(Shape(3))), Seq.fill(3)(1f))
     assertEquals(values(NDArray.ones(Context.cpu(1), 2)), Seq(1f, 1f))
     assertEquals(values(NDArray.full(Shape(2), 2.5f)), Seq(2.5f, 2.5f))
+    assertEquals(
+      Seq(NDArray.full(Shape(2), 2.5f), NDArray.full(Shape(2), 2), NDArray.full(Shape(2), 2f, Context.cpu())).map(_.dtype).distinct,
+      Seq(DType.Float32)
+    )
     val precise = NDArray.full(Shape(2), 0.1)
     assertEquals((precise.dtype, precise.toFloat64Array.toSeq), (DType.Float64, Seq(0.1, 0.1)))
     val typed = NDArray.zeros(Shape(2, 3), Context.cpu(1), DType.Int32)
