@@ -18,7 +18,9 @@ class NDArraySuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(NDArray.ones(Context.cpu(1), 2)), Seq(1f, 1f))
     assertEquals(values(NDArray.full(Shape(2), 2.5f)), Seq(2.5f, 2.5f))
     assertEquals(
-      Seq(NDArray.full(Shape(2), 2.5f), NDArray.full(Shape(2), 2), NDArray.full(Shape(2), 2f, Context.cpu())).map(_.dtype).distinct,
+      Seq(NDArray.full(Shape(2), 2.5f), NDArray.full(Shape(2), 2), NDArray.full(Shape(2), 2f, Context.cpu()))
+        .map(_.dtype)
+        .distinct,
       Seq(DType.Float32)
     )
     val precise = NDArray.full(Shape(2), 0.1)

@@ -3,13 +3,12 @@ package internal.jni
 
 import java.io.{IOException, InputStream}
 import java.nio.charset.StandardCharsets
-import java.nio.file.attribute.PosixFilePermissions
-import java.nio.file.{AtomicMoveNotSupportedException, Files, LinkOption, Path, Paths, StandardCopyOption}
-import java.security.{DigestInputStream, MessageDigest}
+import java.nio.file.{Files, Path, Paths, StandardCopyOption}
+import java.util.zip.ZipFile
 import java.util.{ArrayList, Locale}
 
 import scala.jdk.CollectionConverters._
-import scala.util.Using
+import scala.util.control.NonFatal
 
 import org.apache.mxnet.internal.userop.OperatorBridge
 
@@ -33,7 +32,10 @@ private[mxnet] object NativeLibrary {
 
   /** Loads the library and checks its version of the native interface. */
   def load(): LibInfo = {
-    val file = locate(SystemProperty, OwnResource)
+    val resources = new OwnResources
+    val file =
+      try locate(SystemProperty, resources)
+      finally resources.close()
     if (isUnchanged(file) && isLoaded(file)) rememberVersion(file) else loadCopy(file)
     val lib = new LibInfo
     checkAbi(file, lib)
@@ -45,8 +47,24 @@ private[mxnet] object NativeLibrary {
     override def apply(name: String): Option[String] = Option(System.getProperty(name))
   }
 
-  private object OwnResource extends (String => Option[InputStream]) {
-    override def apply(name: String): Option[InputStream] = Option(NativeLibrary.getClass.getResourceAsStream(name))
+  /** The resources of this class's jar. A class loader would search the JDK's modules first, which takes longer than
+    * loading the library; it finds the resources that the jar does not have.
+    */
+  private final class OwnResources extends (String => Option[InputStream]) with AutoCloseable {
+    private val jar: ZipFile =
+      try {
+        val source = NativeLibrary.getClass.getProtectionDomain.getCodeSource
+        val location = if (source == null) null else source.getLocation
+        val isJar = location != null && location.getProtocol.equals("file") && location.getPath.endsWith(".jar")
+        if (isJar) new ZipFile(Paths.get(location.toURI).toFile) else null
+      } catch { case NonFatal(_) => null }
+
+    override def apply(name: String): Option[InputStream] = {
+      val entry = if (jar == null) null else jar.getEntry(name.substring(1))
+      if (entry != null) Some(jar.getInputStream(entry)) else Option(NativeLibrary.getClass.getResourceAsStream(name))
+    }
+
+    override def close(): Unit = if (jar != null) jar.close()
   }
 
   /** The engine refers to it weakly, so that this class and its loader can be collected. */
@@ -170,15 +188,16 @@ private[mxnet] object NativeLibrary {
     bundled.get.close()
     val tried = new ArrayList[String]
     tried.add(notSet)
-    val directories = cacheDirectories(property)
+    val stored = storedDigest(resource, resourceName)
     var found: Path = null
     var i = 0
-    while (found == null && i < directories.size) {
-      val directory = directories.get(i)
-      try found = extract(new Opening(resource, resourceName), storedDigest(resource, resourceName), directory, name)
-      catch {
-        case e: IOException => tried.add(s"resource $resourceName, extracted to $directory: ${describe(e)}")
-      }
+    while (found == null && i < 2) {
+      val directory = cacheDirectory(i, property)
+      if (directory != null)
+        try found = LibraryCache.file(new Opening(resource, resourceName), stored, directory, name)
+        catch {
+          case e: IOException => tried.add(s"resource $resourceName, extracted to $directory: ${describe(e)}")
+        }
       i += 1
     }
     if (found == null) throw notFound(tried.asScala.toSeq)
@@ -190,18 +209,17 @@ private[mxnet] object NativeLibrary {
     override def apply(): InputStream = resource(name).get
   }
 
-  private def cacheDirectories(property: String => Option[String]): ArrayList[Path] = {
-    val directories = new ArrayList[Path]
+  /** The chosen directory, or the first or the second one that is usual; null if there is none. */
+  private def cacheDirectory(index: Int, property: String => Option[String]): Path = {
     val chosen = property(CacheProperty)
-    if (chosen.isDefined) directories.add(Paths.get(chosen.get).toAbsolutePath)
-    else {
+    if (chosen.isDefined) if (index == 0) Paths.get(chosen.get).toAbsolutePath else null
+    else if (index == 0) {
       val home = property("user.home")
-      if (home.isDefined) directories.add(Paths.get(home.get, ".cache", "mxnet", "native").toAbsolutePath)
+      if (home.isDefined) Paths.get(home.get, ".cache", "mxnet", "native").toAbsolutePath else null
+    } else {
       val temporary = property("java.io.tmpdir")
-      if (temporary.isDefined)
-        directories.add(Paths.get(temporary.get, "mxnet-".concat(userName(property))).toAbsolutePath)
+      if (temporary.isDefined) Paths.get(temporary.get, "mxnet-".concat(userName(property))).toAbsolutePath else null
     }
-    directories
   }
 
   private def userName(property: String => Option[String]): String = {
@@ -222,66 +240,6 @@ private[mxnet] object NativeLibrary {
     }
   }
 
-  /** Extracts a library to `directory` under a name with its checksum, unless that file exists with the expected size
-    * or, if the jar has no size, the expected content. Replaces the file atomically, because other processes may
-    * extract it at the same time.
-    */
-  def extract(open: () => InputStream, stored: Option[StoredDigest], directory: Path, name: String): Path = {
-    createPrivateDirectory(directory)
-    val digest = if (stored.isDefined) stored.get.digest else Using.resource(open())(sha256)
-    val dot = name.lastIndexOf('.')
-    val file = directory.resolve(String.join("", name.substring(0, dot), "-", digest, name.substring(dot)))
-    val isExtracted = if (stored.isDefined) hasSize(file, stored.get.size) else isIntact(file, digest)
-    if (!isExtracted) {
-      val partial = Files.createTempFile(directory, "extract-", ".tmp")
-      try {
-        Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
-        if (!isIntact(partial, digest))
-          throw new IOException(s"the copy of $name does not have the checksum $digest of the jar")
-        if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
-        try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
-        catch {
-          case _: AtomicMoveNotSupportedException => Files.move(partial, file, StandardCopyOption.REPLACE_EXISTING)
-        }
-      } finally Files.deleteIfExists(partial)
-    }
-    file
-  }
-
-  private def createPrivateDirectory(directory: Path): Unit = {
-    if (isPosix(directory))
-      Files.createDirectories(
-        directory,
-        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
-      )
-    else Files.createDirectories(directory)
-    if (isPosix(directory)) {
-      val owner = Files.getOwner(directory, LinkOption.NOFOLLOW_LINKS).getName
-      val permissions = PosixFilePermissions.toString(Files.getPosixFilePermissions(directory))
-      val user = System.getProperty("user.name")
-      if (owner != user && owner != "root")
-        throw new IOException(s"$directory belongs to '$owner', not to '$user'")
-      if (permissions.charAt(4) == 'w' || permissions.charAt(7) == 'w')
-        throw new IOException(s"$directory can be written by other users ($permissions)")
-    }
-  }
-
-  private def isPosix(path: Path): Boolean = path.getFileSystem.supportedFileAttributeViews.contains("posix")
-
-  private def isIntact(file: Path, digest: String): Boolean =
-    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) && Using.resource(Files.newInputStream(file))(sha256) == digest
-
-  private def hasSize(path: Path, size: Long): Boolean =
-    Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS) && Files.size(path) == size
-
-  private def sha256(in: InputStream): String = {
-    val digest = MessageDigest.getInstance("SHA-256")
-    val stream = new DigestInputStream(in, digest)
-    val buffer = new Array[Byte](1 << 16)
-    while (stream.read(buffer) >= 0) {}
-    digest.digest().map(b => f"${b & 0xff}%02x").mkString
-  }
-
   private def describe(e: IOException): String =
     s"${e.getClass.getSimpleName.stripSuffix("Exception")}: ${e.getMessage}"
 
@@ -292,17 +250,4 @@ private[mxnet] object NativeLibrary {
     )
 
   private def error(what: String, remedy: String): MXNetError = new MXNetError(s"NativeLibrary: $what; $remedy")
-}
-
-/** The SHA-256 of a library in hexadecimal digits, and its size in bytes. */
-private[mxnet] final case class StoredDigest(digest: String, size: Long)
-
-private[mxnet] object StoredDigest {
-
-  /** Reads `<digest> <size>`. */
-  def parse(text: String): Option[StoredDigest] =
-    if (text.indexOf(' ') != 64) None
-    else
-      try Some(StoredDigest(text.substring(0, 64), java.lang.Long.parseLong(text.substring(65))))
-      catch { case _: NumberFormatException => None }
 }
