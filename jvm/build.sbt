@@ -101,7 +101,8 @@ lazy val generated = Seq(
       streams.value.log
     )
   }.taskValue,
-  Compile / sourceGenerators += Def.task(Seq(BindOverloads.write((Compile / sourceManaged).value))).taskValue,
+  Compile / sourceGenerators += Def.task(BindOverloads.write((Compile / sourceManaged).value)).taskValue,
+  Compile / sourceGenerators += Def.task(JavaOverloads.write((Compile / sourceManaged).value)).taskValue,
   Compile / compile / scalacOptions ++= {
     val metadata = OperatorMetadata.existing(opsMetadata.value)
     Seq(s"-Xmacro-settings:ops=$metadata", s"-Xmacro-settings:ops-hash=${Hash.toHex(Hash(metadata))}")

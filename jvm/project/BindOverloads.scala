@@ -7,11 +7,7 @@ object BindOverloads {
     Seq("gradReq" -> "String", "gradsReq" -> "Seq[String]", "gradsReq" -> "Map[String, String]")
 
   /** Writes the trait with the overloads. */
-  def write(folder: File): File = {
-    val file = folder / "org" / "apache" / "mxnet" / "SymbolBindOverloads.scala"
-    if (!file.isFile || IO.read(file) != source) IO.write(file, source)
-    file
-  }
+  def write(folder: File): Seq[File] = Seq(GeneratedSource.write(folder, "SymbolBindOverloads.scala", source))
 
   private lazy val source: String = {
     val forInference = arrays.map(args =>

@@ -21,7 +21,15 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
 
   private def assertLean(classes: Set[String]): Unit = {
     assert(classes("org.apache.mxnet.NDArray"), "the log has another format")
-    val heavy = Set("scala.Predef$", "scala.package$", "scala.collection.ArrayOps$", "scala.Tuple2$mcDD$sp")
+    val heavy = Set(
+      "scala.Predef$",
+      "scala.package$",
+      "scala.collection.ArrayOps$",
+      "scala.Tuple2$mcDD$sp",
+      "scala.util.Using$Releasable",
+      "java.nio.file.AtomicMoveNotSupportedException",
+      "java.util.regex.Pattern"
+    )
     assertEquals(classes.intersect(heavy), Set.empty[String])
     assertEquals(classes.filter(_.matches("org\\.apache\\.mxnet\\..*\\$\\$Lambda.*")), Set.empty[String])
   }

@@ -12,7 +12,7 @@ import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
   * an array's method is called through `NDArray$.MODULE$`.
   */
 @AddJNDArrayAPIs(false)
-object NDArray extends NDArrayBase {
+object NDArray extends NDArrayBase with NDArrayFunctions {
   private val core = CoreArray
 
   implicit def fromNDArray(nd: CoreArray): NDArray = new NDArray(nd)
@@ -58,105 +58,6 @@ object NDArray extends NDArrayBase {
   /** An array filled with a 64-bit value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray = core.full(dims(shape), value, device(ctx))
 
-  /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: NDArray): NDArray = core.power(unwrapped(lhs), unwrapped(rhs))
-
-  /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: Float): NDArray = core.power(unwrapped(lhs), rhs)
-
-  /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: Float, rhs: NDArray): NDArray = core.power(lhs, unwrapped(rhs))
-
-  /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: NDArray, rhs: Double): NDArray = core.power(unwrapped(lhs), rhs)
-
-  /** `lhs` to the power of `rhs`, element-wise. */
-  def power(lhs: Double, rhs: NDArray): NDArray = core.power(lhs, unwrapped(rhs))
-
-  /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: NDArray): NDArray = core.maximum(unwrapped(lhs), unwrapped(rhs))
-
-  /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: Float): NDArray = core.maximum(unwrapped(lhs), rhs)
-
-  /** The element-wise maximum. */
-  def maximum(lhs: Float, rhs: NDArray): NDArray = core.maximum(lhs, unwrapped(rhs))
-
-  /** The element-wise maximum. */
-  def maximum(lhs: NDArray, rhs: Double): NDArray = core.maximum(unwrapped(lhs), rhs)
-
-  /** The element-wise maximum. */
-  def maximum(lhs: Double, rhs: NDArray): NDArray = core.maximum(lhs, unwrapped(rhs))
-
-  /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: NDArray): NDArray = core.minimum(unwrapped(lhs), unwrapped(rhs))
-
-  /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: Float): NDArray = core.minimum(unwrapped(lhs), rhs)
-
-  /** The element-wise minimum. */
-  def minimum(lhs: Float, rhs: NDArray): NDArray = core.minimum(lhs, unwrapped(rhs))
-
-  /** The element-wise minimum. */
-  def minimum(lhs: NDArray, rhs: Double): NDArray = core.minimum(unwrapped(lhs), rhs)
-
-  /** The element-wise minimum. */
-  def minimum(lhs: Double, rhs: NDArray): NDArray = core.minimum(lhs, unwrapped(rhs))
-
-  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: NDArray): NDArray = core.equal(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: Float): NDArray = core.equal(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
-  def equal(lhs: NDArray, rhs: Double): NDArray = core.equal(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: NDArray): NDArray = core.notEqual(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: Float): NDArray = core.notEqual(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
-  def notEqual(lhs: NDArray, rhs: Double): NDArray = core.notEqual(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: NDArray): NDArray = core.greater(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: Float): NDArray = core.greater(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
-  def greater(lhs: NDArray, rhs: Double): NDArray = core.greater(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: NDArray): NDArray = core.greaterEqual(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: Float): NDArray = core.greaterEqual(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
-  def greaterEqual(lhs: NDArray, rhs: Double): NDArray = core.greaterEqual(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: NDArray): NDArray = core.lesser(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: Float): NDArray = core.lesser(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
-  def lesser(lhs: NDArray, rhs: Double): NDArray = core.lesser(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = core.lesserEqual(unwrapped(lhs), unwrapped(rhs))
-
-  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: Float): NDArray = core.lesserEqual(unwrapped(lhs), rhs)
-
-  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
-  def lesserEqual(lhs: NDArray, rhs: Double): NDArray = core.lesserEqual(unwrapped(lhs), rhs)
-
   /** An array of 32-bit numbers, given in row-major order. */
   def array(sourceArr: JList[java.lang.Float], shape: Shape, ctx: Context = null): NDArray =
     core.array(floats(sourceArr), dims(shape), device(ctx))
@@ -178,7 +79,7 @@ object NDArray extends NDArrayBase {
   *
   * @param nd the corresponding array of the Scala API
   */
-class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
+class NDArray private[mxnet] (val nd: CoreArray) extends NDArrayOperators with AutoCloseable {
 
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: Array[Float], shape: Shape, ctx: Context) =
@@ -253,150 +154,6 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** Sets all elements, in row-major order. */
   def set(other: Array[Double]): NDArray = wrapped(nd.set(other))
 
-  /** The element-wise sum of this array and another. */
-  def add(other: NDArray): NDArray = nd + unwrapped(other)
-
-  /** The element-wise sum of this array and a number. */
-  def add(other: Float): NDArray = nd + other
-
-  /** The element-wise sum of this array and a number. */
-  def add(other: Double): NDArray = nd + other
-
-  /** As `add`, into this array, which is returned. */
-  def addInplace(other: NDArray): NDArray = wrapped(nd += unwrapped(other))
-
-  /** As `add`, into this array, which is returned. */
-  def addInplace(other: Float): NDArray = wrapped(nd += other)
-
-  /** As `add`, into this array, which is returned. */
-  def addInplace(other: Double): NDArray = wrapped(nd += other)
-
-  /** This array minus another, element-wise. */
-  def subtract(other: NDArray): NDArray = nd - unwrapped(other)
-
-  /** This array minus a number, element-wise. */
-  def subtract(other: Float): NDArray = nd - other
-
-  /** This array minus a number, element-wise. */
-  def subtract(other: Double): NDArray = nd - other
-
-  /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: NDArray): NDArray = wrapped(nd -= unwrapped(other))
-
-  /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: Float): NDArray = wrapped(nd -= other)
-
-  /** As `subtract`, into this array, which is returned. */
-  def subtractInplace(other: Double): NDArray = wrapped(nd -= other)
-
-  /** The element-wise product of this array and another. */
-  def multiply(other: NDArray): NDArray = nd * unwrapped(other)
-
-  /** The element-wise product of this array and a number. */
-  def multiply(other: Float): NDArray = nd * other
-
-  /** The element-wise product of this array and a number. */
-  def multiply(other: Double): NDArray = nd * other
-
-  /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: NDArray): NDArray = wrapped(nd *= unwrapped(other))
-
-  /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: Float): NDArray = wrapped(nd *= other)
-
-  /** As `multiply`, into this array, which is returned. */
-  def multiplyInplace(other: Double): NDArray = wrapped(nd *= other)
-
-  /** This array divided by another, element-wise. */
-  def div(other: NDArray): NDArray = nd / unwrapped(other)
-
-  /** This array divided by a number, element-wise. */
-  def div(other: Float): NDArray = nd / other
-
-  /** This array divided by a number, element-wise. */
-  def div(other: Double): NDArray = nd / other
-
-  /** As `div`, into this array, which is returned. */
-  def divInplace(other: NDArray): NDArray = wrapped(nd /= unwrapped(other))
-
-  /** As `div`, into this array, which is returned. */
-  def divInplace(other: Float): NDArray = wrapped(nd /= other)
-
-  /** As `div`, into this array, which is returned. */
-  def divInplace(other: Double): NDArray = wrapped(nd /= other)
-
-  /** This array to the power of another, element-wise. */
-  def pow(other: NDArray): NDArray = nd ** unwrapped(other)
-
-  /** This array to the power of a number, element-wise. */
-  def pow(other: Float): NDArray = nd ** other
-
-  /** This array to the power of a number, element-wise. */
-  def pow(other: Double): NDArray = nd ** other
-
-  /** As `pow`, into this array, which is returned. */
-  def powInplace(other: NDArray): NDArray = wrapped(nd **= unwrapped(other))
-
-  /** As `pow`, into this array, which is returned. */
-  def powInplace(other: Float): NDArray = wrapped(nd **= other)
-
-  /** As `pow`, into this array, which is returned. */
-  def powInplace(other: Double): NDArray = wrapped(nd **= other)
-
-  /** The remainder of the element-wise division by another array, with the sign of the divisor. */
-  def mod(other: NDArray): NDArray = nd % unwrapped(other)
-
-  /** The remainder of the element-wise division by a number, with the sign of the divisor. */
-  def mod(other: Float): NDArray = nd % other
-
-  /** The remainder of the element-wise division by a number, with the sign of the divisor. */
-  def mod(other: Double): NDArray = nd % other
-
-  /** As `mod`, into this array, which is returned. */
-  def modInplace(other: NDArray): NDArray = wrapped(nd %= unwrapped(other))
-
-  /** As `mod`, into this array, which is returned. */
-  def modInplace(other: Float): NDArray = wrapped(nd %= other)
-
-  /** As `mod`, into this array, which is returned. */
-  def modInplace(other: Double): NDArray = wrapped(nd %= other)
-
-  /** 1 where the elements are greater than those of another array, 0 elsewhere. */
-  def greater(other: NDArray): NDArray = nd > unwrapped(other)
-
-  /** 1 where the elements are greater than a number, 0 elsewhere. */
-  def greater(other: Float): NDArray = nd > other
-
-  /** 1 where the elements are greater than a number, 0 elsewhere. */
-  def greater(other: Double): NDArray = nd > other
-
-  /** 1 where the elements are greater than or equal to those of another array, 0 elsewhere. */
-  def greaterEqual(other: NDArray): NDArray = nd >= unwrapped(other)
-
-  /** 1 where the elements are greater than or equal to a number, 0 elsewhere. */
-  def greaterEqual(other: Float): NDArray = nd >= other
-
-  /** 1 where the elements are greater than or equal to a number, 0 elsewhere. */
-  def greaterEqual(other: Double): NDArray = nd >= other
-
-  /** 1 where the elements are less than those of another array, 0 elsewhere. */
-  def lesser(other: NDArray): NDArray = nd < unwrapped(other)
-
-  /** 1 where the elements are less than a number, 0 elsewhere. */
-  def lesser(other: Float): NDArray = nd < other
-
-  /** 1 where the elements are less than a number, 0 elsewhere. */
-  def lesser(other: Double): NDArray = nd < other
-
-  /** 1 where the elements are less than or equal to those of another array, 0 elsewhere. */
-  def lesserEqual(other: NDArray): NDArray = nd <= unwrapped(other)
-
-  /** 1 where the elements are less than or equal to a number, 0 elsewhere. */
-  def lesserEqual(other: Float): NDArray = nd <= other
-
-  /** 1 where the elements are less than or equal to a number, 0 elsewhere. */
-  def lesserEqual(other: Double): NDArray = nd <= other
-
   /** The elements as 32-bit numbers, in row-major order. */
   def toArray: Array[Float] = nd.toArray
 
@@ -435,5 +192,5 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   override def hashCode(): Int = nd.hashCode
 
   /** This object if the result is its array, as of operations in place. */
-  private def wrapped(result: CoreArray): NDArray = if (result eq nd) this else result
+  private[javaapi] override def wrapped(result: CoreArray): NDArray = if (result eq nd) this else result
 }
