@@ -2,7 +2,7 @@ package users
 
 import org.apache.mxnet._
 import org.apache.mxnet.infer.Predictor
-import org.apache.mxnet.io.NDArrayIter
+import org.apache.mxnet.io.{NDArrayIter, ResizeIter}
 import org.apache.mxnet.module.{BucketingModule, FitParams, Module}
 import org.apache.mxnet.optimizer._
 
@@ -147,6 +147,53 @@ class StepScopesSuite extends munit.FunSuite with TemporaryFiles {
     val updater = Optimizer.getUpdater(new Adam(0.1f))
     for (_ <- 0 until 3) step(updater.update(0, NDArray.ones(2), value))
     assert(value.toArray.forall(_ < -0.5f), value)
+  }
+
+  /** Uses what a scope and a collector return. */
+  private def assertKept[A](make: => A)(use: A => Any): Unit = {
+    use(ResourceScope.using()(make))
+    use(NDArrayCollector.auto().withScope(make))
+  }
+
+  test("a scope returns modules that can be used and trained further") {
+    def trained(module: Module): Module = {
+      module.fit(iterator, numEpoch = 1, fitParams = new FitParams().setOptimizer(new Adam(0.1f)))
+      module
+    }
+    Seq(1, 2).foreach { numDevices =>
+      assertKept(trained(new Module(network(), contexts = Array.tabulate(numDevices)(Context.cpu(_))))) { module =>
+        assertTrained(module)
+        assertEquals(module.predict(batch(6)).head.shape, Shape(6, 3))
+        module.fit(iterator, numEpoch = 1)
+      }
+    }
+    assertKept {
+      val model = new FeedForward(network(), numEpoch = 1)
+      model.fit(iterator, null)
+      model
+    } { model =>
+      assertEquals(model.predict(iterator).head.shape, Shape(8, 3))
+      model.fit(iterator, null)
+    }
+  }
+
+  test("a scope returns batches, iterators, arrays of the Java API and Java collections") {
+    assertKept(batch(2))(made => assertEquals(made.data.head.toArray.sum + made.label.head.toArray.sum, 8f))
+    def sumOf(data: DataIter): Float = {
+      data.reset()
+      data.map(_.data.head.toArray.sum).sum
+    }
+    val arrays = NDArray.ones(8, 4)
+    def shuffled = new NDArrayIter(IndexedSeq(arrays + 1), IndexedSeq.empty, 4, shuffle = true)
+    assertKept[DataIter](shuffled)(data => assertEquals(sumOf(data), 64f))
+    assertKept[DataIter](new ResizeIter(shuffled, 3))(data => assertEquals(sumOf(data), 96f))
+    assertKept(org.apache.mxnet.javaapi.NDArray.ones(org.apache.mxnet.javaapi.Context.cpu, Array(2))) { array =>
+      assertEquals(array.toArray.toSeq, Seq(1f, 1f))
+    }
+    assertKept(java.util.Arrays.asList(arrays + 1, arrays))(list => assertEquals(list.get(0).toArray.sum, 64f))
+    assertKept(java.util.Collections.singletonMap("sum", arrays + 1))(map =>
+      assertEquals(map.get("sum").toArray.sum, 64f)
+    )
   }
 
   test("the scope in which a module was created frees its arrays") {

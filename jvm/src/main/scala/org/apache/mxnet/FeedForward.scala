@@ -400,11 +400,14 @@ class FeedForward private (
     )
   }
 
-  override private[mxnet] def companions: Iterator[NativeResource] =
+  override private[mxnet] def companions: Iterator[NativeResource] = ownResources ++ Option(symbol)
+
+  /** What is freed with this model. The network may belong to others. */
+  private def ownResources: Iterator[NativeResource] =
     Iterator(currentArgs, currentAux).filter(_ != null).flatMap(_.valuesIterator) ++ Option(predExec)
 
   override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
-    if (!isDisposed) companions.toArray.foreach(_.dispose())
+    if (!isDisposed) ownResources.toArray.foreach(_.dispose())
     super.dispose(removeFromScope)
   }
 }

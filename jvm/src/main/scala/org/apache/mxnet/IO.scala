@@ -137,7 +137,9 @@ class DataBatch(
     val bucketKey: AnyRef = null,
     providedDataDesc: IndexedSeq[DataDesc] = null,
     providedLabelDesc: IndexedSeq[DataDesc] = null
-) {
+) extends ResourceHolder {
+
+  override private[mxnet] def heldResources: Iterator[Any] = Iterator(data, label)
 
   /** A batch that names its inputs but not its labels. */
   def this(

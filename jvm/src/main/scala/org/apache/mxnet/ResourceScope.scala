@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import java.util.{Collections, IdentityHashMap}
+import java.util.{Collection => JCollection, Collections, IdentityHashMap, Map => JMap}
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.util.{Logging, PerThread}
@@ -81,8 +82,8 @@ object ResourceScope {
     if (stack == null) Nil else stack
   }
 
-  /** Runs `body` in a scope. Resources in the result, also within collections, options, tuples and case classes, move
-    * to the enclosing scope.
+  /** Runs `body` in a scope. Resources in the result, also within collections, options, tuples, case classes, modules,
+    * batches and data iterators, move to the enclosing scope.
     *
     * @param scope an existing scope, which the caller closes; null for a new one, which is closed at the end
     */
@@ -152,15 +153,19 @@ object ResourceScope {
   }
 
   private def mayHoldResources(item: AnyRef): Boolean = item match {
-    case _: NativeResource | _: NDArrayFuncReturn | _: Iterable[_] | _: Array[AnyRef] | _: Product => true
-    case _                                                                                         => false
+    case _: NativeResource | _: ResourceHolder | _: NDArrayFuncReturn                       => true
+    case _: Iterable[_] | _: Array[AnyRef] | _: Product | _: JCollection[_] | _: JMap[_, _] => true
+    case _                                                                                  => false
   }
 
   private def contents(item: AnyRef): Iterator[Any] = item match {
     case resource: NativeResource    => resource.companions
+    case holder: ResourceHolder      => holder.heldResources
     case returned: NDArrayFuncReturn => returned.arr.iterator
     case items: Iterable[_]          => elementsOf(items)
     case items: Array[AnyRef]        => items.iterator
+    case items: JCollection[_]       => items.iterator.asScala
+    case items: JMap[_, _]           => items.keySet.iterator.asScala ++ items.values.iterator.asScala
     case product: Product            => product.productIterator
     case _                           => Iterator.empty
   }

@@ -27,7 +27,8 @@ class NDArrayIter(
     shuffle: Boolean,
     lastBatchHandle: String
 ) extends DataIter
-    with ResumableIter {
+    with ResumableIter
+    with ResourceHolder {
 
   /** Names the inputs `dataName` and the labels `labelName`, with `_0`, `_1` and so on appended if there are several.
     */
@@ -80,6 +81,8 @@ class NDArrayIter(
 
   private def batchDesc(desc: DataDesc, array: NDArray): DataDesc =
     DataDesc(desc.name, Shape(dataBatchSize) ++ array.shape.drop(1), desc.dtype, desc.layout)
+
+  override private[mxnet] def heldResources: Iterator[Any] = Iterator(initData, initLabel, shuffledData, shuffledLabel)
 
   private def shuffleInstances(): Unit = {
     val keys = Random.uniform(0f, 1f, Shape(numData))

@@ -21,7 +21,8 @@ class PrefetchingIter(
     dataNames: IndexedSeq[Map[String, String]] = null,
     labelNames: IndexedSeq[Map[String, String]] = null
 ) extends DataIter
-    with ResumableIter {
+    with ResumableIter
+    with ResourceHolder {
   requireNonNull("PrefetchingIter", "iters" -> iters)
   require(iters.nonEmpty, "PrefetchingIter needs at least one iterator")
 
@@ -48,6 +49,8 @@ class PrefetchingIter(
     thread
   }
   threads.foreach(_.start())
+
+  override private[mxnet] def heldResources: Iterator[Any] = iters.iterator
 
   private def rename(
       descs: IndexedSeq[IndexedSeq[DataDesc]],

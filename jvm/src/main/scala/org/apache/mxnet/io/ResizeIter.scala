@@ -13,7 +13,13 @@ import scala.collection.immutable.ListMap
   * @param reSize number of batches in a pass
   * @param resetInternal whether [[reset]] resets `dataIter`; otherwise a pass continues after the last one
   */
-class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter with ResumableIter {
+class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
+    extends DataIter
+    with ResumableIter
+    with ResourceHolder {
+
+  override private[mxnet] def heldResources: Iterator[Any] = Iterator(dataIter)
+
   requireNonNull("ResizeIter", "dataIter" -> dataIter)
   require(reSize >= 0, s"reSize is $reSize; it must not be negative")
 

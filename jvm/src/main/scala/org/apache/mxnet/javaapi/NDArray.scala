@@ -6,7 +6,7 @@ import scala.language.implicitConversions
 
 import org.apache.mxnet.javaapi.internal.JavaValues
 import org.apache.mxnet.javaapi.internal.JavaValues.{device, dims, unwrapped}
-import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
+import org.apache.mxnet.{MXNetError, NDArray => CoreArray, ResourceHolder}
 
 /** Creates and compares arrays, for Java, and has every operator as a generated function. A function with the name of
   * an array's method is called through `NDArray$.MODULE$`.
@@ -79,7 +79,7 @@ object NDArray extends NDArrayBase with NDArrayFunctions {
   *
   * @param nd the corresponding array of the Scala API
   */
-class NDArray private[mxnet] (val nd: CoreArray) extends NDArrayOperators with AutoCloseable {
+class NDArray private[mxnet] (val nd: CoreArray) extends NDArrayOperators with ResourceHolder with AutoCloseable {
 
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: Array[Float], shape: Shape, ctx: Context) =
@@ -93,6 +93,8 @@ class NDArray private[mxnet] (val nd: CoreArray) extends NDArrayOperators with A
   def this(arr: JList[java.lang.Float], shape: Shape, ctx: Context) = this(NDArray.floats(arr), shape, ctx)
 
   if (nd == null) throw new MXNetError("javaapi.NDArray: the array is null")
+
+  override private[mxnet] def heldResources: Iterator[Any] = Iterator(nd)
 
   override def toString: String = nd.toString
 

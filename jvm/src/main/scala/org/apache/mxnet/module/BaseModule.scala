@@ -21,7 +21,7 @@ import scala.collection.mutable
   * [[forward]] and reads the outputs must hold the module's lock (`module.synchronized`) around both. To serve many
   * threads use [[org.apache.mxnet.infer.Predictor]].
   */
-abstract class BaseModule {
+abstract class BaseModule extends ResourceHolder {
   private[module] var binded: Boolean = false
   private[module] var forTraining: Boolean = false
   private[module] var inputsNeedGrad: Boolean = false
@@ -37,6 +37,8 @@ abstract class BaseModule {
     * module does.
     */
   private[module] def owning[A](body: => A): A = ResourceScope.ownedIn(scope)(body)
+
+  override private[mxnet] def heldResources: Iterator[Any] = Iterator(symbol, argParams, auxParams)
 
   /** The network; of several networks, the current one. */
   def getSymbol: Symbol = symbol

@@ -38,6 +38,8 @@ class BucketingModule(
     new Module(network, dataNames, labelNames, contexts, workLoadList, fixedParamNames)
   }
 
+  override private[mxnet] def heldResources: Iterator[Any] = buckets.valuesIterator
+
   override def getSymbol: Symbol = current.getSymbol
 
   override def dataNames: IndexedSeq[String] = current.dataNames

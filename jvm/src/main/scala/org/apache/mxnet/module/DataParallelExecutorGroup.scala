@@ -387,6 +387,12 @@ class DataParallelExecutorGroup private[mxnet] (
     bindings.foreach(_.devices.foreach(device => monitor.install(device.executor)))
   }
 
+  /** The executors and their arrays. */
+  private[module] def resources: Iterator[Any] =
+    bindings.iterator
+      .flatMap(_.devices)
+      .flatMap(device => Iterator(device.executor, device.args, device.grads, device.aux))
+
   /** Frees the executors. The garbage collector frees arrays that may be shared. */
   private[mxnet] def dispose(): Unit = bindings.foreach(_.devices.foreach(_.executor.dispose()))
 }

@@ -75,6 +75,9 @@ class Module(
   /** Index of the first parameter; modules that share an optimizer have disjoint indices. */
   private[module] var firstParamIndex = 0
 
+  override private[mxnet] def heldResources: Iterator[Any] =
+    super.heldResources ++ Option(group).iterator.flatMap(_.resources) ++ kvstore ++ updater
+
   override def dataShapes: IndexedSeq[DataDesc] = {
     requireBound()
     group.dataShapes

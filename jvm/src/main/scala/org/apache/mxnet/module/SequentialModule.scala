@@ -54,6 +54,8 @@ class SequentialModule extends BaseModule {
     layers.last.module
   }
 
+  override private[mxnet] def heldResources: Iterator[Any] = modules
+
   /** The network of the last module. */
   override def getSymbol: Symbol = last.getSymbol
 

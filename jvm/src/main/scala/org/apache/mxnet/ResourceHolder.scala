@@ -1,0 +1,8 @@
+package org.apache.mxnet
+
+/** An object that owns no native memory itself but uses native resources, which move between scopes together with it. */
+private[mxnet] trait ResourceHolder {
+
+  /** The resources, also within collections and other holders. */
+  private[mxnet] def heldResources: Iterator[Any]
+}
