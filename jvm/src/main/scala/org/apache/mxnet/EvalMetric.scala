@@ -140,7 +140,7 @@ private[mxnet] object EvalMetric {
   }
 }
 
-/** Several metrics that are updated together. */
+/** Several metrics that are updated together; [[get]] returns the names and values of all of them. */
 class CompositeEvalMetric extends EvalMetric("composite") {
   private val metrics = ArrayBuffer.empty[EvalMetric]
 
@@ -173,7 +173,11 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   }
 }
 
-/** Fraction of instances whose predicted class, the index of the largest value along axis 1, is the label. */
+/** Fraction of instances whose predicted class is the label.
+  *
+  * Predictions have the shape (batch, classes, ...); the predicted class is the index of the largest value along axis 1.
+  * Predictions of the labels' shape are taken for classes themselves.
+  */
 class Accuracy extends EvalMetric("accuracy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -224,7 +228,10 @@ class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
     }
 }
 
-/** Harmonic mean of precision and recall of a binary classification, averaged over batches. */
+/** Harmonic mean of precision and recall of a binary classification, averaged over batches.
+  *
+  * Labels are 0 or 1, and 1 is the positive class. Predictions have the shape (batch, 2).
+  */
 class F1 extends EvalMetric("f1") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -314,7 +321,7 @@ class CrossEntropy(eps: Float = 1e-12f) extends EvalMetric("cross-entropy") {
     }
 }
 
-/** Mean absolute error, averaged over batches. */
+/** Mean absolute error, averaged over batches. Labels and predictions have the same number of elements. */
 class MAE extends EvalMetric("mae") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -323,7 +330,7 @@ class MAE extends EvalMetric("mae") {
     }
 }
 
-/** Mean squared error, averaged over batches. */
+/** Mean squared error, averaged over batches. Labels and predictions have the same number of elements. */
 class MSE extends EvalMetric("mse") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -332,7 +339,8 @@ class MSE extends EvalMetric("mse") {
     }
 }
 
-/** Square root of the mean squared error, averaged over batches. */
+/** Square root of the mean squared error, averaged over batches. Labels and predictions have the same number of elements.
+  */
 class RMSE extends EvalMetric("rmse") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>

@@ -185,7 +185,7 @@ class Executor private[mxnet] (
     result
   }
 
-  /** The outputs, in the order of the symbol's `listOutputs`. */
+  /** The outputs, in the order of the symbol's `listOutputs`. Every [[forward]] overwrites them: copy what must last. */
   def outputs: Array[NDArray] = lazyOutputs.get()
 
   private[mxnet] def symbol: Symbol = lazySymbol.get()
@@ -249,6 +249,7 @@ class Executor private[mxnet] (
     *
     * @param isTrain whether operators run in training mode, so that [[backward]] can follow
     * @param kwargs arrays to copy into arguments first, by name
+    * @throws MXNetError if there is no argument of a name, or it has another shape
     */
   def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
     requireNonNull("Executor.forward", "kwargs" -> kwargs)
@@ -264,9 +265,11 @@ class Executor private[mxnet] (
   /** Computes the outputs in inference mode. */
   def forward(): Unit = forward(isTrain = false)
 
-  /** Computes the gradients of the arguments, after `forward(isTrain = true)`.
+  /** Computes the gradients of the arguments, after `forward(isTrain = true)`, and writes or adds them to [[gradDict]] as
+    * requested when the symbol was bound.
     *
-    * @param outGrads the gradients of the outputs; null or empty if all outputs are losses
+    * @param outGrads the gradients of the outputs, in the order and with the shapes of [[outputs]]; null or empty if all
+    *   outputs are losses such as `SoftmaxOutput`
     */
   def backward(outGrads: Array[NDArray]): Unit = {
     if (outGrads != null) requireNonNull("Executor.backward", "outGrads" -> outGrads)
@@ -290,7 +293,7 @@ class Executor private[mxnet] (
   def setMonitorCallback(callback: MXMonitorCallback): Unit =
     native(_LIB.executorSetMonitorCallback(_, callback, monitorAll = false))
 
-  /** The arguments by name. */
+  /** The arguments, which are inputs and parameters, by name. Set their elements before [[forward]]. */
   lazy val argDict: Map[String, NDArray] = byName("argDict", "argument", argNames, argArrays)
 
   /** The gradients by the names of the arguments; null for an argument without gradient. */

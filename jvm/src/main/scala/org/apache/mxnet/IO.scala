@@ -33,10 +33,25 @@ object IO {
     */
   def MNISTIter: IterCreateFunc = createIterator("MNISTIter", _)
 
-  /** Reads and augments the images of a RecordIO file. */
+  /** Reads and augments the images of a RecordIO file. The images are of shape (3, height, width).
+    *
+    * {{{
+    * IO.ImageRecordIter(Map("path_imgrec" -> "train.rec", "data_shape" -> "(3,224,224)", "batch_size" -> "32"))
+    * }}}
+    *
+    * Further parameters are, among others, `label_width`, `shuffle`, `rand_crop`, `rand_mirror`, `resize`, `mean_r`, `mean_g`,
+    * `mean_b`, `scale` and `preprocess_threads`.
+    */
   def ImageRecordIter: IterCreateFunc = createIterator("ImageRecordIter", _)
 
-  /** Reads examples from a CSV file. */
+  /** Reads examples from a CSV file, one per line, and labels from another.
+    *
+    * {{{
+    * IO.CSVIter(Map("data_csv" -> "data.csv", "data_shape" -> "(4,)", "label_csv" -> "labels.csv", "batch_size" -> "32"))
+    * }}}
+    *
+    * Without `label_csv` all labels are 0. Further parameters are `label_shape`, `round_batch`, `data_name` and `label_name`.
+    */
   def CSVIter: IterCreateFunc = createIterator("CSVIter", _)
 
   /** A pack of [[MNISTIter]]. */

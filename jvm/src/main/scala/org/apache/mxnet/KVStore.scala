@@ -41,7 +41,10 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     result
   }
 
-  /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0. */
+  /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0.
+    *
+    * @throws MXNetError if a key is initialized already
+    */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
     requireNonNull("KVStore.init", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
@@ -53,7 +56,10 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Initializes a new key with a copy of the value. */
   def init(key: String, value: NDArray): Unit = init(Array(key), Array(value))
 
-  /** Pushes values; those of one key are summed. The priority is ignored. */
+  /** Pushes values; those of one key are summed. The priority is ignored.
+    *
+    * @throws MXNetError if a key is not initialized
+    */
   def push(keys: Array[String], values: Array[NDArray], priority: Int): Unit = {
     requireNonNull("KVStore.push", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
@@ -76,7 +82,10 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Pushes the sum of several values. */
   def push(key: String, values: Array[NDArray]): Unit = push(key, values, 0)
 
-  /** Copies stored values to `outs`, one for each key. The priority is ignored. */
+  /** Copies stored values to `outs`, one for each key. The priority is ignored.
+    *
+    * @throws MXNetError if a key is not initialized, or an array has another shape than the stored value
+    */
   def pull(keys: Array[String], outs: Array[NDArray], priority: Int): Unit = {
     requireNonNull("KVStore.pull", "keys" -> keys, "outs" -> outs)
     requirePairs(keys, outs)
@@ -99,7 +108,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Copies a stored value to several arrays. */
   def pull(key: String, outs: Array[NDArray]): Unit = pull(key, outs, 0)
 
-  /** The type of the store. */
+  /** The type of the store, as given to [[KVStore.create]]. */
   def `type`: String = native(_LIB.kvstoreType)
 
   /** Number of processes that share the store. */

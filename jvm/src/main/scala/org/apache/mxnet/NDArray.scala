@@ -319,10 +319,13 @@ class NDArray private[mxnet] (
       values.map(_.toString)
     }
 
-  /** Rows `start until stop` of the first axis, as a view. */
+  /** Rows `start until stop` of the first axis, as a view: writing to it changes this array.
+    *
+    * @throws MXNetError if the range exceeds the axis
+    */
   def slice(start: Int, stop: Int): NDArray = view(native(_LIB.ndarraySlice(_, start.toLong, stop.toLong)))
 
-  /** Rows of the first axis, as a view. */
+  /** Rows `range._1 until range._2` of the first axis, as a view. */
   def slice(range: (Int, Int)): NDArray = {
     requireNonNull("NDArray.slice", "range" -> range)
     slice(range._1, range._2)
@@ -331,7 +334,10 @@ class NDArray private[mxnet] (
   /** Row `i` as a view that keeps the first axis, with length 1. */
   def slice(i: Int): NDArray = slice(i, i + 1)
 
-  /** Row `idx` as a view without the first axis. */
+  /** Row `idx` as a view without the first axis: that of an array of shape (2, 3) has the shape (3).
+    *
+    * @throws MXNetError if there is no such row
+    */
   def at(idx: Int): NDArray = view(native(_LIB.ndarrayAt(_, idx.toLong)))
 
   private[mxnet] def view(handle: NDArrayHandle): NDArray = {
@@ -365,8 +371,10 @@ class NDArray private[mxnet] (
     else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
   }
 
-  /** A view of another shape, with the special values 0 (unchanged), -1 (inferred), -2, -3 and -4 of the operator
-    * `Reshape`.
+  /** A view of another shape. Special values are those of the operator `Reshape`: 0 keeps a dimension, -1 infers it, -2
+    * keeps all remaining ones, -3 joins two, and -4 splits one.
+    *
+    * @throws MXNetError if the shape has more elements than this array
     */
   def reshape(dims: Array[Int]): NDArray = {
     requireNonNull("NDArray.reshape", "dims" -> dims)
@@ -388,7 +396,7 @@ class NDArray private[mxnet] (
     reshape(dims.toLongs)
   }
 
-  /** Waits until this array is computed. */
+  /** Waits until the operations that write this array are done. */
   def waitToRead(): Unit = native(_LIB.ndarrayWaitToRead)
 
   /** The device of this array. */
@@ -397,20 +405,30 @@ class NDArray private[mxnet] (
     knownContext
   }
 
-  /** Sets every element. */
+  /** Sets every element to a number, converted to the type of this array.
+    *
+    * @return this array
+    */
   def set(value: MX_PRIMITIVE_TYPE): NDArray = {
     val params = Seq("shape" -> shape, "dtype" -> dtype, "ctx" -> context, "value" -> value)
     NDArray.invoke(NDArrayOps.fill, Array.empty, Array(this), params)
     this
   }
 
-  /** Copies the elements of another array. */
+  /** Copies the elements of an array of the same shape, converting their type.
+    *
+    * @return this array
+    */
   def set(other: NDArray): NDArray = {
     requireNonNull("NDArray.set", "other" -> other)
     other.copyTo(this)
   }
 
-  /** Sets all elements, in row-major order. */
+  /** Sets all elements, in row-major order, converted to the type of this array.
+    *
+    * @throws MXNetError if there are more or fewer elements than in this array
+    * @return this array
+    */
   def set(other: Array[Float]): NDArray = {
     requireNonNull("NDArray.set", "other" -> other)
     checkSource(other.length)
@@ -418,7 +436,7 @@ class NDArray private[mxnet] (
     this
   }
 
-  /** Sets all elements, in row-major order. */
+  /** As above, from 64-bit numbers. */
   def set(other: Array[Double]): NDArray = {
     requireNonNull("NDArray.set", "other" -> other)
     checkSource(other.length)
@@ -439,7 +457,7 @@ class NDArray private[mxnet] (
       throw new MXNetError(s"NDArray.set: $length values were given, but an array of shape $shape needs $size")
   }
 
-  /** The elements as 32-bit numbers, in row-major order. */
+  /** A copy of the elements in row-major order, converted to 32-bit numbers. */
   def toArray: Array[Float] = {
     val values = new Array[Float](size)
     _LIB.ndarrayGetFloats(liveHandle, 0L, values, 0, values.length)
@@ -447,7 +465,7 @@ class NDArray private[mxnet] (
     values
   }
 
-  /** The elements as 64-bit numbers, in row-major order. */
+  /** A copy of the elements in row-major order, converted to 64-bit numbers. */
   def toFloat64Array: Array[Double] = {
     val values = new Array[Double](size)
     native(_LIB.ndarrayGetDoubles(_, 0L, values, 0, values.length))
@@ -457,10 +475,13 @@ class NDArray private[mxnet] (
   /** The bytes of this array in memory order. */
   def internal: NDArrayInternal = new NDArrayInternal(native(_LIB.ndarrayGetRaw), dtype)
 
-  /** The only element of an array of shape (1). */
+  /** The only element of an array of shape (1), as a 32-bit number.
+    *
+    * @throws IllegalArgumentException for another shape
+    */
   def toScalar: Float = toFloat64Scalar.toFloat
 
-  /** The only element of an array of shape (1). */
+  /** As [[toScalar]], as a 64-bit number. */
   def toFloat64Scalar: Double = {
     require(
       size == 1 && shape.length <= 1,

@@ -8,63 +8,79 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
-/** Creates arrays from shapes, Java arrays, other arrays, files and bytes. The default context is
-  * [[Context.defaultCtx]].
+/** Creates arrays from shapes, Java arrays, other arrays, files and bytes.
+  *
+  * A context that is absent or null is [[Context.defaultCtx]]. The default element type is float32. A dimension may be 0.
   */
 trait NDArrayFactory {
 
-  /** An uninitialized array. */
+  /** An array whose elements are arbitrary until they are set. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
-    requirerequireNonNull("NDArray.empty", shape, dtype)
+    requireShapeAndType("NDArray.empty", shape, dtype)
     val device = orDefault(ctx)
     new NDArray(
       _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
     )
   }
 
+  /** A float32 array whose elements are arbitrary until they are set. */
   def empty(shape: Int*): NDArray = empty(Shape(shape: _*))
 
+  /** A float32 array whose elements are arbitrary until they are set. */
   def empty(ctx: Context, shape: Int*): NDArray = empty(Shape(shape: _*), ctx)
 
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
     create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, dtype)
 
+  /** A float32 array of zeros. */
   def zeros(shape: Int*): NDArray = zeros(Shape(shape: _*))
 
+  /** A float32 array of zeros. */
   def zeros(ctx: Context, shape: Int*): NDArray = zeros(Shape(shape: _*), ctx)
 
   /** An array of ones. */
   def ones(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
     create("NDArray.ones", NDArrayOps.ones, shape, ctx, dtype)
 
+  /** A float32 array of ones. */
   def ones(shape: Int*): NDArray = ones(Shape(shape: _*))
 
+  /** A float32 array of ones. */
   def ones(ctx: Context, shape: Int*): NDArray = ones(Shape(shape: _*), ctx)
 
-  /** An array filled with a 32-bit value. */
+  /** A float32 array filled with a value. */
   def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float32, NativeOp.render(value))
 
-  /** An array filled with a 32-bit value. Without this overload, Scala would choose the one for a 64-bit value, since it
-    * prefers overloads without default arguments.
-    */
+  // Scala prefers overloads without default arguments: without this one, it would choose that for `Double`.
+  /** A float32 array filled with a value. */
   def full(shape: Shape, value: Float): NDArray = full(shape, value, null)
 
-  /** An array filled with a 64-bit value. */
+  /** A float64 array filled with a value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float64, NativeOp.render(value))
 
+  /** A float64 array filled with a value. */
   def full(shape: Shape, value: Double): NDArray = full(shape, value, null)
 
-  /** An array of 32-bit numbers, given in row-major order. */
+  /** A float32 array of the given elements.
+    *
+    * @param sourceArr the elements in row-major order
+    * @throws MXNetError unless there are as many elements as the shape has
+    */
   def array(sourceArr: Array[Float], shape: Shape, ctx: Context = null): NDArray =
     empty(shape, ctx).set(sourceArr)
 
-  /** An array of 64-bit numbers, given in row-major order. */
+  /** A float64 array of the given elements.
+    *
+    * @param sourceArr the elements in row-major order
+    * @throws MXNetError unless there are as many elements as the shape has
+    */
   def array(sourceArr: Array[Double], shape: Shape, ctx: Context): NDArray =
     empty(shape, ctx, DType.Float64).set(sourceArr)
 
+  /** A float64 array of the given elements, in row-major order. */
   def array(sourceArr: Array[Double], shape: Shape): NDArray = array(sourceArr, shape, null)
 
   /** An array from nested Java arrays of `Float` (float32) or `Double` (float64), whose rows have equal lengths. */
@@ -124,8 +140,10 @@ trait NDArrayFactory {
     NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
   }
 
-  /** Concatenates arrays along an axis.
+  /** Concatenates arrays along an axis. Their other dimensions must be equal.
     *
+    * @param arrays at least one array
+    * @param axis the axis; negative ones count from the last
     * @param alwaysCopy if false, a single array is returned itself
     */
   def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
@@ -136,13 +154,15 @@ trait NDArrayFactory {
       NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
   }
 
+  /** Concatenates arrays along the first axis. */
   def concatenate(arrays: NDArray*): NDArray = {
     requireNonNull("NDArray.concatenate", "arrays" -> arrays)
     concatenate(arrays.toSeq, 0)
   }
 
-  /** Reads a `.params` file.
+  /** Reads a file that [[save]] or MXNet wrote, usually `*.params`.
     *
+    * @throws MXNetError if the file is missing or damaged
     * @return names and arrays; no names if the file was saved without
     */
   def load(fname: String): (Array[String], Array[NDArray]) = {
@@ -190,7 +210,7 @@ trait NDArrayFactory {
       dtype: DType,
       value: String = null
   ): NDArray = {
-    requirerequireNonNull(owner, shape, dtype)
+    requireShapeAndType(owner, shape, dtype)
     val dims = shape.toString
     val device = orDefault(ctx).toString
     val keys = if (value == null) Array("shape", "ctx", "dtype") else Array("shape", "ctx", "dtype", "value")
@@ -198,7 +218,7 @@ trait NDArrayFactory {
     new NDArray(_LIB.imperativeInvoke(op.handle, new Array[Long](0), null, keys, values)(0))
   }
 
-  private def requirerequireNonNull(owner: String, shape: Shape, dtype: DType): Unit = {
+  private def requireShapeAndType(owner: String, shape: Shape, dtype: DType): Unit = {
     if (shape == null || dtype == null) requireNonNull(owner, "shape" -> shape, "dtype" -> dtype)
     if (shape.isNegative) throw new MXNetError(s"$owner: the shape $shape has a negative dimension; give lengths")
   }

@@ -20,7 +20,10 @@ class Shape(dims: Iterable[Int]) {
 
   def this(dims: Int*) = this(dims: Iterable[Int])
 
-  /** The dimension at an index. */
+  /** The dimension at an index, from 0.
+    *
+    * @throws MXNetError if there is no such dimension
+    */
   def apply(dim: Int): Int = {
     if (dim < 0 || dim >= values.length)
       throw new MXNetError(s"Shape: $this has ${values.length} dimensions, there is no dimension $dim")
@@ -42,7 +45,10 @@ class Shape(dims: Iterable[Int]) {
   /** Dimensions `from` until `end`. */
   def slice(from: Int, end: Int): Shape = Shape.wrap(values.slice(from, end))
 
-  /** The number of elements of an array of this shape; 1 for a shape without dimensions. */
+  /** The number of elements of an array of this shape; 1 for a shape without dimensions.
+    *
+    * @throws MXNetError if there are more than `Int.MaxValue`
+    */
   def product: Int = {
     var elements = 1.0
     var i = 0

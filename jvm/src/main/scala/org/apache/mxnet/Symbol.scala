@@ -173,16 +173,22 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators w
     new Symbol(created)
   }
 
-  /** Reads a symbol from a JSON file of MXNet 1.9.1 or earlier. */
+  /** Reads a symbol from a JSON file that [[Symbol.save]] or MXNet (1.9.1 or earlier) wrote, usually `*-symbol.json`.
+    *
+    * @throws MXNetError if the file is missing or is not such a graph
+    */
   def load(fname: String): Symbol = new Symbol(_LIB.symbolLoad(fname))
 
-  /** Reads a symbol from JSON of MXNet 1.9.1 or earlier. */
+  /** Reads a symbol from the content of such a file. */
   def loadJson(json: String): Symbol = new Symbol(_LIB.symbolFromJson(json))
 
   private val free: CPtrAddress => Int = handle => { _LIB.symbolFree(handle); 0 }
 }
 
 /** A graph of operators with one or more outputs, to be bound to arrays and run.
+  *
+  * Arithmetic and comparisons are element-wise, of a symbol of the same shape or a number (an `Int`, `Long`, `Float` or
+  * `Double`). Comparisons are 1 where they are true and 0 elsewhere.
   *
   * @param address the handle
   */
@@ -237,7 +243,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   /** A deep copy of the graph. */
   override def clone(): Symbol = new Symbol(native(_LIB.symbolCopy))
 
-  /** Output `index` as a symbol. */
+  /** Output `index`, from 0, as a symbol. */
   def get(index: Int): Symbol = new Symbol(native(_LIB.symbolGetOutput(_, index)))
 
   /** The output of this name, such as `fc1_output`, as a symbol. */
@@ -257,6 +263,9 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   /** The names of the arguments in topological order, in which arrays are bound. */
   def listArguments(): IndexedSeq[String] = native(_LIB.symbolListArguments).toIndexedSeq
 
+  /** The names of the outputs: that of the operator with `_output`, such as `fc1_output`, or with the operator's own suffix if
+    * it has several outputs.
+    */
   def listOutputs(): IndexedSeq[String] = native(_LIB.symbolListOutputs).toIndexedSeq
 
   /** The names of the auxiliary states, which operators update in the forward pass. */

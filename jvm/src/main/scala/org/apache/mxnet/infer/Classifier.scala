@@ -75,7 +75,8 @@ class Classifier(
   /** The classes of one instance.
     *
     * @param input the inputs; see [[Predictor.predict]]
-    * @param topK number of classes to return, by decreasing score; if absent, all classes in their order
+    * @param topK number of classes to return, by decreasing score; if absent, all classes in the order of `synset.txt`
+    * @return the name and score of each class
     * @tparam T `Float` or `Double`
     */
   override def classify[T](input: IndexedSeq[Array[T]], topK: Option[Int] = None): IndexedSeq[(String, T)] = {
@@ -98,7 +99,8 @@ class Classifier(
   /** The classes of each instance of a batch.
     *
     * @param input the inputs, of one batch size
-    * @param topK number of classes per instance, by decreasing score; if absent, all classes in their order
+    * @param topK number of classes per instance, by decreasing score; if absent, all classes in the order of `synset.txt`
+    * @return the names and scores of the classes, for each instance
     */
   override def classifyWithNDArray(
       input: IndexedSeq[NDArray],

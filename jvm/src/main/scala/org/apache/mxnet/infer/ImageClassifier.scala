@@ -49,8 +49,10 @@ class ImageClassifier(
 
   /** Classifies an image.
     *
-    * @param topK number of classes to return, the most likely first; if absent, all classes in their order
+    * @param inputImage an image of any size
+    * @param topK number of classes to return, the most likely first; if absent, all classes in the order of `synset.txt`
     * @param dType the element type of the network's input
+    * @return in the only element, the name and score of each class
     */
   def classifyImage(
       inputImage: BufferedImage,
@@ -60,8 +62,10 @@ class ImageClassifier(
 
   /** Classifies several images.
     *
-    * @param topK number of classes per image, the most likely first; if absent, all classes in their order
+    * @param inputBatch images of any sizes
+    * @param topK number of classes per image, the most likely first; if absent, all classes in the order of `synset.txt`
     * @param dType the element type of the network's input
+    * @return the names and scores of the classes, for each image
     */
   def classifyImageBatch(
       inputBatch: Iterable[BufferedImage],

@@ -50,7 +50,8 @@ class ObjectDetector(
   /** Detects the objects in an image.
     *
     * @param topK number of objects to return, the most likely first; if absent, all in the network's order
-    * @return in the only element, class and (probability, xmin, ymin, xmax, ymax) of each object
+    * @return in the only element, class and (probability, xmin, ymin, xmax, ymax) of each object. The coordinates are those of
+    *   the network: for SSD, fractions of the width and height of the image
     */
   def imageObjectDetect(
       inputImage: BufferedImage,
@@ -59,7 +60,8 @@ class ObjectDetector(
 
   /** Detects the objects in each image of a batch; see [[imageObjectDetect]].
     *
-    * @param input the batch, of the network's shape
+    * @param input the batch, of shape (batch, 3, height, width) with the network's height and width
+    * @param topK number of objects per image, the most likely first; if absent, all in the network's order
     */
   def objectDetectWithNDArray(
       input: IndexedSeq[NDArray],

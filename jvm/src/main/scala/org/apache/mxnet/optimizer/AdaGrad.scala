@@ -5,7 +5,7 @@ import org.apache.mxnet.{NDArray, Optimizer, ResourceScope}
 /** AdaGrad (Duchi, Hazan and Singer, 2011): `history += g^2^` and `weight -= lr * (g / sqrt(history + epsilon) + wd *
   * weight)`.
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size
   * @param epsilon keeps the denominator from being zero
   * @param wd weight decay

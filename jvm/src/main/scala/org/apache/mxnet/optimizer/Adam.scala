@@ -5,14 +5,14 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer}
 /** Adam (Kingma and Ba, 2014), by the operator `adam_update`. Weight decay is decoupled from the gradient: a step also
   * subtracts `lr * wd * weight`.
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param beta1 decay rate of the first moment
   * @param beta2 decay rate of the second moment
   * @param epsilon keeps the denominator from being zero
   * @param decayFactor beta1 of update t is `beta1 * decayFactor^(t - 1)^`
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   */
 class Adam(
     val learningRate: Float = 0.002f,

@@ -4,12 +4,12 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 
 /** Delay-compensated asynchronous stochastic gradient descent (Zheng and others, 2016).
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param momentum decay of the previous step
   * @param lamda strength of the compensation
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   */
 class DCASGD(
     val learningRate: Float = 0.01f,

@@ -8,11 +8,11 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
   * weight = weight - lr * (g + momentum * mom)
   * }}}
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param momentum decay of the previous momentum; 0 keeps no state
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   */
 class NAG(
     val learningRate: Float = 0.01f,

@@ -4,12 +4,12 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 
 /** RMSProp in the centred form of Graves (2013, equations 38 to 45), with 1e-4 under the root.
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size
   * @param gamma1 decay rate of the means of the gradient and of its square
   * @param gamma2 momentum of the step
   * @param wd weight decay
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
   */
 class RMSProp(

@@ -5,11 +5,11 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer}
 /** Stochastic gradient descent with momentum and weight decay, by the operators `sgd_update` and `sgd_mom_update`:
   * `mom = momentum * mom - lr * (clip(rescale * grad) + wd * weight)` and `weight += mom`.
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param momentum decay of the previous step; 0 keeps no state
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   */
 class SGD(
     val learningRate: Float = 0.01f,

@@ -5,11 +5,11 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, Random, ResourceScope}
 /** Stochastic gradient Langevin dynamics (Welling and Teh, 2011), which samples from the posterior instead of finding
   * its maximum: `weight -= lr / 2 * (g + wd * weight)` plus normal noise of variance lr.
   *
-  * @param learningRate step size
+  * @param learningRate learning rate (step size)
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
-  * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`
+  * @param lrScheduler schedule of the learning rate, whose base rate becomes `learningRate`; null for a constant rate
   */
 class SGLD(
     val learningRate: Float = 0.01f,
