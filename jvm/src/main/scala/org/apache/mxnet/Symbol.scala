@@ -68,7 +68,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators w
     *
     * @param operator the operator's name or alias
     * @param name name of the new symbol; if null or empty, chosen by [[NameManager.current]]
-    * @param attr attributes, in addition to those of the attribute scope
+    * @param attr attributes, in addition to those of the attribute scope; their names begin and end with two underscores
     * @param symbols the inputs; missing ones become variables
     * @param paramKwargs the operator's parameters
     */
@@ -161,7 +161,9 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators w
       inputs: Array[Symbol]
   ): Symbol = {
     val (keys, values) = NativeOp.renderPairs(params)
-    val (attrKeys, attrValues) = NativeOp.renderPairs(AttrScope.current.get(Option(attr)))
+    val attributes = AttrScope.current.get(Option(attr))
+    if (attributes.nonEmpty) op.checkAttributes(attributes.keys)
+    val (attrKeys, attrValues) = NativeOp.renderPairs(attributes)
     val finalName = NameManager.current.get(Option(name).filter(_.nonEmpty), op.name.toLowerCase(java.util.Locale.ROOT))
     inputs.indices.foreach { i =>
       if (inputs(i) == null)

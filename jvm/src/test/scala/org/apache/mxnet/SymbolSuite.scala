@@ -83,6 +83,20 @@ class SymbolSuite extends munit.FunSuite {
     assertEquals((variable * 2).inferShape()._2, IndexedSeq(Shape(2, 3)))
   }
 
+  test("an attribute of an operator that a file could not hold is an error, all others can be read again") {
+    val error = intercept[MXNetError](
+      Symbol.FullyConnected("fc", attr = Map("mood" -> "angry"))(Symbol.Variable("data"))(Map("num_hidden" -> 2))
+    )
+    assert(error.getMessage.contains("FullyConnected: Cannot find argument 'mood'"), error.getMessage)
+    assert(error.getMessage.contains("as in __mood__"), error.getMessage)
+    val attributes = Map("__mood__" -> "calm", "ctx_group" -> "a", "lr_mult" -> "2")
+    val layer = Symbol.FullyConnected("fc", attr = attributes)(Symbol.Variable("data"))(Map("num_hidden" -> 2))
+    val relu = Symbol.relu("relu", attr = Map("mood" -> "any"))(layer)()
+    val read = Symbol.loadJson(relu.toJson)
+    assertEquals(read.toJson, relu.toJson)
+    assertEquals((read.attr("mood"), read.attrMap()("fc").get("__mood__")), (Some("any"), Some("calm")))
+  }
+
   test("attribute scopes reach variables and operators") {
     val symbol = AttrScope(Map("__group__" -> "4", "__data__" -> "great")).withScope {
       val data = Symbol.Variable("data", attr = Map("__data__" -> "mine"))

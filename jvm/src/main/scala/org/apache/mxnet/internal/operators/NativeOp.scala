@@ -32,6 +32,19 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
 
   /** The names of the other arguments. */
   lazy val paramNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if !NativeOp.isInput(kind) => arg }
+
+  /** Rejects attributes that the operator would take for parameters that it does not have: a file with them could not be
+    * read again.
+    */
+  def checkAttributes(keys: Iterable[String]): Unit = if (paramNames.nonEmpty && !NativeOp.takesAnyParameter(name)) {
+    val unknown = keys.find(key => !NativeOp.isAttribute(key) && !paramNames.contains(key))
+    unknown.foreach { key =>
+      throw new MXNetError(
+        s"Error in operator $name: Cannot find argument '$key', Possible Arguments: ${paramNames.mkString(", ")}; names of " +
+          s"other attributes begin and end with two underscores, as in __${key}__"
+      )
+    }
+  }
 }
 
 private[mxnet] object NativeOp {
@@ -50,6 +63,15 @@ private[mxnet] object NativeOp {
   }
 
   /** The beginning of the type strings that allow None. */
+  private val hidden =
+    Set("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
+
+  /** Whether every operator accepts an attribute. */
+  private def isAttribute(key: String): Boolean = hidden(key) || (key.startsWith("__") && key.endsWith("__"))
+
+  /** Whether an operator passes all its parameters to a user-defined one. */
+  private def takesAnyParameter(operator: String): Boolean = operator == "Custom"
+
   private lazy val orNone = "^([A-Za-z]+ or None,|\\{None,)".r
 
   private lazy val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
