@@ -30,10 +30,10 @@ object CallStyles {
   private def arguments(): Unit = {
     val data = Symbol.Variable("data")
     val calls = Seq(
-      Symbol.api.Activation(data = Some(data), act_type = "relu", name = Some("a"), attr = Some(Map("k" -> "v"))),
-      Symbol.api.Activation(data = data, act_type = "relu", name = "a", attr = Map("k" -> "v")),
-      Symbol.api.Activation(data, "relu", "a", Map("k" -> "v")),
-      Symbol.api.Activation(act_type = "relu", name = "a", data = data, attr = Map("k" -> "v"))
+      Symbol.api.Activation(data = Some(data), act_type = "relu", name = Some("a"), attr = Some(Map("__k__" -> "v"))),
+      Symbol.api.Activation(data = data, act_type = "relu", name = "a", attr = Map("__k__" -> "v")),
+      Symbol.api.Activation(data, "relu", "a", Map("__k__" -> "v")),
+      Symbol.api.Activation(act_type = "relu", name = "a", data = data, attr = Map("__k__" -> "v"))
     )
     check("call styles", calls.map(_.toJson).distinct.size, 1)
     check("defaults", Symbol.api.Activation(act_type = "tanh", name = "t").listArguments().toSeq, Seq("t_data"))

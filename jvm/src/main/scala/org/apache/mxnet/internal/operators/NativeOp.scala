@@ -63,7 +63,7 @@ private[mxnet] object NativeOp {
   }
 
   /** The beginning of the type strings that allow None. */
-  private val hidden =
+  private lazy val hidden =
     Set("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
 
   /** Whether every operator accepts an attribute. */
