@@ -96,13 +96,13 @@ pub enum Error {
     /// A null, invalid or freed handle, or an unknown name.
     #[error("{0}")]
     NotFound(String),
-    /// A feature that this build lacks, such as running on a GPU.
+    /// An unsupported feature, such as running on a GPU.
     #[error("{0}")]
     Unsupported(String),
     /// An allocation failed.
     #[error("out of memory: {0} bytes were requested; use smaller arrays or batches, or free some with dispose()")]
     OutOfMemory(usize),
-    /// Foreign code that the engine called failed.
+    /// An error of foreign code that the engine called.
     #[error("{message}")]
     Foreign {
         /// Its message.
@@ -125,7 +125,7 @@ pub enum Error {
     },
 }
 
-/// The suffix of a message: the argument, and the operator if the node has another name.
+/// The suffix of the message of [`Error::InOperator`]: the argument, and the operator with its node if their names differ.
 fn detail(source: &Error, op: &str, node: &str) -> String {
     let argument = match source {
         Error::ShapeInconsistent { argument, .. } | Error::DTypeInconsistent { argument, .. } => {

@@ -1,7 +1,7 @@
 //! The binary format of arrays: `.params` files, and single arrays as raw bytes.
 //!
-//! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array is a magic number that encodes the
-//! version, storage type, shape, context, type code and the elements. A sparse array also has the shape of its values before its own
+//! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array has these fields: magic number, which
+//! encodes the version; storage type; shape; context; type code; elements. A sparse array also has the shape of its values before its own
 //! shape, and the types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, or version 3
 //! for arrays that need NumPy semantics (scalars and dimensions of 0).
 
@@ -164,7 +164,8 @@ impl<'a> Reader<'a> {
         /// Maximum number of rows of an array without any stored arrays, not even row pointers.
         const MAX_EMPTY_ROWS: i64 = 1 << 24;
         let (rows, pointers) = (shape.dims().first().copied().unwrap_or(0), pointers.map_or(0, |p| p.dims()[0]));
-        if if pointers == 0 { rows <= MAX_EMPTY_ROWS } else { rows.checked_add(1) == Some(pointers) } {
+        let is_consistent = if pointers == 0 { rows <= MAX_EMPTY_ROWS } else { rows.checked_add(1) == Some(pointers) };
+        if is_consistent {
             return Ok(());
         }
         Err(self.error(format!("a csr array of {rows} rows has {pointers} row pointers")))
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Arrays and their names: one for each, or none at all.
+/// The arrays of a file and their names: one name per array, or none.
 pub struct Loaded {
     /// The arrays, on `cpu(0)`; `None` for placeholders without shape.
     pub arrays: Vec<Option<Array>>,
@@ -212,7 +213,7 @@ pub struct Loaded {
 /// Reads a `.params` file from memory; `name` names it in errors.
 ///
 /// # Errors
-/// The bytes are not such a file, or incomplete.
+/// The bytes are not a `.params` file, or they are truncated.
 pub fn from_bytes(mut bytes: &[u8], name: &str) -> Result<Loaded> {
     let len = bytes.len() as u64;
     read_file(&mut Reader::new(&mut bytes, len, name))
@@ -248,7 +249,7 @@ fn read_file(r: &mut Reader<'_>) -> Result<Loaded> {
 /// Reads a `.params` file.
 ///
 /// # Errors
-/// The file cannot be read, or those of [`from_bytes`].
+/// An I/O error, or those of [`from_bytes`].
 pub fn load(path: &str) -> Result<Loaded> {
     let error = |e: std::io::Error| Error::io(path, &e);
     let mut file = File::open(path).map_err(error)?;
@@ -334,7 +335,7 @@ pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
 /// Deserializes one array.
 ///
 /// # Errors
-/// The bytes are not an array, or incomplete.
+/// The bytes are not an array, or they are truncated; the array is a placeholder without shape.
 pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
     let len = bytes.len() as u64;
     Reader::new(&mut bytes, len, "the buffer")
@@ -342,10 +343,10 @@ pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
         .ok_or_else(|| Error::Format("the buffer contains an empty array".into()))
 }
 
-/// Writes arrays, and one name for each or none, to a file; see [`write_atomically`].
+/// Writes arrays to a file, with one name per array or no names; see [`write_atomically`].
 ///
 /// # Errors
-/// The system refuses; the numbers of names and arrays differ.
+/// An I/O error; a number of names that is neither zero nor that of the arrays; a sparse array with inconsistent parts.
 pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     crate::ensure!(
         names.is_empty() || names.len() == arrays.len(),
@@ -376,7 +377,7 @@ pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
 /// Writes to a temporary file in the same folder and renames it, so that an interrupted save leaves the old file unchanged.
 ///
 /// # Errors
-/// The system refuses.
+/// An I/O error.
 pub fn write_atomically(path: &str, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let temporary = format!("{path}.{}.tmp", std::process::id());
     let write_and_rename = || -> std::io::Result<()> {

@@ -30,7 +30,8 @@ fn assign(slot: &mut Shape, shape: &Shape, kind: &str, index: usize) -> Result<(
     Err(inconsistent(kind, index, provided, shape.clone()))
 }
 
-/// Merges the shape of an argument or output into the common one of those before it; the error names the one that contradicts.
+/// Merges the shape of an argument or output into `common`, the shape of the preceding ones. The error names the argument or output that
+/// contradicts it.
 fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<()> {
     let inferred = common.clone();
     if common.assign(slot) {

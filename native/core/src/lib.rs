@@ -1,7 +1,8 @@
 //! The types that all crates share. This crate defines no operators.
 //!
 //! - `dtype`, `shape` and `context` describe arrays; `semantics` converts shapes at the boundary of the C and JNI interfaces;
-//! - `storage` has arrays (`storage::ndarray`), their memory and its locks, `sparse` sparse arrays, and `file_format` the files of both;
+//! - `storage` has dense arrays (`storage::ndarray`), their memory and its locks; `sparse` has sparse arrays, and `file_format` reads and
+//!   writes both;
 //! - `params` declares parameters, `op` operators with their gradients (`op::grad`) and their roles in fused kernels (`op::fusion`), and
 //!   `infer` shape and type rules;
 //! - `subgraph` is the interface of graphs inside operators, and `user_op` that of user operators;

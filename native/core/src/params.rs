@@ -427,9 +427,9 @@ pub trait OpParams: Any + Send + Sync + Sized {
     fn parse(attrs: &Attrs) -> Result<Self>;
 }
 
-/// A type whose parameters can have a range.
+/// A numeric type of parameters that can have a range.
 pub trait Ranged: PartialEq + Display {
-    /// The largest value; a range up to it is described without its upper bound.
+    /// The largest value of the type; the description of a range up to it omits the upper bound.
     const LARGEST: Self;
 }
 

@@ -1,7 +1,7 @@
 //! Sparse arrays: stored rows (`row_sparse`), and matrices in compressed sparse row format (`csr`).
 //!
-//! The parts are dense arrays, which users set one at a time. So the format is checked when an operator first reads the array; from then
-//! on, the parts only change together.
+//! The parts are dense arrays, which users set one at a time. Therefore the format is checked when an operator reads the array, and not
+//! again until a part is replaced.
 
 use std::fmt;
 use std::sync::Arc;
@@ -317,7 +317,7 @@ impl SparseArray {
     /// Checks that index array `i` exists.
     ///
     /// # Errors
-    /// It does not.
+    /// The array has no index array `i`.
     pub fn check_aux_index(&self, i: usize) -> Result<()> {
         let n = self.storage_type.num_aux();
         ensure!(i < n, "a {} array has {n} index arrays, so there is no index array {i}", self.storage_type);
@@ -338,10 +338,10 @@ impl SparseArray {
         Ok(SparseArray::from_parts(self.storage_type, &self.shape, parts, true))
     }
 
-    /// Overwrites this array with a copy of another of the same storage, shape and type.
+    /// Overwrites this array with a copy of another of the same storage type, shape and element type.
     ///
     /// # Errors
-    /// They differ.
+    /// The arrays differ in storage type, shape or element type.
     pub fn copy_from(&self, source: &SparseArray) -> Result<()> {
         if self.is_same(source) {
             return Ok(());
@@ -352,7 +352,7 @@ impl SparseArray {
     /// Overwrites this array with another, whose parts it takes over.
     ///
     /// # Errors
-    /// They differ in storage, shape or type.
+    /// The arrays differ in storage type, shape or element type.
     pub fn take(&self, source: SparseArray) -> Result<()> {
         ensure!(
             self.storage_type == source.storage_type && self.shape == source.shape && self.dtype == source.dtype,

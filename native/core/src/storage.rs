@@ -2,7 +2,7 @@
 //!
 //! - `ndarray` has dense arrays, each a range of a `chunk`, and `elements` reads and writes them;
 //! - `pool` reuses blocks of memory, which `pages` gets from the system, and `foreign` has memory of other libraries and processes;
-//! - `region` has the locks of an operation, and `operands` what a kernel sees under them;
+//! - `region` has the locks of an operation, and `operands` the views of locked arrays that kernels get;
 //! - `call` checks the operands of one kernel call, and `chain` those of a chain of elementwise kernels;
 //! - `blocks` runs a chain block by block, and can record the `loops` of its kernels;
 //! - `operand_lists` passes operands to kernels without allocating.

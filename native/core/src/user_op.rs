@@ -192,7 +192,7 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Finds a type that is not registered; a JVM searches its class path.
+/// Finds a type that is not registered. The JNI interface sets one that searches the class path.
 pub type Resolver = Arc<dyn Fn(&str) -> Result<Option<Arc<dyn UserOpFactory>>> + Send + Sync>;
 
 static RESOLVER: RwLock<Option<Resolver>> = RwLock::new(None);
@@ -226,7 +226,7 @@ pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn UserOpFactory>>> {
     Ok(Some(all.get_or_insert_with(Factories::new).entry(op_type.into()).or_insert(factory).clone()))
 }
 
-/// The error for a type that does not exist; the message says how to supply it.
+/// The error for an unknown type. The message says how to supply it.
 pub fn unknown(op_type: &str) -> Error {
     Error::NotFound(format!(
         "the user-defined operator '{op_type}' is not registered: put the class that is annotated with @UserDefinedOp and has this \

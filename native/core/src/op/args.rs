@@ -49,9 +49,9 @@ pub enum Inputs {
 pub enum Deps {
     /// None.
     None,
-    /// All; of output gradients, those of the visible outputs.
+    /// All; in a selection of output gradients, those of the visible outputs.
     All,
-    /// Those of the given indices.
+    /// Those with these indices.
     Some(&'static [usize]),
 }
 

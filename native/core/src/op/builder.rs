@@ -75,7 +75,7 @@ impl OpDef {
         }
     }
 
-    /// Alternative names.
+    /// Alternative names, which replace earlier ones.
     pub const fn aliases(mut self, names: &'static [&'static str]) -> OpDef {
         self.aliases = names;
         self
@@ -88,7 +88,7 @@ impl OpDef {
         self
     }
 
-    /// Formula, shapes and source.
+    /// The description: formula, shapes and source.
     pub const fn doc(mut self, doc: &'static str) -> OpDef {
         self.doc = doc;
         self
@@ -290,9 +290,9 @@ impl OpDef {
         self
     }
 
-    /// The kernel consists of loops: on operands of equal shapes it does nothing but pass loops to
-    /// [`LoopRecorder::record`](crate::storage::LoopRecorder::record) if there is a recorder, and else run them. Which ones depends on
-    /// the parameters only.
+    /// The kernel consists of loops that can be recorded. On operands of equal shapes it passes its loops to
+    /// [`LoopRecorder::record`](crate::storage::LoopRecorder::record) if there is a recorder, runs them otherwise, and does nothing else.
+    /// The parameters alone determine the loops.
     pub const fn consists_of_loops(mut self) -> OpDef {
         self.consists_of_loops = true;
         self
@@ -364,7 +364,8 @@ impl OpDef {
         self
     }
 
-    /// Whether several calls may share parsed parameters. By default they may, except for [`Forward::Foreign`] operators.
+    /// Calls with equal attributes share their parsed parameters only if the predicate holds. By default they do, except for
+    /// [`Forward::Foreign`] operators.
     pub const fn reusable_if(mut self, f: fn(&Params) -> bool) -> OpDef {
         self.reusable = Some(f);
         self

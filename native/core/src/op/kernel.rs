@@ -11,12 +11,12 @@ use crate::ndarray::NDArray;
 use crate::params::Params;
 use crate::storage::{In, LoopRecorder, Out, Req};
 
-/// The key of a random number stream; no two calls share one.
+/// The key of a random number stream. Each call that draws gets its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomKey {
     /// The seed of the device.
     pub seed: u64,
-    /// The number of calls since the seed was set.
+    /// The number of keys drawn since the seed was set.
     pub stream: u64,
 }
 

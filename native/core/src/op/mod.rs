@@ -27,10 +27,10 @@ pub use args::{ArgDef, Deps, Inputs, arg, check_count};
 pub use kernel::{Cache, DynamicFn, ForeignFn, Forward, KernelFn, OpCtx, RandomKey, RandomSource};
 pub use sparse_form::{DenseForm, GradientStorage, OutputStorage, SparseCall, SparseFn, SparseForm, SparseRule};
 
-/// Indices of inputs, which depend on the parameters.
+/// Returns indices of inputs for the given parameters.
 pub type InputIndices = fn(&Params) -> &[usize];
 
-/// Index and value of an input that is filled with a constant, which depends on the parameters.
+/// Returns the index of the input that is filled with a constant, and the constant; `None` if the parameters request no filling.
 pub type FilledInput = fn(&Params) -> Option<(usize, f64)>;
 
 /// Adds the graphs of an operator to its parameters.
@@ -50,7 +50,7 @@ pub struct StoredNode {
 /// Parses the parameters of a node in a file, whose attributes may be incomplete.
 pub type ParseStored = fn(&Attrs, &StoredNode) -> Result<Params>;
 
-/// Names, which depend on the parameters.
+/// Returns the names of inputs or outputs for the given parameters.
 pub type Names = fn(&Params) -> Vec<String>;
 
 /// The definition of an operator.
@@ -195,7 +195,7 @@ impl OpDef {
     /// Adds the operator's graphs to its parameters.
     ///
     /// # Errors
-    /// A wrong number of graphs, or graphs that do not fit the parameters.
+    /// A wrong number of graphs, or graphs that contradict the parameters.
     pub fn attach(&self, params: Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
         if graphs.len() != self.graph_args.len() {
             let names: Vec<_> = self.graph_args.iter().map(|a| a.name).collect();

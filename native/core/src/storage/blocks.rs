@@ -41,8 +41,8 @@ impl<'c> Blocks<'c> {
         self.chain.len.div_ceil(self.chain.block * BLOCKS_PER_RUN)
     }
 
-    /// Records the loops of kernels that consist of loops, if that was not done before: `kernel(i, recorder, ins, outs)` calls kernel
-    /// `i`.
+    /// Records the loops of kernels that consist of loops, unless they were recorded before. `kernel(i, recorder, ins, outs)` calls
+    /// kernel `i`.
     ///
     /// # Errors
     /// Scratch memory that is too small or not aligned.
@@ -59,7 +59,7 @@ impl<'c> Blocks<'c> {
             let mut constants: Vec<f32> = Vec::new();
             let calls = chain.calls.iter().enumerate().map(|(i, call)| {
                 let recorder = LoopRecorder::default();
-                // A kernel that fails is called again, and reports its error.
+                // If the kernel fails, it is called again for every block and reports its error then.
                 if !call.is_recordable
                     || first.with_views(i, memory, |ins, outs| kernel(i, &recorder, ins, outs)).is_err()
                 {
@@ -80,12 +80,12 @@ impl<'c> Blocks<'c> {
         Ok(())
     }
 
-    /// True if [`Blocks::record`] would record.
+    /// True if [`Blocks::record`] has not run yet.
     pub fn is_unrecorded(&self) -> bool {
         self.chain.recording.get().is_none()
     }
 
-    /// The next run of consecutive blocks.
+    /// The next run of consecutive blocks, or `None` if all blocks were taken.
     pub fn take(&self) -> Option<impl Iterator<Item = Block<'_>>> {
         let Chain { len, block, .. } = *self.chain;
         let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(block * BLOCKS_PER_RUN)?;
@@ -144,7 +144,7 @@ impl Block<'_> {
         Ok(true)
     }
 
-    /// The first element of this block of an operand. `memory` is the scratch memory.
+    /// The address of this block of an operand. `memory` is the scratch memory.
     fn start(&self, base: Base, dtype: DType, memory: NonNull<u8>) -> NonNull<u8> {
         match base {
             // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
@@ -177,7 +177,7 @@ impl Block<'_> {
         with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
-    /// Prefetches a part of the next block before each kernel, so that memory access overlaps with computation.
+    /// Prefetches the share of kernel `call` of the next block, so that memory access overlaps with computation.
     fn prefetch_next(&self, call: usize) {
         let Chain { len, block, ref streams, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);

@@ -93,8 +93,8 @@ pub(super) struct ChainLoop {
 /// The largest number of operands of a recorded loop.
 pub(super) const MAX_LOOP_OPERANDS: usize = 3;
 
-/// The operands of a chain, checked once: arrays of equal lengths and scalars that a region locks; an array overlaps a written one only if
-/// both are exactly the same elements.
+/// The operands of a chain, checked once: arrays of equal lengths and scalars, all locked by one region. An array overlaps a written one
+/// only if both are exactly the same memory.
 pub struct Chain {
     pub(super) region: u64,
     pub(super) arrays: Vec<NDArray>,
@@ -147,7 +147,7 @@ impl Chain {
             }
         }
         let block = block.clamp(1, len.max(1)).next_multiple_of(ALIGN);
-        let (offsets, buffer_bytes) = scratch(calls, block);
+        let (offsets, buffer_bytes) = scratch_layout(calls, block);
         let source = |operand: &Operand| -> Result<Source> {
             Ok(match *operand {
                 Operand::Array(i) => {
@@ -163,7 +163,7 @@ impl Chain {
                 Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
             })
         };
-        let calls: Vec<CheckedCall> = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
+        let calls: Vec<CheckedCall> = calls.iter().map(|c| check_call(c, &source)).collect::<Result<_>>()?;
         let shapes =
             [block.min(len), len - (len.saturating_sub(1) / block * block), 1].map(|n| Shape::new(&[n as i64]));
         let stream = |array: &NDArray| {
@@ -222,8 +222,8 @@ impl Chain {
     }
 }
 
-/// Offsets of the scratch buffers, and their total size.
-fn scratch(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
+/// Offsets of the scratch buffers, and their total size in bytes.
+fn scratch_layout(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
     let mut sizes: Vec<usize> = Vec::new();
     for operand in calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o))) {
         if let Operand::Scratch(slot, dtype) = *operand {
@@ -239,7 +239,8 @@ fn scratch(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
     (offsets, sizes.iter().sum())
 }
 
-fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Result<CheckedCall> {
+/// Checks the operands of one kernel, and whether its loops can be recorded.
+fn check_call(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Result<CheckedCall> {
     let is_same_memory = |a: &Source, b: &Source| match (a.base, b.base) {
         (Base::Array(a), Base::Array(b)) => a == b,
         (Base::Scratch(a), Base::Scratch(b)) => a == b,
@@ -280,7 +281,8 @@ fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Res
 }
 
 impl CheckedCall {
-    /// The operands of recorded loops, whose views started at the addresses of `block`. `None` if the loops do not compute all outputs.
+    /// Replaces the addresses of recorded loops by operands of the chain: `block` returns the address at which an operand started during
+    /// recording. `None` if the loops do not compute all outputs.
     pub(super) fn chain_loops(
         &self,
         loops: Vec<RecordedLoop>,

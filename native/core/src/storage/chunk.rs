@@ -25,7 +25,7 @@ pub(super) enum Origin {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A block of memory that arrays share. Every access holds its lock; every write increments its version.
+/// A block of memory that arrays share. Every access holds its lock; releasing a write lock increments its version.
 pub struct Chunk {
     pub(super) ptr: NonNull<u8>,
     bytes: usize,
@@ -80,7 +80,7 @@ impl Chunk {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             lock: parking_lot::RawRwLock::INIT,
             version: AtomicU64::new(0),
-            // Writes to memory from outside the pool cannot be observed.
+            // Other owners of the memory may write to it unobserved.
             is_exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
             was_zero: false,
             origin,
@@ -132,7 +132,7 @@ pub(super) fn lock(chunk: &Chunk, write: bool) {
     if write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
 }
 
-/// Releases a lock of [`lock`]; increments the version of a written chunk.
+/// Releases a lock acquired by [`lock`], and increments the version if it was for writing.
 ///
 /// # Safety
 /// The caller holds this lock, and no reference to memory under it remains.

@@ -40,8 +40,8 @@ pub(super) struct RecordedLoop {
     pub(super) out: usize,
 }
 
-/// Records the loops of a kernel, which must not run them itself. A kernel whose operator is declared to consist of loops does nothing
-/// else, and runs the same loops in every call.
+/// Records the loops of a kernel, which then must not run them itself; see
+/// [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
 #[derive(Default)]
 pub struct LoopRecorder {
     /// The loops, unless one cannot be recorded.

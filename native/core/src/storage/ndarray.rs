@@ -37,7 +37,7 @@ impl NDArray {
         Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, is_read_only: false })
     }
 
-    /// An array of zeros, which takes physical memory only where it is written.
+    /// An array of zeros. Fresh pages take physical memory only once they are written.
     ///
     /// # Errors
     /// A shape that is not fully known or too large, or no memory.
@@ -65,7 +65,7 @@ impl NDArray {
         NDArray { is_read_only: true, ..self.clone() }
     }
 
-    /// True if writing is refused.
+    /// True if writing to the array is an error.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }

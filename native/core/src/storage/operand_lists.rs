@@ -28,7 +28,7 @@ pub(super) fn with_operands<'a, R>(
         let mut outs: SmallVec<[Out<'a>; MAX_STACK_OUTS]> = outs.collect();
         return f(&ins, &mut outs);
     }
-    // A nested call, or one during the thread's destruction, finds no buffer and allocates its own.
+    // A nested call finds empty buffers and allocates its own, as does a call while the thread's locals are destroyed.
     let (mut long_ins, mut long_outs): Lists<'a> = THREAD_LISTS.try_with(RefCell::take).unwrap_or_default();
     long_ins.extend(ins);
     long_outs.extend(outs);

@@ -40,7 +40,7 @@ pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Allocates a block of zeros that the caller keeps for long: large blocks take physical memory only where they are used.
+/// Allocates a block of zeros. Large blocks are mapped, so that untouched pages take no physical memory; each costs a system call.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn allocate_untouched(bytes: usize) -> Option<NonNull<u8>> {
     if mapped::is_mapped(bytes) { mapped::map(bytes) } else { allocate(bytes) }

@@ -11,8 +11,8 @@ use super::ndarray::NDArray;
 
 static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
 
-/// Sorts chunks by address, so that operations cannot deadlock, and removes duplicates: a chunk is locked for writing if any use
-/// writes.
+/// Sorts chunks by address, so that operations cannot deadlock, and removes duplicates. A chunk is locked for writing if any of its
+/// duplicates is written.
 fn sort_for_locking<C: Deref<Target = Chunk>, const N: usize>(chunks: &mut SmallVec<[(C, bool); N]>) {
     let address = |c: &C| std::ptr::from_ref::<Chunk>(c) as usize;
     chunks.sort_unstable_by_key(|(c, write)| (address(c), !*write));
