@@ -58,7 +58,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     if winograd::supports(shape) && winograd::is_profitable::<T>(&winograd::adjoint(shape)) {
         let adjoint = winograd::adjoint(shape);
         return with_scratch(winograd::weights_len(&adjoint, kernel), |transformed: &mut [T]| {
-            winograd::transform_weights(&adjoint, kernel, weights, true, transformed);
+            winograd::transform_weights(&adjoint, kernel, weights, winograd::WeightOrder::Adjoint, transformed);
             winograd::forward(&adjoint, kernel, output_grad, transformed, &ConvEpilogue::default(), input_grad);
         });
     }

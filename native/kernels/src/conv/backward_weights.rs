@@ -142,13 +142,13 @@ fn sum_slices_sized<T: Accum, const N: usize>(
     }
 }
 
-/// Columns of the weights in the lanes of one panel.
+/// The columns of the weights (input channels of the group x taps) that fill the lanes of one panel of B.
 struct Unit {
     /// Index of the block of input channels.
     block: usize,
     /// Coordinates of the first tap.
     tap: [usize; 3],
-    /// Lanes of that tap that precede the first column.
+    /// Number of lanes of that tap that belong to previous units.
     skip: usize,
     /// Number of columns.
     lanes: usize,

@@ -46,7 +46,9 @@ impl Algorithm {
         check_len("weights", weights.len(), shape.weights_len(), shape);
         match self {
             Algorithm::Depthwise => out.copy_from_slice(weights),
-            Algorithm::Winograd => winograd::transform_weights(shape, kernel, weights, false, out),
+            Algorithm::Winograd => {
+                winograd::transform_weights(shape, kernel, weights, winograd::WeightOrder::Forward, out)
+            }
             Algorithm::Implicit | Algorithm::OutputChannels => {
                 let (rows, depth) = (shape.group_out(), shape.depth());
                 parallel_rows(out, self.packed_len(shape, kernel) / shape.groups, 1, |group, out| {

@@ -157,7 +157,8 @@ enum ScaleBias<'a, T> {
 }
 
 impl<T: GemmElement> ScaleBias<'_, T> {
-    /// Leaves every value unchanged: adding negative zero keeps the sign of zeros. The compiler cannot see that; `replace_if` explains why.
+    /// Leaves every value unchanged: adding negative zero keeps the sign of zeros. The constant is opaque to the compiler for the reason
+    /// that `replace_if` gives.
     fn identity() -> Self {
         ScaleBias::Same(T::one(), unchanged())
     }

@@ -49,11 +49,11 @@ pub fn forward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'
     match reserve {
         Some(memory) => {
             assert_eq!(memory.len(), g.reserve(), "reserve of a recurrent network");
-            pass.run(memory, false, y);
+            pass.run(memory, Blocks::PerLayer, y);
         }
         None => {
             let layer_len = g.layer_block() + if g.layers > 1 { g.between() } else { 0 };
-            with_scratch(layer_len * g.layers.min(2), |memory| pass.run(memory, true, y));
+            with_scratch(layer_len * g.layers.min(2), |memory| pass.run(memory, Blocks::Alternating, y));
         }
     }
 }
@@ -68,6 +68,15 @@ pub(super) fn check<T>(g: &Geometry, ins: &Inputs<'_, T>) {
     assert_eq!(ins.lengths.is_some(), g.has_lengths, "lengths of the sequences of a recurrent network");
 }
 
+/// How the layers divide the memory of a forward pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    /// Each layer has a block, which the backward pass reads.
+    PerLayer,
+    /// The layers use two blocks alternately.
+    Alternating,
+}
+
 /// A forward pass: its inputs and the destinations of the last states.
 struct ForwardPass<'a, T> {
     g: &'a Geometry,
@@ -78,16 +87,19 @@ struct ForwardPass<'a, T> {
 }
 
 impl<T: RnnElement> ForwardPass<'_, T> {
-    /// Runs layer after layer. `memory` holds a block for each layer or, if `reuses_blocks`, two blocks that the layers use alternately.
-    fn run(&mut self, memory: &mut [T], reuses_blocks: bool, y: &mut [T]) {
+    /// Runs layer after layer in `memory`.
+    fn run(&mut self, memory: &mut [T], blocks: Blocks, y: &mut [T]) {
         let g = self.g;
-        let has_next = |layer: usize| if reuses_blocks { g.layers > 1 } else { layer + 1 < g.layers };
+        let has_next = |layer: usize| match blocks {
+            Blocks::PerLayer => layer + 1 < g.layers,
+            Blocks::Alternating => g.layers > 1,
+        };
         let size = |layer: usize| g.layer_block() + if has_next(layer) { g.between() } else { 0 };
         let (mut current, mut rest) = memory.split_at_mut(size(0));
         let mut below: &mut [T] = &mut [];
         for layer in 0..g.layers {
             if layer > 0 {
-                let next = if reuses_blocks && layer >= 2 {
+                let next = if blocks == Blocks::Alternating && layer >= 2 {
                     std::mem::take(&mut below)
                 } else {
                     let (next, tail) = std::mem::take(&mut rest).split_at_mut(size(layer));

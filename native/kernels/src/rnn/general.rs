@@ -149,7 +149,7 @@ pub struct GeneralLayer<T> {
     pub is_reverse: bool,
     /// Activations of each direction: f, then g for a GRU or LSTM, then h for an LSTM.
     pub activations: Vec<Activation<T>>,
-    /// Clipping threshold of the activations' inputs.
+    /// Bound of the absolute values of the activations' inputs.
     pub clip: Option<T>,
 }
 
@@ -236,7 +236,7 @@ pub fn general_forward<T: RnnElement>(
         };
         let run = DirectionRun {
             layer,
-            is_reverse: if d == 1 { true } else { layer.is_reverse },
+            is_reverse: d == 1 || layer.is_reverse,
             activations: &layer.activations[d * num_activations..(d + 1) * num_activations],
             recurrent,
             bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],

@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-/// Kind of recurrent unit.
+/// Kind of recurrent unit. In the formulas, x is the input, h' and c' are the previous state and cell state, W and R the input and
+/// recurrent weights, and b and b' their biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// h = tanh(W x + b + R h' + c).
+    /// h = tanh(W x + b + R h' + b').
     Tanh,
-    /// h = max(0, W x + b + R h' + c).
+    /// h = max(0, W x + b + R h' + b').
     Relu,
     /// Gates i, f, g, o: c = f c' + i g, h = o tanh(c), with sigmoids and, for g, tanh.
     Lstm,
-    /// Gates r, z, n: n = tanh(W x + b + r (R h' + c)), h = (1 - z) n + z h'.
+    /// Gates r, z, n: n = tanh(W x + b + r (R h' + b')), h = (1 - z) n + z h', with sigmoids for r and z.
     Gru,
 }
 

@@ -28,15 +28,22 @@ pub(in crate::conv) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKe
     shape.groups * ELEMENTS * kernel.packed_a_len(shape.group_out(), shape.group_in())
 }
 
+/// How weights are stored, relative to the convolution that they are transformed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::conv) enum WeightOrder {
+    /// (output channels, input channels, taps).
+    Forward,
+    /// (input channels, output channels, taps), to be rotated by 180 degrees: the weights of the convolution of which this one is the
+    /// [`adjoint`](super::adjoint).
+    Adjoint,
+}
+
 /// Transforms the weights of `shape` into panels of `mr` output channels, each (elements, input channels, mr).
-///
-/// With `adjoint`, `shape` is the [`adjoint`](super::adjoint) of the convolution of these weights: they are (input
-/// channels, output channels, taps) of `shape`, and their taps are rotated by 180 degrees.
 pub(in crate::conv) fn transform_weights<T: Accum>(
     shape: &ConvShape,
     kernel: &MicroKernel<T>,
     weights: &[T],
-    adjoint: bool,
+    order: WeightOrder,
     out: &mut [T],
 ) {
     let (rows, channels, mr) = (shape.group_out(), shape.group_in(), kernel.mr());
@@ -48,9 +55,12 @@ pub(in crate::conv) fn transform_weights<T: Accum>(
         let (mut taps, mut tile) = ([[T::zero(); LANES]; 9], [[T::zero(); LANES]; ELEMENTS]);
         for channel in 0..channels {
             for (lane, row) in (panel * mr..panel * mr + lanes).enumerate() {
-                let kernel = if adjoint { channel * rows + row } else { row * channels + channel };
+                let kernel = match order {
+                    WeightOrder::Forward => row * channels + channel,
+                    WeightOrder::Adjoint => channel * rows + row,
+                };
                 for (tap, weight) in weights[kernel * 9..][..9].iter().enumerate() {
-                    taps[if adjoint { 8 - tap } else { tap }][lane] = *weight;
+                    taps[if order == WeightOrder::Forward { tap } else { 8 - tap }][lane] = *weight;
                 }
             }
             transform_taps(&taps, &mut tile);

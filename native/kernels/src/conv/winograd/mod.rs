@@ -13,7 +13,7 @@ mod backward_weights;
 mod forward;
 
 pub(super) use backward_weights::{backward_weights, is_profitable_for_weights};
-pub(super) use forward::{forward, transform_weights, weights_len};
+pub(super) use forward::{WeightOrder, forward, transform_weights, weights_len};
 
 use super::ConvShape;
 use crate::float::Accum;
