@@ -11,6 +11,7 @@ use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
+use crate::arrays::is_same_view;
 use crate::executor::{Bound, Executor};
 use crate::imperative::{
     Hook, Observer, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, is_training,
@@ -176,13 +177,13 @@ impl CachedOp {
                 p.executor.context() == context && p.ins.iter().zip(ins).all(|(a, b)| is_compatible(a, b))
             };
             // Prefer the plan that is bound to the most of these arrays.
-            let score = |p: &BoundPlan| p.ins.iter().zip(ins).filter(|(a, b)| is_same_memory(a, b)).count();
+            let score = |p: &BoundPlan| p.ins.iter().zip(ins).filter(|(a, b)| is_same_view(a, b)).count();
             let best = (0..idle.len()).filter(|i| can_run(&idle[*i])).max_by_key(|i| score(&idle[*i]));
             best.map(|i| idle.swap_remove(i))
         };
         let mut is_copied = vec![false; ins.len()];
         if let Some(plan) = idle_plan {
-            let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !is_same_memory(a, b)).collect();
+            let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !is_same_view(a, b)).collect();
             if (0..ins.len()).all(|i| !differs[i] || plan.is_copied[i]) {
                 for i in (0..ins.len()).filter(|i| differs[*i]) {
                     plan.ins[i].copy_from(&ins[i])?;
@@ -210,11 +211,6 @@ impl CachedOp {
 /// Whether a plan that is bound to one array can run on a copy of the other.
 fn is_compatible(a: &NDArray, b: &NDArray) -> bool {
     a.shape() == b.shape() && a.dtype() == b.dtype() && a.context() == b.context()
-}
-
-/// Whether two arrays are the same view of the same memory.
-fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
-    is_compatible(a, b) && Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
 }
 
 /// Copies results, which the next call overwrites, to `outputs` or to new tensors.

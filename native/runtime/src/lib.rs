@@ -10,7 +10,7 @@
 //! - `partition` groups nodes for a backend, `kvstore` synchronizes parameters, and `io` reads data.
 //!
 //! All of them may use `random`, the generators of each device, and `profiler`, which measures operators. `features` lists the features of
-//! the build, and `view` has views for the crate `ndarray`.
+//! the build, `view` has views for the crate `ndarray`, and `thread_id` numbers the threads.
 
 pub mod arrays;
 pub mod cached_op;
@@ -28,6 +28,7 @@ pub mod profiler;
 pub mod random;
 pub mod symbol;
 pub mod symbol_infer;
+mod thread_id;
 pub mod view;
 
 pub use ferromx_core::{

@@ -20,6 +20,23 @@ use crate::handle;
 /// Keys and values.
 pub type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>;
 
+/// The caller's pointer that is passed to its callback.
+#[derive(Clone, Copy)]
+pub struct UserData(pub *mut c_void);
+
+// SAFETY: the library does not dereference the pointer; by the contract of the C API the callback may be called on any thread that runs the
+// executor or uses the store.
+unsafe impl Send for UserData {}
+// SAFETY: as above.
+unsafe impl Sync for UserData {}
+
+impl UserData {
+    /// The pointer. A closure that calls this captures the whole `UserData`, which may move to another thread, unlike its field.
+    pub fn pointer(self) -> *mut c_void {
+        self.0
+    }
+}
+
 fn null(what: &str) -> Error {
     Error::Value(format!("the pointer {what} is null"))
 }

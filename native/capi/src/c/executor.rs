@@ -12,7 +12,7 @@ use ferromx_runtime::semantics;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 
-use super::args::{devices, id, optional, put, raw, slice, stored, texts};
+use super::args::{UserData, devices, id, optional, put, raw, slice, stored, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Integer;
@@ -128,20 +128,6 @@ fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_t
     let executor = executor(id(handle))?;
     let grads = if head_grads.is_null() { Vec::new() } else { stored(head_grads, n as usize, "head_grads")? };
     executor.backward_stored(&grads, is_train != 0)
-}
-
-/// The caller's pointer that is passed to its callback.
-struct UserData(*mut c_void);
-// SAFETY: the library does not dereference the pointer; by the contract of the C API the callback may be called on the thread that runs the
-// executor.
-unsafe impl Send for UserData {}
-// SAFETY: as above.
-unsafe impl Sync for UserData {}
-
-impl UserData {
-    fn pointer(&self) -> *mut c_void {
-        self.0
-    }
 }
 
 /// A monitor that calls a C function; `None` for null.

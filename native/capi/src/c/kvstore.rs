@@ -7,7 +7,7 @@ use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::kvstore::{Key, KvStore, Role, Update, Updater, has_job, role, set_environment};
 
-use super::args::{attrs, id, put, raw, slice, tensors, text, texts};
+use super::args::{UserData, attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
 use super::ret::{put_handle, put_text};
 use super::types::{KVStoreHandle, MXKVStoreServerController, MXKVStoreStrUpdater, MXKVStoreUpdater, NDArrayHandle};
@@ -23,22 +23,6 @@ fn names(keys: *mut *const c_char, n: u32) -> Result<Vec<Key>> {
 
 fn arrays(handles: *const NDArrayHandle, n: u32, what: &str) -> Result<Tensors> {
     tensors(handles, n as usize, what)
-}
-
-/// The caller's pointer that is passed to its updater.
-#[derive(Clone, Copy)]
-struct UserData(*mut c_void);
-
-// SAFETY: the library does not dereference the pointer; by the contract of the C API the updater may be called on any thread that uses the
-// store.
-unsafe impl Send for UserData {}
-// SAFETY: as above.
-unsafe impl Sync for UserData {}
-
-impl UserData {
-    fn pointer(self) -> *mut c_void {
-        self.0
-    }
 }
 
 /// An updater that calls the C function for the key's type. Without a function for string keys, the one for integer keys gets the index of

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ferromx_runtime::arrays::is_same_view;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
@@ -357,14 +358,6 @@ struct ArrayHandles {
     handles: Vec<jlong>,
 }
 
-/// True if two arrays are the same view of the same memory.
-fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
-    Arc::ptr_eq(a.chunk(), b.chunk())
-        && a.byte_range() == b.byte_range()
-        && a.shape() == b.shape()
-        && a.dtype() == b.dtype()
-}
-
 impl ArrayHandles {
     /// Creates handles of the arrays unless they are unchanged; true if it created new ones. The flag of each list is true if its arrays
     /// are writable.
@@ -372,7 +365,7 @@ impl ArrayHandles {
         let arrays = || lists.iter().flat_map(|(list, _)| *list);
         let is_unchanged = self.reqs == reqs
             && self.arrays.len() == arrays().count()
-            && self.arrays.iter().zip(arrays()).all(|(a, b)| is_same_memory(a, b));
+            && self.arrays.iter().zip(arrays()).all(|(a, b)| is_same_view(a, b));
         if is_unchanged && !self.arrays.is_empty() {
             return false;
         }

@@ -186,8 +186,9 @@ fn output_array(shape: &Shape, dtype: DType, context: Context, old: Option<&NDAr
     }
 }
 
-/// Adds a gradient to its array by an operator of the graph, which can join a chain, if its kernel cannot accumulate. Returns the variable
-/// for the old value of the array. Does nothing if the array has another shape, type or device, or aliases another gradient.
+/// If the kernel of a gradient cannot accumulate, adds the old value of the gradient array by an operator of the graph, which can join a
+/// chain. Returns the variable of the old value, or `None` if nothing was added: the kernel can accumulate, or the array has another shape,
+/// type or device, or aliases another gradient.
 fn accumulate_in_graph(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
     let context = graph.node(gradient).context;

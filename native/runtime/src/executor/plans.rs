@@ -11,6 +11,7 @@ use super::Monitor;
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
+use crate::thread_id::thread_id;
 use crate::{imperative, random};
 
 /// The plans, and the purpose of the last forward pass.
@@ -215,13 +216,4 @@ impl DerefMut for PlanGuard<'_> {
     fn deref_mut(&mut self) -> &mut Plans {
         &mut self.plans
     }
-}
-
-/// A unique, nonzero id of the calling thread.
-fn thread_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static ID: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    ID.with(|id| *id)
 }

@@ -5,11 +5,10 @@
 
 mod report;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ferromx_core::error::{Error, Result};
@@ -19,6 +18,8 @@ use ferromx_core::{ensure, param_enum, params};
 use parking_lot::Mutex;
 
 pub use report::{Layout, SortBy};
+
+use crate::thread_id::thread_id;
 
 param_enum! {
     /// The process to profile.
@@ -136,18 +137,6 @@ fn now() -> u64 {
     at + start.elapsed().as_micros() as u64
 }
 
-/// A unique id of the calling thread.
-fn thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static ID: Cell<u64> = const { Cell::new(0) };
-    }
-    if ID.get() == 0 {
-        ID.set(NEXT.fetch_add(1, Ordering::Relaxed));
-    }
-    ID.get()
-}
-
 fn is_enabled(bits: u8) -> bool {
     ENABLED.load(Ordering::Relaxed) & bits != 0
 }
@@ -208,7 +197,7 @@ impl State {
             add_stat(&mut self.memory, name, bytes as u64, false);
         }
         let (category, name) = (DEVICE_STORAGE.to_string(), name.to_string());
-        self.events.push(Event::Counter { category, name, at: now(), value: bytes as i64, thread: thread() });
+        self.events.push(Event::Counter { category, name, at: now(), value: bytes as i64, thread: thread_id() });
     }
 
     fn write(&mut self) -> Result<()> {
@@ -313,7 +302,7 @@ impl Drop for Scope {
     fn drop(&mut self) {
         let (category, name) = (self.category.to_string(), std::mem::take(&mut self.name));
         let kind = if self.category == C_API { Kind::Overlapping } else { Kind::Nested };
-        let event = Event::Span { category, name, kind, start: self.start, end: now(), thread: thread() };
+        let event = Event::Span { category, name, kind, start: self.start, end: now(), thread: thread_id() };
         let mut state = STATE.lock();
         state.add(event);
         if self.category == OPERATOR && is_enabled(MEMORY) {
@@ -409,7 +398,7 @@ impl Mark {
         let start = start.lock().take().unwrap_or(end);
         if is_enabled(MARKED) {
             let (category, name) = (category.clone(), name.clone());
-            STATE.lock().add(Event::Span { category, name, kind: *kind, start, end, thread: thread() });
+            STATE.lock().add(Event::Span { category, name, kind: *kind, start, end, thread: thread_id() });
         }
         Ok(())
     }
@@ -441,7 +430,7 @@ impl Mark {
         let value = update(value);
         if is_enabled(MARKED) {
             let (category, name) = (category.clone(), name.clone());
-            STATE.lock().add(Event::Counter { category, name, at: now(), value, thread: thread() });
+            STATE.lock().add(Event::Counter { category, name, at: now(), value, thread: thread_id() });
         }
         Ok(())
     }
@@ -470,7 +459,7 @@ pub fn mark(domain: &str, name: &str, scope: &str) -> Result<()> {
     };
     if is_enabled(MARKED) {
         let category = format!("{domain},instant_marker");
-        STATE.lock().add(Event::Instant { category, name: name.into(), at: now(), scope, thread: thread() });
+        STATE.lock().add(Event::Instant { category, name: name.into(), at: now(), scope, thread: thread_id() });
     }
     Ok(())
 }
