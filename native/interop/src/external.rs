@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::map;
+use crate::mapped_file;
 
 /// The files from which tensor data may be read.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl External {
         if let Some((_, bytes)) = mapped.iter().find(|(p, _)| *p == path) {
             return Ok(bytes.clone());
         }
-        let bytes = map::open(&path)?;
+        let bytes = mapped_file::open(&path)?;
         mapped.push((path, bytes.clone()));
         Ok(bytes)
     }

@@ -2,7 +2,7 @@
 //!
 //! A module uses only modules above it in this list; `tests/layers.rs` checks that.
 //!
-//! - `map`: memory-mapped files; [`external`]: tensor data in other files of the model's directory.
+//! - `mapped_file`: memory-mapped files; [`external`]: tensor data in other files of the model's directory.
 //! - [`ir`]: the framework-neutral form of models.
 //! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
 //! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the front end that reads NNEF models; [`mxnet`]: MXNet graphs in
@@ -18,7 +18,7 @@ pub mod export;
 pub mod external;
 pub mod import;
 pub mod ir;
-mod map;
+mod mapped_file;
 pub mod mapping;
 pub mod mxnet;
 pub mod nnef;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 /// Each module, with the modules that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &["ir"]), // in links of its documentation
-    ("map", &["error"]),
+    ("mapped_file", &["error"]),
     ("ir", &["error"]),
     ("mapping", &["error", "ir"]),
-    ("external", &["error", "map"]),
-    ("onnx", &["error", "external", "ir", "map"]),
+    ("external", &["error", "mapped_file"]),
+    ("onnx", &["error", "external", "ir", "mapped_file"]),
     ("nnef", &["error", "external", "ir", "mapping"]),
     ("mxnet", &["error", "ir"]),
     ("emit", &["error", "ir", "mapping", "mxnet", "onnx"]),

@@ -92,7 +92,7 @@ impl Importer<'_> {
         if self.diagnosis.reported.contains(&key) {
             return;
         }
-        if let Some(own) = self.own_fault(context, node, e) {
+        if let Some(own) = self.own_problem(context, node, e) {
             self.report(own.at(node.label()));
             if !self.diagnosis.is_trying {
                 self.diagnosis.reported.insert(key);
@@ -120,7 +120,7 @@ impl Importer<'_> {
     }
 
     /// Checks the subgraphs of a node that could not be mapped.
-    pub(super) fn look_inside(&mut self, node: &Node) {
+    pub(super) fn check_subgraphs(&mut self, node: &Node) {
         if self.diagnosis.is_trying || self.emitter.builder.is_executing() {
             return;
         }
@@ -180,7 +180,7 @@ impl Importer<'_> {
     }
 
     /// The problem that a node has for most guesses of its placeholders; `None` if some guess lets it be mapped.
-    fn own_fault(&mut self, context: &GraphContext<'_, '_>, node: &Node, e: Error) -> Option<Error> {
+    fn own_problem(&mut self, context: &GraphContext<'_, '_>, node: &Node, e: Error) -> Option<Error> {
         if matches!(&e, Error::Model(problems) if problems.is_empty()) {
             return None;
         }

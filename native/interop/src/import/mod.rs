@@ -220,7 +220,7 @@ impl<'t> Importer<'t> {
             }
             Err(e) => {
                 self.node_failed(context, node, e);
-                self.look_inside(node);
+                self.check_subgraphs(node);
                 self.placeholders(context.graph, node)
             }
         };

@@ -20,7 +20,7 @@ pub use crate::external::External;
 
 use crate::error::Result;
 use crate::ir::Model;
-use crate::map::open;
+use crate::mapped_file::open;
 
 /// Reads a file. With `external_data`, tensors may be stored in other files of its directory.
 ///
