@@ -204,7 +204,7 @@ fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let (mut low, mut high) = (f64::from(p.a_min), f64::from(p.a_max));
     let mut is_unbounded = false;
     if let Some((least, greatest)) = integer_range(out.dtype()) {
-        // Integers are compared with the bounds as they were given, not with bounds that are cut to integers.
+        // Integers are compared with the given bounds, not with truncated ones.
         (low, high) = (low.ceil(), high.floor());
         if low > greatest || high < least {
             out.bytes_mut()?.fill(0);

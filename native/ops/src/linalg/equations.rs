@@ -176,7 +176,7 @@ fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             "a of shape {a} must be square for b of shape {b}: its first {num_b_axes} axes have {rows} elements, the others {columns}"
         );
     }
-    // As NumPy, which takes the last `rank - num_b_axes` axes with a slice that begins at 0 if there are none.
+    // Like NumPy, whose slice of the last `rank - num_b_axes` axes begins at 0, and so takes all axes, if that number is 0.
     io.assign_out(0, &if back.is_empty() { Shape::new(front) } else { Shape::new(back) })
 }
 

@@ -306,7 +306,7 @@ pub(crate) static NP_RESHAPE: OpDef = OpDef::new("_np_reshape")
     .grad(Grad::Compose(RESHAPE_BACK));
 
 fn check_order(order: &str) -> Result<()> {
-    // 'A' is column-major only for arrays that lie so in memory, which none does.
+    // 'A' means column-major only for arrays that are column-major in memory; none is.
     ensure!(matches!(order, "C" | "A"), "order='{order}' is not supported: only row-major order, 'C', is");
     Ok(())
 }
