@@ -2,9 +2,10 @@
 //!
 //! For each block of B (the KC x NC block of BLIS: [`DEPTH_BLOCK_BYTES`] by [`BLOCK_COLS`]) all threads pack B together. C is then
 //! divided into chunks of whole tiles; the thread that computes a chunk packs the block of A for it (MC x KC), which stays in the
-//! L2 cache while the panels of B stream past it. Several threads pack and multiply as many blocks at once as are not larger together
-//! than the largest block, because they wait for each other after every loop. Operands that are used only once or twice are read in place, because packing
-//! would cost more than it saves. Products of a few rows with weights stored as (N, K) are dot products (`few_rows`).
+//! L2 cache while the panels of B stream past it. Because threads wait for each other after every loop, several threads pack and
+//! multiply more than one block at a time: as many as are together no larger than the largest block. Operands that are used only once
+//! or twice are read in place, because packing would cost more than it saves. Products of a few rows with weights stored as (N, K) are
+//! dot products (`few_rows`).
 
 use super::packed::{DEPTH_BLOCK_BYTES, depth_blocks};
 use super::product::{Lhs, Product, Rhs, scale_matrix};

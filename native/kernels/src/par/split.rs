@@ -84,7 +84,7 @@ impl<'a, T> SharedSlice<'a, T> {
     }
 }
 
-/// The grain that divides `len` items among more threads if chunks of `grain` items do not occupy them all: at least a quarter of `grain`.
+/// A smaller grain, at least a quarter of `grain`, if `len` items in chunks of `grain` items do not occupy all threads; otherwise `grain`.
 /// For loops whose results do not depend on the chunks.
 pub fn spread(len: usize, grain: usize) -> usize {
     if len <= grain { grain } else { len.div_ceil(num_threads()).clamp(grain.div_ceil(4).max(1), grain.max(1)) }
