@@ -4,6 +4,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out, from_bytes};
+use ferromx_kernels::par::parallel_copy;
 
 /// Runs `$body` with `$T` bound to a type of the same size as `$dtype`. A kernel that only moves elements is compiled once per size
 /// instead of once per element type.
@@ -52,7 +53,7 @@ pub(crate) fn outer_len_inner(dims: &[usize], axis: usize) -> (usize, usize, usi
 /// Different numbers of bytes.
 pub fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].shared_with().is_none() && outs[0].wanted() {
-        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        parallel_copy(ins[0].bytes()?, outs[0].bytes_mut()?);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::ParamValue;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::Req;
+use ferromx_kernels::par::parallel_copy;
 use parking_lot::Mutex;
 
 use crate::arrays::is_same_view;
@@ -186,7 +187,7 @@ impl CachedOp {
             let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !is_same_view(a, b)).collect();
             if (0..ins.len()).all(|i| !differs[i] || plan.is_copied[i]) {
                 for i in (0..ins.len()).filter(|i| differs[*i]) {
-                    plan.ins[i].copy_from(&ins[i])?;
+                    plan.ins[i].copy_from_with(&ins[i], parallel_copy)?;
                 }
                 return Ok(plan);
             }

@@ -66,6 +66,11 @@ impl NDArray {
 
     /// Overwrites the elements with those of an array of the same type and number of elements.
     pub fn copy_from(&self, source: &NDArray) -> Result<()> {
+        self.copy_from_with(source, |from, to| to.copy_from_slice(from))
+    }
+
+    /// [`Self::copy_from`] by a function that copies bytes, for example on several threads. Arrays that overlap are copied without it.
+    pub fn copy_from_with(&self, source: &NDArray, copy_bytes: impl FnOnce(&[u8], &mut [u8])) -> Result<()> {
         ensure!(
             self.dtype() == source.dtype() && self.len() == source.len(),
             "cannot copy {} {} into {} {}: type and number of elements must be equal",
@@ -74,7 +79,7 @@ impl NDArray {
             self.shape(),
             self.dtype()
         );
-        copy(source, self)
+        copy_with(source, self, copy_bytes)
     }
 
     fn check_type<T: Element>(&self) -> Result<()> {
@@ -138,14 +143,26 @@ pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R
 /// # Errors
 /// Different sizes; a read-only target.
 pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    copy_with(source, target, |from, to| to.copy_from_slice(from))
+}
+
+/// [`copy`] by a function that copies bytes of arrays that do not overlap.
+fn copy_with(source: &NDArray, target: &NDArray, copy_bytes: impl FnOnce(&[u8], &mut [u8])) -> Result<()> {
     target.check_writable()?;
     let bytes = source.byte_range().len();
     if bytes != target.byte_range().len() {
         return Err(Error::Internal("a copy between arrays of different sizes".into()));
     }
     let _locks = Locks::acquire([source], [target]);
-    // SAFETY: both are locked and in bounds; `ptr::copy` allows overlap.
-    unsafe { std::ptr::copy(source.start().as_ptr(), target.start().as_ptr(), bytes) };
+    let (from, to) = (source.start().as_ptr(), target.start().as_ptr());
+    // SAFETY: both are locked, in bounds and, if read, initialized; `ptr::copy` allows overlap, and slices are made of disjoint memory only.
+    unsafe {
+        if from.addr().abs_diff(to.addr()) < bytes {
+            std::ptr::copy(from, to, bytes);
+        } else {
+            copy_bytes(std::slice::from_raw_parts(from, bytes), std::slice::from_raw_parts_mut(to, bytes));
+        }
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::sparse::{Array, StorageType};
+use ferromx_kernels::par::parallel_copy;
 use ferromx_ops::sparse::cast::{assign, to_dense};
 use smallvec::smallvec;
 
@@ -48,7 +49,7 @@ pub fn copy(from: &Array, to: &Array) -> Result<()> {
 pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
     to.check_writable()?;
     if from.dtype() == to.dtype() {
-        return to.copy_from(from);
+        return to.copy_from_with(from, parallel_copy);
     }
     let target = to.reshape(from.shape())?;
     invoke(&OpCall::new("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target], false)
