@@ -85,16 +85,22 @@ def text(op, call, difference):
     facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
     requests = call.requests or () if is_call else [call.request, *call.requests.values()]
     facts += ["negative"] * (op == "CTCLoss" and bool((arrays[1] < 0).any()))
-    facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * ("pinv" in op and is_singular(arrays[0]))
+    facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * (("pinv" in op or "det" in op) and is_singular(arrays[0]))
     facts += ["beyond"] * ("use_length" in attrs and is_beyond(call)) + ["inference"] * (bool(requests) and not call.train)
     facts += ["second"] * (is_call and call.second) + ["passes"] * (call.passes > 1) + ["own"] * (is_call and call.out == "first")
-    facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests) + ["special"] * is_special
+    facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests)
+    facts += ["huge"] * any(is_huge(x) for x in arrays) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
 
 def has_equal(arrays):
     """Whether the first array has equal elements that a sort may reorder. A short array is sorted stably."""
     return bool(arrays) and arrays[0].size > 16 and np.unique(arrays[0]).size < arrays[0].size
+
+
+def is_huge(x):
+    """Whether an array has numbers whose squares exceed float32."""
+    return x.dtype.kind == "f" and bool((np.abs(x.astype("float64")) > 1e19).any())
 
 
 def is_beyond(call):
@@ -111,9 +117,13 @@ def has_blank(call):
 
 
 def is_singular(x):
-    """Whether a matrix of a batch is rank-deficient."""
-    x = np.nan_to_num(x.astype("float64"))
-    return x.ndim >= 2 and x.size > 0 and bool((np.linalg.matrix_rank(x) < min(x.shape[-2:])).any())
+    """Whether a matrix of a batch is rank-deficient, or so nearly that rounding errors decide."""
+    x = np.nan_to_num(x)
+    if x.ndim < 2 or not x.size:
+        return False
+    values = np.linalg.svd(x.astype("float64"), compute_uv=False)
+    precision = np.finfo(x.dtype if x.dtype.kind == "f" else "float32").eps
+    return bool((values.min(-1) <= 10 * max(x.shape[-2:]) * precision * values.max(-1)).any())
 
 
 def normalized(difference):

@@ -129,7 +129,7 @@ class Verifier:
         right = {"outputs": actual["outputs"]}
         pairs = list(zip(expected["outputs"], actual["outputs"])) if "outputs" in expected else []
         if call.requests and pairs and all(arrays(np.abs(e), np.abs(a), True, False, 1e-3) is None for e, a in pairs):
-            signs = [np.where(e * a < 0, -1.0, 1.0) for e, a in pairs]
+            signs = [flipped(e, a) for e, a in pairs]
             right.update(self.derivative(call, expected, actual, signs) or {})
         return right
 
@@ -198,6 +198,16 @@ class Verifier:
         if "error" in answer or len(results) != len(heads):
             return None
         return sum((x.astype("float64") * h).sum() for x, h in zip(results, heads) if x.dtype.kind == "f")
+
+
+def flipped(theirs, ours):
+    """-1 where vectors of two factors, rows or columns, have opposite signs, and 1 elsewhere."""
+    for axis in (-1, -2):
+        if ours.ndim >= 2:
+            signs = np.where((theirs * ours).sum(axis, keepdims=True) < 0, -1.0, 1.0) * np.ones(ours.shape)
+            if arrays(theirs * signs, ours, True, False, 1e-3) is None:
+                return signs
+    return np.where(theirs * ours < 0, -1.0, 1.0)
 
 
 def known(right, other):
