@@ -141,6 +141,9 @@ def borders():
     yield border(image((4, 5, 3)), dict(size, values=(7, 8, 9)))
     yield border(image((4, 5, 1)), dict(size, value=7))
     yield border(image((4, 5, 3)), {"top": 0, "bot": 0, "left": 0, "right": 0})
+    for dtype in ("uint8", "int32", "float32"):
+        for value in (-1, 300, 2.5, 3.5, -2.5, 127.7, 1e10, -1e10):
+            yield border(image((2, 2, 3), dtype), dict(size, value=value))
     yield border(image((4, 5, 3)), dict(size, top=-1), why="a negative border")
     yield border(image((4, 5, 3)), dict(size, type=7), why="no such border")
     yield border(image((4, 5)), size, why="a matrix")

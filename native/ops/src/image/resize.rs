@@ -186,6 +186,20 @@ pub(super) static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
     })
     .grad(Grad::None);
 
+/// A colour as an image has it. As in OpenCV, integers are rounded to nearest, ties to even, and pixels of 8 bits saturate.
+fn border_value<T: Element>(color: f64) -> T {
+    let rounded = color.round_ties_even();
+    let is_int32 = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded);
+    let int32 = if is_int32 { rounded } else { f64::from(i32::MIN) };
+    T::from_f64(match T::DTYPE {
+        DType::U8 => int32.clamp(0.0, f64::from(u8::MAX)),
+        DType::I8 => int32.clamp(f64::from(i8::MIN), f64::from(i8::MAX)),
+        DType::I32 => int32,
+        DType::I64 => rounded,
+        _ => color,
+    })
+}
+
 fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<BorderParam>();
     let kind = match p.kind {
@@ -205,7 +219,7 @@ fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Res
         [] => p.value,
         values => values.get(channel).copied().unwrap_or(0.0),
     };
-    let color: Vec<T> = (0..dims[2]).map(|c| T::from_f64(color(c))).collect();
+    let color: Vec<T> = (0..dims[2]).map(|c| border_value(color(c))).collect();
     let corner = (p.top as usize, p.left as usize);
     if color.is_empty() || out.is_empty() {
         return Ok(());
