@@ -56,7 +56,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     Ok(Box::new(InMemory {
         data,
         label,
-        order: memory::collected(0..n),
+        order: memory::collected(0..n as usize),
         batch_size: p.batch_size as usize,
         last_batch: if p.round_batch { LastBatch::RollOver } else { LastBatch::Pad },
         overflow: 0,

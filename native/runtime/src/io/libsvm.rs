@@ -15,7 +15,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray};
 
 use super::mnist::IterContext;
-use super::{Batch, DataIter, Epoch, first_example, no_batch};
+use super::{Batch, DataIter, Epoch, check_round_batch, first_example, no_batch};
 
 params! {
     /// Parameters of `LibSVMIter`.
@@ -210,8 +210,9 @@ impl DataIter for LibSvm {
             return Ok(false);
         }
         let batch = self.next..self.next + self.batch_size;
+        let pad = batch.end.saturating_sub(end);
+        check_round_batch(pad, end - start, self.batch_size)?;
         let index: Vec<usize> = memory::collected(batch.map(|i| start + (i - start) % (end - start)));
-        let pad = (self.next + self.batch_size).saturating_sub(end);
         self.overflow = pad % (end - start);
         self.next += self.batch_size;
         let data = self.data.matrix(&index, self.columns.0, self.dtype)?;
@@ -290,6 +291,12 @@ mod tests {
         it.before_first().unwrap();
         assert!(it.next().unwrap());
         assert_eq!(it.batch().unwrap().label.dense().unwrap().to_vec::<f32>().unwrap(), [-3.0, 4.0, 1.0]);
+    }
+
+    #[test]
+    fn a_batch_of_more_than_twice_the_examples_is_an_error() {
+        let mut it = iter("large", "1 0:1\n2 1:1\n", &[("batch_size", "1000000000")]).unwrap();
+        assert!(it.next().unwrap_err().to_string().contains("number of input must be bigger than batch size"));
     }
 
     #[test]

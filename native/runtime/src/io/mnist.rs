@@ -55,7 +55,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let (n, rows, columns) = (images[0], images[1], images[2]);
     ensure!(n == labels[0], "{} holds {n} images, but {} holds {} labels", p.image, p.label, labels[0]);
     ensure!(p.part_index < p.num_parts, "part_index {} must be less than num_parts {}", p.part_index, p.num_parts);
-    let mut order: Vec<u64> = memory::collected(0..n as u64);
+    let mut order: Vec<usize> = memory::collected(0..n);
     if p.shuffle {
         shuffle(&mut order, p.seed as u64);
     }
@@ -85,7 +85,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
 }
 
 /// Fisher-Yates shuffle with a multiplicative congruential generator (Lehmer; Steele and Vigna, 2021).
-fn shuffle(items: &mut [u64], seed: u64) {
+fn shuffle(items: &mut [usize], seed: u64) {
     let mut state = (u128::from(seed) << 1 | 1).wrapping_mul(0xDA94_2042_E4DD_58B5_9E37_79B9_7F4A_7C15);
     let mut random = |n: usize| {
         state = state.wrapping_mul(0xDA94_2042_E4DD_58B5);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_seed_fixes_the_order() {
         let order = |seed| {
-            let mut v: Vec<u64> = (0..100).collect();
+            let mut v: Vec<usize> = (0..100).collect();
             shuffle(&mut v, seed);
             v
         };

@@ -18,6 +18,8 @@ use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams};
 use ferromx_core::sparse::Array;
+use ferromx_core::storage::{read_bytes, write_bytes};
+use ferromx_kernels::index::gather;
 
 /// A batch of examples.
 #[derive(Clone)]
@@ -201,6 +203,27 @@ fn files(path: &str) -> Result<Vec<String>> {
     Ok(paths)
 }
 
+/// Refuses a last batch that needs examples from the start more than once, as MXNet does.
+fn check_round_batch(pad: usize, num_examples: usize, batch_size: usize) -> Result<()> {
+    ferromx_core::ensure!(
+        pad <= num_examples,
+        "number of input must be bigger than batch size: there are {num_examples} examples, and batch_size is {batch_size}"
+    );
+    Ok(())
+}
+
+/// Maximum size of the examples that only fill up a batch, if their number is not limited by the number of examples.
+const MAX_PADDING_BYTES: usize = 1 << 30;
+
+/// Refuses a batch whose padding would take more than [`MAX_PADDING_BYTES`].
+fn check_padding(pad: usize, row_bytes: usize, num_examples: usize, batch_size: usize) -> Result<()> {
+    ferromx_core::ensure!(
+        pad <= num_examples || pad.saturating_mul(row_bytes) <= MAX_PADDING_BYTES,
+        "batch_size is {batch_size}, but there are only {num_examples} examples: choose a smaller one"
+    );
+    Ok(())
+}
+
 fn no_batch() -> Error {
     Error::Value("there is no current batch: call next() and check that it is true".into())
 }
@@ -221,7 +244,7 @@ fn convert(array: NDArray, dtype: DType) -> Result<NDArray> {
 struct InMemory {
     data: NDArray,
     label: NDArray,
-    order: Vec<u64>,
+    order: Vec<usize>,
     batch_size: usize,
     last_batch: LastBatch,
     /// Examples from the start that filled up the last batch of this epoch. The next epoch begins after them.
@@ -254,16 +277,33 @@ impl InMemory {
     }
 
     /// The rows `index` of `source`.
-    fn rows(&self, source: &NDArray, index: &[u64]) -> Result<NDArray> {
+    fn rows(source: &NDArray, index: &[usize]) -> Result<NDArray> {
         let mut shape = source.shape().clone();
         if let Some(d) = shape.dims_mut() {
             d[0] = index.len() as i64;
         }
         let out = NDArray::empty(&shape, source.dtype(), source.context())?;
-        for (to, from) in index.iter().enumerate() {
-            out.slice(to, to + 1)?.copy_from(&source.slice(*from as usize, *from as usize + 1)?)?;
-        }
+        let (num_rows, row_bytes) = (source.shape().dim(0) as usize, Self::row_bytes(source));
+        read_bytes(source, |from| write_bytes(&out, |to| gather(from, (1, num_rows, row_bytes), index, to)));
         Ok(out)
+    }
+
+    fn row_bytes(array: &NDArray) -> usize {
+        array.byte_range().len() / (array.shape().dim(0) as usize).max(1)
+    }
+
+    /// Checks that the padding of the next batch is bounded by the data or small.
+    fn check_pad(&self, pad: usize) -> Result<()> {
+        let (num_examples, batch_size) = (self.order.len(), self.batch_size);
+        match self.last_batch {
+            LastBatch::Discard => Ok(()),
+            LastBatch::RollOver => check_round_batch(pad, num_examples, batch_size),
+            LastBatch::Pad => {
+                // Each example also has an index.
+                let row_bytes = Self::row_bytes(&self.data) + Self::row_bytes(&self.label) + 2 * size_of::<u64>();
+                check_padding(pad, row_bytes, num_examples, batch_size)
+            }
+        }
     }
 }
 
@@ -282,13 +322,15 @@ impl DataIter for InMemory {
             return Ok(false);
         }
         let pad = self.batch_size.saturating_sub(num_remaining);
+        self.check_pad(pad)?;
         if self.last_batch == LastBatch::RollOver {
             self.overflow = pad % self.order.len();
         }
         let batch = self.next..self.next + self.batch_size;
-        let index: Vec<u64> = memory::collected(batch.map(|i| self.order[self.position(i)]));
+        let index: Vec<usize> = memory::collected(batch.map(|i| self.order[self.position(i)]));
         self.next += self.batch_size;
-        let (data, label) = (self.rows(&self.data, &index)?, self.rows(&self.label, &index)?);
+        let (data, label) = (Self::rows(&self.data, &index)?, Self::rows(&self.label, &index)?);
+        let index = memory::collected(index.into_iter().map(|i| i as u64));
         self.current = Some(Batch { data: data.into(), label: label.into(), index, pad });
         Ok(true)
     }
@@ -356,6 +398,12 @@ mod tests {
         assert_eq!(epoch(&mut it), kept);
         let mut it = InMemory { batch_size: 7, ..make(LastBatch::Pad) };
         assert_eq!(epoch(&mut it), [(vec![0., 1., 2., 3., 4., 0., 1.], 2)]);
+        let mut it = InMemory { batch_size: 1_000_000_000, ..make(LastBatch::Pad) };
+        assert!(it.next().unwrap_err().to_string().contains("there are only 5 examples"));
+        let mut it = InMemory { batch_size: 10, ..make(LastBatch::RollOver) };
+        assert_eq!(epoch(&mut it), [(vec![0., 1., 2., 3., 4., 0., 1., 2., 3., 4.], 5)]);
+        let mut it = InMemory { batch_size: 11, ..make(LastBatch::RollOver) };
+        assert!(it.next().unwrap_err().to_string().contains("number of input must be bigger than batch size"));
         let mut it = make(LastBatch::Discard);
         assert_eq!((it.next(), it.next(), it.next()), (Ok(true), Ok(true), Ok(false)));
         it.before_first().unwrap();

@@ -27,7 +27,7 @@ use ferromx_core::storage::write_slice;
 use ferromx_kernels::rng::{Draws, Philox};
 
 use super::prefetch::{Prefetch, Producer};
-use super::{Batch, DataIter, Epoch};
+use super::{Batch, DataIter, Epoch, check_padding, check_round_batch};
 use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
 use normalize::Normalizer;
@@ -69,7 +69,6 @@ impl Preprocessor {
         let image = Image::decode(record.image(), self.channels)?;
         let image = match &self.task {
             Task::Label { augmenter, .. } => {
-                check_labels(record, label.len())?;
                 label.copy_from_slice(&record.labels);
                 augmenter.apply(image, draws)?
             }
@@ -175,6 +174,12 @@ impl Producer for Loader {
         }
         let end = self.next + self.batch_size;
         let pad = end.saturating_sub(n);
+        if self.round_batch {
+            check_round_batch(pad, n, self.batch_size)?;
+        } else {
+            let image_bytes = self.preprocessor.channels * self.size.0 * self.size.1 * self.dtype.size();
+            check_padding(pad, image_bytes, n, self.batch_size)?;
+        }
         let mut rows = memory::with_capacity(self.batch_size);
         rows.extend_from_slice(&self.order[self.next..end.min(n)]);
         if pad > 0 {
@@ -182,18 +187,24 @@ impl Producer for Loader {
             let next_order = self.records.order(self.shuffle, self.next_epoch);
             rows.extend(next_order.iter().cycle().take(pad));
         }
+        // The padding repeats after `n` rows; the repetitions are copied.
+        let num_distinct = rows.len() - pad.saturating_sub(n);
         self.next = end;
-        let mut records = memory::with_capacity(rows.len());
-        for i in &rows {
+        let mut records = memory::with_capacity(num_distinct);
+        for i in &rows[..num_distinct] {
             memory::check()?;
-            records.push(self.records.read(*i)?);
+            let record = self.records.read(*i)?;
+            if let Task::Label { label_width, .. } = self.preprocessor.task {
+                check_labels(&record, label_width).map_err(|e| self.records.locate_error(*i, e))?;
+            }
+            records.push(record);
         }
         let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.preprocess::<T>(&rows, &records)?,
             other => return Err(Error::Internal(format!("images of type {other}"))));
         Ok(Some(Batch {
             data: data.into(),
             label: label.into(),
-            index: memory::collected(records.iter().map(|r| r.id)),
+            index: memory::collected((0..rows.len()).map(|k| records[first_copy(k, num_distinct, n)].id)),
             pad,
         }))
     }
@@ -201,6 +212,7 @@ impl Producer for Loader {
 
 impl Loader {
     /// Preprocesses records in several threads. Each record has its own random stream, so results do not depend on the scheduling.
+    /// `records` are those of the first rows; the other rows repeat them.
     fn preprocess<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
         let (n, channels, width) = (rows.len(), self.preprocessor.channels, self.preprocessor.label_width());
         let dims = [n, channels, self.size.0, self.size.1];
@@ -210,7 +222,8 @@ impl Loader {
         let first_failure = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
             let example_len = out.len() / n;
-            let work = Mutex::new(out.chunks_exact_mut(example_len).zip(labels.chunks_exact_mut(width)).enumerate());
+            let examples = out.chunks_exact_mut(example_len).zip(labels.chunks_exact_mut(width));
+            let work = Mutex::new(examples.take(records.len()).enumerate());
             let next_item = || work.lock().ok().and_then(|mut work| work.next());
             let run = || {
                 while let Some((k, (data, label))) = next_item() {
@@ -224,7 +237,7 @@ impl Loader {
                 }
             };
             std::thread::scope(|scope| {
-                for _ in 1..self.num_threads.min(n) {
+                for _ in 1..self.num_threads.min(records.len()) {
                     // If no more threads can be created, the existing ones do the work.
                     if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
                         break;
@@ -232,6 +245,11 @@ impl Loader {
                 }
                 run();
             });
+            for k in records.len()..n {
+                let from = first_copy(k, records.len(), self.order.len());
+                out.copy_within(from * example_len..(from + 1) * example_len, k * example_len);
+                labels.copy_within(from * width..(from + 1) * width, k * width);
+            }
         })?;
         if let Some((k, e)) = first_failure.into_inner().unwrap_or(None) {
             return Err(self.records.locate_error(rows[k], e));
@@ -243,6 +261,14 @@ impl Loader {
             vec![n as i64, width as i64]
         };
         Ok((data, NDArray::from_slice(&labels, &shape)?))
+    }
+}
+
+/// The first row that equals row `k` of a batch, whose rows from `num_distinct` on repeat with this period.
+fn first_copy(k: usize, num_distinct: usize, period: usize) -> usize {
+    match k.checked_sub(num_distinct) {
+        None => k,
+        Some(repeated) => num_distinct - period + repeated % period,
     }
 }
 
