@@ -57,6 +57,12 @@ impl Builder {
         })
     }
 
+    /// A symbol with these outputs.
+    pub fn group(&mut self, outputs: &[Handle]) -> Symbol {
+        let symbols: Vec<Symbol> = outputs.iter().map(|h| self.symbol(h.0)).collect();
+        Symbol::group(&symbols)
+    }
+
     /// A constant Boolean or integer.
     ///
     /// # Errors
@@ -79,8 +85,7 @@ impl Scope<'_, '_> {
         self.builder().end_subgraph(level);
         let (outputs, results) = built?;
         let builder = self.builder();
-        let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(h.0)).collect();
-        let (symbol, cut) = Symbol::group(&symbols).cut();
+        let (symbol, cut) = builder.group(&outputs).cut();
         let outside: HashMap<String, NodeEntry> =
             cut.iter().filter_map(|s| Some((s.list_outputs().pop()?, s.entries().first()?.clone()))).collect();
         let mut inputs = Vec::new();

@@ -60,7 +60,45 @@ pub struct Emitter<'t> {
     pub table: &'t Table,
     /// Its operators.
     pub schema: &'t Schema,
+    /// The budget for unrolled loops.
+    pub unrolling: Unrolling,
     opsets: IndexMap<String, i64>,
+}
+
+/// Bounds the unrolling of nested loops, whose numbers of iterations multiply.
+pub struct Unrolling {
+    /// Number of nodes of subgraphs mapped so far; those of an unrolled loop count for each iteration.
+    pub num_mapped: usize,
+    /// The number of mapped nodes at which the outermost unrolled loop is too long; `None` outside of loops.
+    limit: Option<usize>,
+    /// Number of nodes that may still be mapped in loops that turn out to be too long.
+    wasted: usize,
+}
+
+/// Maximum number of nodes of an unrolled loop, with the loops in it.
+const MAX_UNROLLED_NODES: usize = 1 << 15;
+
+impl Unrolling {
+    /// Begins a loop. Returns the limit of the loop around it.
+    pub fn begin(&mut self) -> Option<usize> {
+        let outer = self.limit;
+        let limit = self.num_mapped + self.wasted.min(MAX_UNROLLED_NODES);
+        self.limit = Some(outer.map_or(limit, |outer| outer.min(limit)));
+        outer
+    }
+
+    /// Ends a loop that began when `num_mapped` was `start`; `outer` is the limit of the loop around it.
+    pub fn end(&mut self, start: usize, outer: Option<usize>, is_unrolled: bool) {
+        self.limit = outer;
+        if outer.is_none() && !is_unrolled {
+            self.wasted = self.wasted.saturating_sub(self.num_mapped - start);
+        }
+    }
+
+    /// True if the outermost loop is too long.
+    pub fn is_exhausted(&self) -> bool {
+        self.limit.is_some_and(|limit| self.num_mapped > limit)
+    }
 }
 
 /// The advice for an operator without a process.
@@ -91,7 +129,8 @@ impl<'t> Emitter<'t> {
                 )));
             }
         }
-        Ok(Emitter { builder: Builder::new(is_executing), framework, table, schema, opsets })
+        let unrolling = Unrolling { num_mapped: 0, limit: None, wasted: 2 * MAX_UNROLLED_NODES };
+        Ok(Emitter { builder: Builder::new(is_executing), framework, table, schema, unrolling, opsets })
     }
 
     /// The version of a domain's operator set that the model uses.

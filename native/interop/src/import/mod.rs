@@ -67,8 +67,6 @@ struct Importer<'t> {
     problems: Vec<Problem>,
     diagnosis: Diagnosis,
     hooked: Hooked,
-    /// Number of nodes of subgraphs mapped so far; those of an unrolled loop count for each iteration.
-    num_mapped: usize,
 }
 
 /// Maximum nesting depth of subgraphs.
@@ -107,7 +105,6 @@ impl<'t> Importer<'t> {
             problems: Vec::new(),
             diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
-            num_mapped: 0,
         }
     }
 
@@ -198,8 +195,8 @@ impl<'t> Importer<'t> {
         }
         // The file size bounds the number of nodes of the main graph.
         if !self.emitter.builder.is_executing() && self.scopes.len() > 2 {
-            self.num_mapped += 1;
-            if self.num_mapped > MAX_MAPPED {
+            self.emitter.unrolling.num_mapped += 1;
+            if self.emitter.unrolling.num_mapped > MAX_MAPPED {
                 let text = format!("its branches and unrolled loops have more than {MAX_MAPPED} nodes");
                 self.report_model(Error::unsupported(text));
                 return;

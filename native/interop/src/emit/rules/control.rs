@@ -33,7 +33,13 @@ rules! {
             Some(trips) => known(s, trips).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
         };
         let unrolled = match &trip_count {
-            Ok(trip_count) => unroll(s, condition, &values, &body, *trip_count),
+            Ok(trip_count) => {
+                let start = s.context.emitter().unrolling.num_mapped;
+                let outer = s.context.emitter_mut().unrolling.begin();
+                let unrolled = unroll(s, condition, &values, &body, *trip_count);
+                s.context.emitter_mut().unrolling.end(start, outer, unrolled.is_ok());
+                unrolled
+            }
             Err(e) => Err(e.clone()),
         };
         match unrolled {
@@ -106,10 +112,17 @@ fn unroll(
         num_scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than loop-carried values"))?;
     let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_scans];
     let limit = if s.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
+    let too_long = || Error::NeedsValue(format!("a loop runs for more than {limit} iterations"));
+    if condition.is_none() && trips > limit {
+        return Err(too_long());
+    }
     let mut i = 0;
     while i < trips && keep_going.map_or(Ok(true), |keep_going| condition_value(s, keep_going))? {
         if i >= limit {
-            return Err(Error::NeedsValue(format!("a loop runs for more than {limit} iterations")));
+            return Err(too_long());
+        }
+        if s.context.emitter().unrolling.is_exhausted() {
+            return Err(Error::NeedsValue("nested loops are too long to be unrolled".into()));
         }
         let condition_in = match keep_going {
             Some(tensor) => tensor,

@@ -1,7 +1,7 @@
 //! Branches and loops whose conditions are computed when the model runs.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
@@ -43,26 +43,20 @@ fn use_inputs(
     Ok(())
 }
 
-/// True if a body does not use one of the tensors.
-fn has_unused(body: &Body, inputs: &[Handle]) -> bool {
-    inputs.iter().any(|i| !body.inputs().contains(i))
-}
-
-/// A body that uses all of these inputs, as the control flow operators require. If the body itself does not, it is created again with
-/// [`use_inputs`].
+/// A body that uses all of these inputs, as the control flow operators require. If the outputs that `make` returns do not depend on all of
+/// them, [`use_inputs`] is applied.
 fn body_using(
     s: &mut Scope<'_, '_>,
     inputs: &[Handle],
-    output_of: impl Fn(usize) -> usize + Copy,
-    make: impl Fn(&mut Scope<'_, '_>) -> Result<Vec<Handle>>,
+    output_of: impl Fn(usize) -> usize,
+    make: impl FnOnce(&mut Scope<'_, '_>) -> Result<Vec<Handle>>,
 ) -> Result<(Body, Vec<Handle>)> {
-    let plain = s.body(&make)?;
-    if !has_unused(&plain.0, inputs) {
-        return Ok(plain);
-    }
     s.body(|s| {
         let mut values = make(s)?;
-        use_inputs(s, &mut values, inputs, output_of)?;
+        let read: HashSet<String> = s.builder().group(&values).list_inputs().into_iter().collect();
+        if inputs.iter().any(|input| !read.contains(&s.info(*input).name)) {
+            use_inputs(s, &mut values, inputs, output_of)?;
+        }
         Ok(values)
     })
 }
