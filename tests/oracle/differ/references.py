@@ -70,7 +70,9 @@ def prod(call, actual):
     if not call.requests:
         return {"outputs": outputs}
     made = actual["outputs"][0]
-    heads = head_numbers(made.shape, 0).astype(made.dtype).reshape(products.shape).astype(x.dtype)
+    heads = head_numbers(made.shape, 0).astype(made.dtype).reshape(products.shape)
+    # A head gradient of another type is truncated to the type of the array.
+    heads = heads.astype(call.inputs[0].dtype).astype(x.dtype)
     gradient = np.empty(x.shape, x.dtype)
     for at in np.ndindex(x.shape):
         row = tuple(slice(None) if a in axis else slice(i, i + 1) for a, i in enumerate(at))
