@@ -239,5 +239,12 @@ def unusual_values():
     for dtype in ("float32", "float64", "int32", "int64", "uint8"):
         yield plain("_histogram", [np.array([0, 1, 2], dtype)], {"bin_cnt": 0, "range": (0, 4)})
     yield OpCase("_histogram", [numbers], {"bin_cnt": -1, "range": (0, 4)}, why="a negative number of bins")
+    matrix = data((2, 3))
+    for attrs in ({"step": 3}, {"step": 2, "start": 1}, {"step": -1, "stop": 0}, {"start": 0, "stop": 1}):
+        yield plain("_npi_delete", [matrix], dict(attrs, int_ind=2, axis=1), imperative=True, why="a slice precedes an index")
+    pooled = {"spatial_scale": "1", "output_dim": 1, "group_size": 1, "pooled_size": 2, "sample_per_part": 1}
+    arrays = [data((1, 1, 4, 4)), np.array([[0, 0, 0, 3, 3]], "float32"), data((1, 2, 2, 2))]
+    for scale in (-0.5, 0.0, 1.0, 1.5):
+        yield OpCase("_contrib_DeformablePSROIPooling", arrays, dict(pooled, part_size=2, trans_std=scale), imperative=True)
     for text in ("L ", " L", "LL", "L x", ""):
         yield plain("_npi_eigvalsh", [np.array([[2, 1], [1, 3]], "float64")], {"UPLO": text})

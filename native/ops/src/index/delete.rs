@@ -91,8 +91,8 @@ fn kept_indices(
     };
     match (indices, p.int_ind) {
         (Some(indices), _) => indices.iter().try_for_each(|i| remove(*i))?,
-        (None, Some(i)) => remove(i.into())?,
-        (None, None) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
+        (None, Some(i)) if p.step.is_none() => remove(i.into())?,
+        _ => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
     }
     Ok((extents, memory::collected((0..n).filter(|i| is_kept[*i]))))
 }

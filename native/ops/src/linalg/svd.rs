@@ -198,14 +198,15 @@ fn pinv_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Writes the pseudoinverses. Singular values up to a cutoff times the largest one count as 0. There is one cutoff per matrix, or one for
-/// all.
+/// Writes the pseudoinverses. Singular values up to a cutoff times the largest one, or within its rounding error, count as 0. There is one
+/// cutoff per matrix, or one for all.
 fn pinv<T: Scalar + Element>(ctx: &OpCtx<'_>, a: &In<'_>, cutoffs: &[T], out: &mut Out<'_>) -> Result<()> {
     let (m, n) = matrix_dims(a.shape());
     let k = m.min(n);
     let out = out.slice_mut::<T>()?;
+    let rounding = T::epsilon() * T::from_f64(m.max(n) as f64);
     for_each_svd::<T>(a.slice()?, (m, n), &mut |i, x| {
-        let cutoff = x.s.first().map_or(T::zero(), |s| *s * cutoffs[i % cutoffs.len()]);
+        let cutoff = x.s.first().map_or(T::zero(), |s| *s * cutoffs[i % cutoffs.len()].max(rounding));
         with_scratch(k * n, |scaled: &mut [T]| {
             for (j, (to, from)) in scaled.chunks_exact_mut(n.max(1)).zip(x.v.chunks_exact(n.max(1))).enumerate() {
                 let inverse = if x.s[j] > cutoff { T::one() / x.s[j] } else { T::zero() };

@@ -311,7 +311,7 @@ params! {
         /// Sampling points per bin and axis.
         sample_per_part: i32 = 1, where 1..=4096;
         /// The scale of the offsets.
-        trans_std: f32 = 0.0;
+        trans_std: f32 = 0.0, where 0.0..=1.0;
         /// Whether there are no offsets.
         no_trans: bool = false;
     }
