@@ -259,7 +259,7 @@ fn functions_and_loops_have_a_budget() {
     }
     assert_says(many, &["after inlining its functions"]);
 
-    // Nested loops with known trip counts are unrolled, up to a maximum number of nodes.
+    // Nested loops with known trip counts are unrolled, up to a maximum number of nodes; longer ones remain loops.
     let number = |name: &str, n: i64| TensorProto {
         name: name.into(),
         data_type: 7,
@@ -270,62 +270,27 @@ fn functions_and_loops_have_a_budget() {
         let tensor = TensorType { elem_type, shape: Some(TensorShapeProto::default()) };
         ValueInfoProto { name: name.into(), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
     };
-    let mut inner = node("Neg", &["v0"], &["w0"]);
-    for depth in 1..5 {
-        let (v, w) = (format!("v{}", depth - 1), format!("w{}", depth - 1));
-        let (i, c) = (format!("i{depth}"), format!("c{depth}"));
-        let body = GraphProto {
-            node: vec![inner, node("Identity", &[&c], &[&format!("{c}o")])],
-            input: vec![input(&i, 7), input(&c, 9), input(&v, 1)],
-            output: vec![input(&format!("{c}o"), 9), input(&w, 1)],
-            ..GraphProto::default()
-        };
-        let (from, to) = (format!("v{depth}"), format!("w{depth}"));
-        inner = NodeProto { name: format!("loop{depth}"), ..node("Loop", &["n", "", &from], &[&to]) };
-        inner.attribute.push(AttributeProto { g: Some(body), ..attribute("body", AttributeType::Graph) });
+    let always = TensorProto { data_type: 9, raw_data: Some(Bytes::copy_from_slice(&[1])), ..number("always", 0) };
+    for (trips, condition) in [(200, ""), (1000, ""), (1000, "always")] {
+        let mut inner = node("Neg", &["v0"], &["w0"]);
+        for depth in 1..5 {
+            let (v, w) = (format!("v{}", depth - 1), format!("w{}", depth - 1));
+            let (i, c) = (format!("i{depth}"), format!("c{depth}"));
+            let body = GraphProto {
+                node: vec![inner, node("Identity", &[&c], &[&format!("{c}o")])],
+                input: vec![input(&i, 7), input(&c, 9), input(&v, 1)],
+                output: vec![input(&format!("{c}o"), 9), input(&w, 1)],
+                ..GraphProto::default()
+            };
+            let (from, to) = (format!("v{depth}"), format!("w{depth}"));
+            inner = NodeProto { name: format!("loop{depth}"), ..node("Loop", &["n", condition, &from], &[&to]) };
+            inner.attribute.push(AttributeProto { g: Some(body), ..attribute("body", AttributeType::Graph) });
+        }
+        inner.input[2] = "x".into();
+        inner.output[0] = "y".into();
+        let model = model(vec![inner], vec![number("n", trips), always.clone()]);
+        let read = onnx::read(Bytes::from(model.encode_to_vec()), &External::refused()).unwrap();
+        let imported = import::import(&read, &ImportOptions::default()).unwrap();
+        assert!(imported.symbol.to_json().len() < 1 << 20, "{trips} {condition}");
     }
-    inner.input[2] = "x".into();
-    inner.output[0] = "y".into();
-    assert_says(model(vec![inner], vec![number("n", 200)]), &["unrolled loops have more than"]);
-}
-
-/// Loops in loops, each of 1,000 iterations, around an Add.
-fn nested_loops(depth: usize) -> NodeProto {
-    let inner = match depth {
-        1 => node("Add", &["v1", "x"], &["out1"]),
-        _ => nested_loops(depth - 1),
-    };
-    let [count, condition, state] = ["i", "c", "v"].map(|name| format!("{name}{depth}"));
-    let body = GraphProto {
-        name: format!("body{depth}"),
-        node: vec![inner, node("Identity", &[&condition], &[&format!("go{depth}")])],
-        input: vec![value(&count), value(&condition), value(&state)],
-        output: vec![value(&format!("go{depth}")), value(&format!("out{depth}"))],
-        ..GraphProto::default()
-    };
-    let carried = if depth == 5 { "x".to_string() } else { format!("v{}", depth + 1) };
-    let name = if depth == 5 { "y".to_string() } else { format!("out{}", depth + 1) };
-    let mut nested = node("Loop", &["trips", "true", &carried], &[&name]);
-    nested.attribute.push(AttributeProto {
-        name: "body".into(),
-        r#type: AttributeType::Graph as i32,
-        g: Some(body),
-        ..AttributeProto::default()
-    });
-    nested
-}
-
-#[test]
-fn nested_long_loops_are_not_unrolled() {
-    let scalar = |name: &str, data_type: i32, bytes: &[u8]| TensorProto {
-        name: name.into(),
-        data_type,
-        raw_data: Bytes::copy_from_slice(bytes),
-        ..TensorProto::default()
-    };
-    let trips = scalar("trips", 7, &1000i64.to_le_bytes());
-    let model = model(vec![nested_loops(5)], vec![trips, scalar("true", 9, &[1])]);
-    let read = onnx::read(Bytes::from(model.encode_to_vec()), &External::refused()).unwrap();
-    let imported = import::import(&read, &ImportOptions::default()).unwrap();
-    assert!(imported.symbol.to_json().len() < 1 << 20);
 }

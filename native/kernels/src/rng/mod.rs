@@ -17,6 +17,7 @@ use crate::math;
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::{DType, Element};
+use ferromx_core::memory;
 
 /// Words in a group: [`GROUP_BLOCKS`] Philox blocks of four words.
 const GROUP: usize = 64;
@@ -216,8 +217,8 @@ impl Philox {
     /// A random permutation of the numbers below `n` (Fisher and Yates).
     pub fn permutation(&self, n: usize) -> Vec<usize> {
         match u32::try_from(n) {
-            Ok(end) => self.shuffled((0..end).collect()).into_iter().map(|i| i as usize).collect(),
-            Err(_) => self.shuffled((0..n).collect()),
+            Ok(end) => memory::collected(self.shuffled(memory::collected(0..end)).into_iter().map(|i| i as usize)),
+            Err(_) => self.shuffled(memory::collected(0..n)),
         }
     }
 

@@ -3,6 +3,7 @@
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
+use ferromx_core::memory;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{BernoulliDType, ShapeOrNone, Tuple, Untyped};
 use ferromx_core::shape::Shape;
@@ -20,7 +21,7 @@ pub(super) static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
 
 /// The elements of an array in double precision.
 fn to_f64(x: &In<'_>) -> Result<Vec<f64>> {
-    let mut values = vec![0.0; x.len()];
+    let mut values = memory::filled(0.0, x.len());
     f64::load_any(elements(x)?, 0, &mut values);
     Ok(values)
 }
@@ -84,9 +85,9 @@ pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
 fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, shape, n) = (ctx.params::<BernoulliParam>(), outs[0].shape().to_usize(), outs[0].len());
     let mut probabilities = match (p.number(), ins.first()) {
-        (Some(number), _) => vec![number; n],
+        (Some(number), _) => memory::filled(number, n),
         (None, Some(x)) => {
-            let mut values = vec![0.0; n];
+            let mut values = memory::filled(0.0, n);
             movement::broadcast_to(&to_f64(x)?, &x.shape().to_usize(), (&mut values, &shape));
             values
         }
