@@ -169,7 +169,7 @@ mod tests {
 
     fn check(blocks: &[Block], offsets: &[usize], total: usize) {
         for i in 0..blocks.len() {
-            assert!(offsets[i] % ALIGN == 0 && offsets[i] + blocks[i].bytes <= total);
+            assert!(offsets[i].is_multiple_of(ALIGN) && offsets[i] + blocks[i].bytes <= total);
             for j in 0..i {
                 let are_live = blocks[i].first <= blocks[j].last && blocks[j].first <= blocks[i].last;
                 let are_disjoint =
