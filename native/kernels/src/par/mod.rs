@@ -1,10 +1,10 @@
 //! Parallel loops over fixed chunks, and the scratch memory of each thread.
 //!
 //! A chunk is the unit of work of a thread. So that results do not depend on the number of threads, the caller chooses the chunks by
-//! the size of the work alone; the number of threads may matter only if the division changes no result. The calling thread takes
-//! part. Each thread starts with a range of chunks of its own and then helps the others. An idle worker spins for some microseconds, then yields,
-//! and finally sleeps. A loop started while another one runs, or from within a chunk, runs on its calling thread. Starting a loop costs
-//! about a microsecond, so work below some ten microseconds should stay in one chunk.
+//! the size of the work alone; they may depend on the number of threads only if the division changes no result. Each thread, the calling
+//! one included, starts with a range of chunks of its own and then helps the others. An idle worker spins for some microseconds, then
+//! yields, and finally sleeps. A loop that starts while another one runs, or within a chunk, runs on its calling thread. Starting a loop
+//! costs about a microsecond, so work of less than about ten microseconds should stay in one chunk.
 //!
 //! - `pool`: the thread pool and `parallel_for`.
 //! - `split`: parallel loops over index ranges and the rows of slices.
