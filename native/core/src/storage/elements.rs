@@ -155,7 +155,7 @@ fn copy_with(source: &NDArray, target: &NDArray, copy_bytes: impl FnOnce(&[u8], 
     }
     let _locks = Locks::acquire([source], [target]);
     let (from, to) = (source.start().as_ptr(), target.start().as_ptr());
-    // SAFETY: both are locked, in bounds and, if read, initialized; `ptr::copy` allows overlap, and slices are made of disjoint memory only.
+    // SAFETY: both are locked, in bounds and initialized; `ptr::copy` allows overlap, and slices are made of disjoint memory only.
     unsafe {
         if from.addr().abs_diff(to.addr()) < bytes {
             std::ptr::copy(from, to, bytes);
