@@ -204,7 +204,7 @@ impl Acceptor {
                 }
                 let (us, results, num_handshakes) = (us.clone(), results.clone(), num_handshakes.clone());
                 // If the thread cannot start, the stream is dropped, and the peer gets an error.
-                let _ = spawn("ferromx-verify", move || {
+                let _ = spawn("ferromx-hear", move || {
                     authenticate(stream, purpose, &us, &results);
                     num_handshakes.fetch_sub(1, Ordering::Relaxed);
                 });
