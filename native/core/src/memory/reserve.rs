@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Size of the reserve. It is zero-initialized static memory: untouched pages take no physical memory.
 const RESERVE_BYTES: usize = 32 << 20;
 
-/// Allocation unit of the reserve, and its alignment.
-const GRANULE: usize = 64;
+/// Allocation unit of the reserve, and its alignment: the largest that the standard library and this library ask for, to keep data that
+/// threads share on cache lines of their own.
+const GRANULE: usize = 128;
 const NUM_GRANULES: usize = RESERVE_BYTES / GRANULE;
 
 /// The memory of the reserve.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Memory(UnsafeCell<[u8; RESERVE_BYTES]>);
 
 // SAFETY: `allocate` hands out disjoint ranges, and each belongs to one owner.
@@ -119,7 +120,7 @@ fn release(block: *mut u8, bytes: usize) {
 /// The system allocator, with a reserve of 32 MiB for when it fails.
 pub struct ReservingAllocator;
 
-// SAFETY: blocks come from the system, which keeps the contract, or from `allocate`, whose ranges are disjoint, aligned to 64 bytes and
+// SAFETY: blocks come from the system, which keeps the contract, or from `allocate`, whose ranges are disjoint, aligned to a granule and
 // stay in use until `release`; the address of a block tells the two apart.
 unsafe impl GlobalAlloc for ReservingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -231,14 +232,23 @@ mod tests {
     fn blocks_of_the_reserve_are_disjoint_and_reusable() {
         let layout = |bytes| Layout::from_size_align(bytes, 16).unwrap();
         let before = reserve_in_use();
-        let blocks: Vec<_> = [1, 64, 65, 4096].into_iter().map(|bytes| (allocate(layout(bytes)), bytes)).collect();
+        let blocks: Vec<_> =
+            [1, GRANULE, GRANULE + 1, 4096].into_iter().map(|bytes| (allocate(layout(bytes)), bytes)).collect();
         for pair in blocks.windows(2) {
             assert!(pair[0].0 as usize + pair[0].1 <= pair[1].0 as usize);
         }
         assert!(blocks.iter().all(|(block, _)| owns(*block) && (*block as usize).is_multiple_of(GRANULE)));
-        assert_eq!(reserve_in_use() - before, 64 + 64 + 128 + 4096);
+        assert_eq!(reserve_in_use() - before, GRANULE + GRANULE + 2 * GRANULE + 4096);
         blocks.iter().for_each(|(block, bytes)| release(*block, *bytes));
         assert_eq!(reserve_in_use(), before);
+    }
+
+    #[test]
+    fn data_on_cache_lines_of_its_own_can_be_allocated() {
+        let layout = Layout::from_size_align(512, 128).unwrap();
+        let block = allocate(layout);
+        assert!(owns(block) && (block as usize).is_multiple_of(128));
+        release(block, 512);
     }
 
     #[test]

@@ -87,7 +87,12 @@ impl<'a, T> SharedSlice<'a, T> {
 /// A smaller grain, at least a quarter of `grain`, if `len` items in chunks of `grain` items do not occupy all threads; otherwise `grain`.
 /// For loops whose results do not depend on the chunks.
 pub fn spread(len: usize, grain: usize) -> usize {
-    if len <= grain { grain } else { len.div_ceil(num_threads()).clamp(grain.div_ceil(4).max(1), grain.max(1)) }
+    spread_among(len, grain, num_threads())
+}
+
+/// [`spread`] for a number of threads.
+pub(super) fn spread_among(len: usize, grain: usize, threads: usize) -> usize {
+    if len <= grain { grain } else { len.div_ceil(threads).clamp(grain.div_ceil(4).max(1), grain.max(1)) }
 }
 
 /// Calls `f(row, elements)` for every row of `row_len` elements of `data`, at most `grain` rows per chunk. The last row may be

@@ -1,4 +1,5 @@
 use super::pool::parse_threads;
+use super::split::spread_among;
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -214,4 +215,24 @@ fn chunks_are_fair() {
     assert_eq!(fair_chunks([16, 1], 1, 2, area), [4, 1]);
     assert_eq!(fair_chunks([16, 1], 1, 2, |rows, _| rows as f64 + 0.5), [8, 1]);
     assert_eq!(fair_chunks([5, 1], 1, 2, |rows, _| rows as f64 + 0.5), [3, 1]);
+}
+
+#[test]
+fn large_slices_are_copied_whole() {
+    for len in [0, 1, 65_536, 200_001] {
+        let from: Vec<u32> = (0..len).collect();
+        let mut to = vec![7; from.len()];
+        parallel_copy(&from, &mut to);
+        assert_eq!(from, to);
+    }
+}
+
+#[test]
+fn small_loops_are_divided_among_all_threads() {
+    let spread = |len, grain| spread_among(len, grain, 8);
+    assert_eq!(spread(100, 100), 100);
+    assert_eq!(spread(120, 100), 25);
+    assert_eq!(spread(400, 100), 50);
+    assert_eq!(spread(10_000, 100), 100);
+    assert_eq!(spread(3, 0), 1);
 }
