@@ -9,6 +9,7 @@
 //! - `contrib` and `onnx` contain the operators of MXNet's `contrib` namespace, and those that only ONNX has.
 //! - `control_flow` runs subgraphs, `custom` the operators of users. `internal` lists names that cannot be called.
 //! - `sparse` has what the sparse forms of operators share, and operators that only exist for sparse arrays.
+//! - `packed` shares weights that were packed for the loops of kernels.
 //! - `rules` has shared inference rules, `axes` the axes of reductions, `moves` helpers that move elements.
 //! - `definitions` names operators for crates that build graphs.
 //!
@@ -32,6 +33,7 @@ pub mod moves;
 pub mod nn;
 pub mod onnx;
 pub mod optimizer;
+pub mod packed;
 pub mod quantized;
 pub mod random;
 pub mod reduce;

@@ -71,6 +71,13 @@ struct PackedRef<'a, T: 'static> {
     data: &'a [T],
 }
 
+/// What determines the packed form of weights: the algorithm, and the shape of the convolution without batch and input size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedConvLayout {
+    algorithm: Algorithm,
+    shape: ConvShape,
+}
+
 /// Weights packed once, for the algorithm that suits their convolution, and used many times.
 pub struct PackedConvWeights<T: FloatElement> {
     shape: ConvShape,
@@ -97,12 +104,13 @@ impl<T: FloatElement> PackedConvWeights<T> {
         packed
     }
 
-    /// True if the weights were packed for `shape`, so that [`Self::pack`] is equivalent to [`Self::new`].
-    pub fn fits(&self, shape: &ConvShape) -> bool {
-        self.shape == *shape
+    /// The layout of the weights that [`Self::new`] packs for `shape`.
+    pub fn layout(shape: &ConvShape) -> PackedConvLayout {
+        let algorithm = Algorithm::of::<T::Acc>(shape);
+        PackedConvLayout { algorithm, shape: ConvShape { batch: 0, input: [0; 3], ..*shape } }
     }
 
-    /// Packs other weights into the same memory.
+    /// Packs other weights of the same layout into the same memory.
     ///
     /// # Panics
     /// Panics if `weights` does not have the length that the shape implies.

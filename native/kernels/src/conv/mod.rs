@@ -58,7 +58,7 @@ pub use backward_weights::conv_backward_weights;
 pub use bias::{conv_add_bias, conv_backward_bias};
 pub use deformable::{DeformGrads, DeformInputs, DeformShape, deform_backward, deform_forward};
 pub use epilogue::ConvEpilogue;
-pub use forward::{PackedConvWeights, conv_forward, conv_forward_packed};
+pub use forward::{PackedConvLayout, PackedConvWeights, conv_forward, conv_forward_packed};
 pub use im2col::{col2im, im2col};
 
 use geometry::Geometry;

@@ -1,5 +1,7 @@
 //! Matrix products for every floating-point element type.
 
+use std::convert::Infallible;
+
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::op::Cache;
 use ferromx_core::storage::{Out, Req};
@@ -8,6 +10,8 @@ use ferromx_kernels::gemm::{
     Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced,
 };
 use ferromx_kernels::par::with_scratch;
+
+use crate::packed::{Packed, Version};
 
 /// An element type of matrix products.
 pub trait MatrixElement: FloatElement {
@@ -40,20 +44,8 @@ pub trait MatrixElement: FloatElement {
     }
 }
 
-/// Identifies an array and its contents: see [`In::version`](ferromx_core::storage::In::version).
-pub type Version = (u64, u64, usize);
-
-/// A cache of a packed operand. When the operand changes, it is packed again into the same memory.
-struct Packed<T: 'static> {
-    version: Option<Version>,
-    operand: Option<PackedB<T>>,
-}
-
-impl<T> Default for Packed<T> {
-    fn default() -> Self {
-        Packed { version: None, operand: None }
-    }
-}
+/// Rows, columns and strides of a packed operand.
+type Layout = [usize; 4];
 
 /// With fewer rows the product is bound by reading B, and packing does not help.
 const MIN_PACKED_ROWS: usize = 4;
@@ -84,19 +76,16 @@ macro_rules! full_precision {
                 let Some((cache, version)) = constant.filter(|_| a.rows() >= MIN_PACKED_ROWS) else {
                     return gemm_fused(1.0, a, b, 0.0, c, epilogue);
                 };
-                cache.with(|packed: &mut Packed<$t>| {
-                    if packed.version != Some(version) {
-                        packed.version = None;
-                        match &mut packed.operand {
-                            Some(operand) if (operand.rows(), operand.cols()) == (b.rows(), b.cols()) => operand.pack(b),
-                            operand => *operand = Some(PackedB::new(b)),
-                        }
-                        packed.version = Some(version);
+                let layout = [b.rows(), b.cols(), b.row_stride(), b.col_stride()];
+                let pack = |old: Option<PackedB<$t>>| match old {
+                    Some(mut operand) => {
+                        operand.pack(b);
+                        Ok::<_, Infallible>(operand)
                     }
-                    if let Some(operand) = &packed.operand {
-                        gemm_packed_b(1.0, a, operand, 0.0, c, epilogue);
-                    }
-                });
+                    None => Ok(PackedB::new(b)),
+                };
+                let Ok(operand) = cache.with(|packed: &mut Packed<Layout, PackedB<$t>>| packed.get(version, layout, pack));
+                gemm_packed_b(1.0, a, &operand, 0.0, c, epilogue);
             }
         }
 

@@ -1,5 +1,7 @@
 //! `Convolution` in one, two and three dimensions.
 
+use std::convert::Infallible;
+
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::{Fused, Role};
@@ -11,14 +13,14 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::conv::{
-    ConvEpilogue, ConvShape, PackedConvWeights, conv_backward_bias, conv_backward_data, conv_backward_weights,
-    conv_forward, conv_forward_packed,
+    ConvEpilogue, ConvShape, PackedConvLayout, PackedConvWeights, conv_backward_bias, conv_backward_data,
+    conv_backward_weights, conv_forward, conv_forward_packed,
 };
 use ferromx_kernels::float::FloatElement;
 
 use super::fused::{ProductEpilogue, with_epilogue};
 use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
-use crate::linalg::product::Version;
+use crate::packed::{Packed, Version};
 
 param_enum! {
     /// How cuDNN chooses an algorithm.
@@ -212,19 +214,17 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// A cache of packed weights. Weights are packed when they are used a second time: the first inference then takes no fresh memory
-/// for them, which costs more than packing does. When the weights change, they are packed again into the same memory.
-struct Packed<T: FloatElement> {
+/// The packed weights of a node. Weights are packed when they are used a second time: the first inference then takes no fresh memory
+/// for them, which costs more than packing does.
+struct NodeWeights<T: FloatElement> {
     /// The version of the weights that were used last without packing them.
     used: Option<Version>,
-    /// The version of the packed weights.
-    version: Option<Version>,
-    weights: Option<PackedConvWeights<T>>,
+    packed: Packed<PackedConvLayout, PackedConvWeights<T>>,
 }
 
-impl<T: FloatElement> Default for Packed<T> {
+impl<T: FloatElement> Default for NodeWeights<T> {
     fn default() -> Self {
-        Packed { used: None, version: None, weights: None }
+        NodeWeights { used: None, packed: Packed::default() }
     }
 }
 
@@ -273,22 +273,27 @@ fn convolve<T: FloatElement>(
     let (x, w, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, out.slice_mut::<T>()?);
     match (ctx.cache, ins[1].version()) {
         (Some(cache), Some(version)) if !ctx.is_train && !shape.is_faster_unpacked() => {
-            cache.with(|packed: &mut Packed<T>| {
-                if packed.version != Some(version) {
-                    if packed.used.replace(version) != Some(version) && shape.gives_same_bits_unpacked() {
-                        return conv_forward(&shape, x, w, epilogue, y);
-                    }
-                    packed.version = None;
-                    match &mut packed.weights {
-                        Some(weights) if weights.fits(&shape) => weights.pack(w),
-                        weights => *weights = Some(PackedConvWeights::new(&shape, w)),
-                    }
-                    packed.version = Some(version);
+            let layout = PackedConvWeights::<T>::layout(&shape);
+            let pack = |old: Option<PackedConvWeights<T>>| match old {
+                Some(mut weights) => {
+                    weights.pack(w);
+                    Ok::<_, Infallible>(weights)
                 }
-                if let Some(weights) = &packed.weights {
-                    conv_forward_packed(&shape, x, weights, epilogue, y);
+                None => Ok(PackedConvWeights::new(&shape, w)),
+            };
+            let weights = cache.with(|node: &mut NodeWeights<T>| {
+                let is_first_use =
+                    !node.packed.is_packed(version, &layout) && node.used.replace(version) != Some(version);
+                if is_first_use && shape.gives_same_bits_unpacked() {
+                    return None;
                 }
+                let Ok(weights) = node.packed.get(version, layout, pack);
+                Some(weights)
             });
+            match weights {
+                Some(weights) => conv_forward_packed(&shape, x, &weights, epilogue, y),
+                None => conv_forward(&shape, x, w, epilogue, y),
+            }
         }
         _ => conv_forward(&shape, x, w, epilogue, y),
     }

@@ -9,6 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::conv::ConvShape;
 use ferromx_kernels::gemm::{MatMut, MatRef};
 use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeights, conv_int8, gemm_int8};
 use ferromx_kernels::quantize::{self, Channels};
@@ -193,7 +194,7 @@ pub(super) static MATMUL_INTEGER: OpDef = OpDef::new("_onnx_MatMulInteger")
         let m = outs[0].len() / n.max(1);
         let out = MatMut::row_major(outs[0].slice_mut::<i32>()?, m, n);
         let pack = || Ok((MatrixWeights::new(&w, MatRef::row_major(w.bytes, k, n)), Vec::new()));
-        with_packed(ctx, &ins[1], (&zeros, &[]), pack, |weights, _| {
+        with_packed(ctx, &ins[1], ([k, n, n, 1], (&zeros, &[])), pack, |weights, _| {
             gemm_int8(x, weights, &Epilogue::SUMS, out);
             Ok(())
         })
@@ -228,7 +229,7 @@ fn convolve(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let pack = || Ok((ConvWeights::new(&shape, &w), Vec::new()));
-    with_packed(ctx, &ins[1], (&zeros, &[]), pack, |weights, _| {
+    with_packed(ctx, &ins[1], (ConvShape { batch: 0, ..shape }, (&zeros, &[])), pack, |weights, _| {
         conv_int8(&shape, x, weights, &Epilogue::SUMS, out);
         Ok(())
     })

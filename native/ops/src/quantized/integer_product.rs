@@ -1,8 +1,6 @@
 //! Convolutions and matrix products computed on 8-bit integers. They replace dequantization, the operator with a following normalization
 //! and activation, and quantization of the result.
 
-use std::any::Any;
-
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::{KernelFn, OpCtx};
@@ -20,6 +18,7 @@ use ferromx_kernels::quantize::{self, Levels, Quantum};
 use super::{max_abs, range_max_abs, write_range};
 use crate::nn::batch_norm::{BatchNormParam, scale_and_shift};
 use crate::nn::convolution::ConvolutionParam;
+use crate::packed::Packed;
 
 /// How the integers of an operand are converted to numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,26 +93,11 @@ pub struct IntegerProduct {
 /// The kernel of integer products. Its parameters are an [`IntegerProduct`].
 pub static INTEGER_PRODUCT: KernelFn = run;
 
-/// A cache of packed weights.
-struct WeightCache<W> {
-    key: Option<CacheKey>,
-    weights: Option<Packed<W>>,
-}
+/// What determines packed weights besides their source: the layout of the caller, the type, the zero points and the bits of the scales.
+type WeightLayout<L> = (L, DType, Vec<i32>, Vec<u32>);
 
-/// The version of the weights, their zero points and the bits of their scales.
-type CacheKey = ((u64, u64, usize), Vec<i32>, Vec<u32>);
-
-struct Packed<W> {
-    weights: W,
-    /// One scale per channel.
-    scales: Vec<f32>,
-}
-
-impl<W> Default for WeightCache<W> {
-    fn default() -> Self {
-        WeightCache { key: None, weights: None }
-    }
-}
+/// Packed weights, and one scale per channel.
+type WeightsAndScales<W> = (W, Vec<f32>);
 
 /// Weights as 8-bit integers. Zero points and scales are one for all channels, or one per channel.
 struct WeightBytes<'a> {
@@ -185,34 +169,27 @@ impl<'a> WeightBytes<'a> {
     }
 }
 
-/// Calls `f` with packed weights and their scales. `pack` makes both, and the node caches them until the weights or the
-/// `(zero points, scales)` in `key` change.
-pub(crate) fn with_packed<W: Any + Send, R>(
+/// Calls `f` with packed weights and their scales. `pack` makes both from the weights, `layout` and the `(zero points, scales)` in `key`.
+/// The node keeps them until one of these changes.
+pub(crate) fn with_packed<L: PartialEq + Clone + Send + 'static, W: Send + Sync + 'static, R>(
     ctx: &OpCtx<'_>,
     w: &In<'_>,
-    key: (&[i32], &[f32]),
-    pack: impl FnOnce() -> Result<(W, Vec<f32>)>,
+    (layout, key): (L, (&[i32], &[f32])),
+    pack: impl FnOnce() -> Result<WeightsAndScales<W>>,
     f: impl FnOnce(&W, &[f32]) -> Result<R>,
 ) -> Result<R> {
     let (Some(cache), Some(version)) = (ctx.cache, w.version()) else {
         let (weights, scales) = pack()?;
         return f(&weights, &scales);
     };
-    let key: CacheKey = (version, key.0.to_vec(), key.1.iter().map(|s| s.to_bits()).collect());
-    cache.with(|cached: &mut WeightCache<W>| {
-        if cached.key.as_ref() != Some(&key) {
-            *cached = WeightCache::default();
-        }
-        if cached.weights.is_none() {
-            let (weights, scales) = pack()?;
-            cached.weights = Some(Packed { weights, scales });
-            cached.key = Some(key);
-        }
-        match &cached.weights {
-            Some(packed) => f(&packed.weights, &packed.scales),
-            None => Err(Error::Internal("packed weights are missing".into())),
-        }
-    })
+    let layout = (layout, w.dtype(), key.0.to_vec(), key.1.iter().map(|s| s.to_bits()).collect());
+    let packed = cache.with(|node: &mut Packed<WeightLayout<L>, WeightsAndScales<W>>| {
+        node.get(version, layout, |old| {
+            drop(old);
+            pack()
+        })
+    })?;
+    f(&packed.0, &packed.1)
 }
 
 fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -290,6 +267,7 @@ impl Call<'_, '_, '_> {
         self.with_weights(
             w,
             shape.out_channels,
+            ConvShape { batch: 0, ..*shape },
             |bytes| ConvWeights::new(shape, bytes),
             |weights, w_scales| {
                 let depth = shape.weights_len() / shape.out_channels.max(1);
@@ -308,6 +286,7 @@ impl Call<'_, '_, '_> {
         self.with_weights(
             w,
             n,
+            [k, n, strides[0], strides[1]],
             |weights| MatrixWeights::new(weights, MatRef::new(weights.bytes, k, n, strides[0], strides[1])),
             |weights, w_scales| {
                 self.with_epilogue([n, k], x_scale, w_scales, |epilogue| {
@@ -318,10 +297,11 @@ impl Call<'_, '_, '_> {
     }
 
     /// Calls `f` with the packed weights and the scale of each channel.
-    fn with_weights<W: Any + Send>(
+    fn with_weights<L: PartialEq + Clone + Send + 'static, W: Send + Sync + 'static>(
         &self,
         w: &In<'_>,
         channels: usize,
+        layout: L,
         pack: impl FnOnce(&Int8Weights<'_>) -> W,
         f: impl FnOnce(&W, &[f32]) -> Result<()>,
     ) -> Result<()> {
@@ -335,7 +315,8 @@ impl Call<'_, '_, '_> {
             let scales = (0..channels).map(|i| bytes.scales[i.min(bytes.scales.len() - 1)]).collect();
             Ok((pack(&weights), scales))
         };
-        with_packed(self.ctx, w, (&zeros, &scales), pack_all, f)
+        let has_numbers = self.p.weights == Weights::Numbers;
+        with_packed(self.ctx, w, ((layout, has_numbers), (&zeros, &scales)), pack_all, f)
     }
 
     /// Calls `f` with the epilogue of sums of `depth` products. `w_scales` has the scale of the weights of each channel.

@@ -9,6 +9,7 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
+use ferromx_kernels::conv::ConvShape;
 use ferromx_kernels::gemm::{MatMut, MatRef};
 use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeights, conv_int8, gemm_int8};
 use ferromx_kernels::quantize::{self, Levels, Quantum};
@@ -172,7 +173,7 @@ fn multiply(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) ->
     let (x, w) = (data(ctx, ins)?, weights(ins)?);
     let pack = || Ok((MatrixWeights::new(&w, MatRef::row_major(w.bytes, n, k).t()), Vec::new()));
     let out = MatMut::row_major(out.slice_mut::<i32>()?, m, n);
-    with_packed(ctx, &ins[1], (&[], &[]), pack, |weights, _| {
+    with_packed(ctx, &ins[1], ([k, n, 1, k], (&[], &[])), pack, |weights, _| {
         gemm_int8(x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
         Ok(())
     })
@@ -185,7 +186,7 @@ fn convolve(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) ->
         return Ok(());
     }
     let pack = || Ok((ConvWeights::new(&shape, &w), Vec::new()));
-    with_packed(ctx, &ins[1], (&[], &[]), pack, |weights, _| {
+    with_packed(ctx, &ins[1], (ConvShape { batch: 0, ..shape }, (&[], &[])), pack, |weights, _| {
         conv_int8(&shape, x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
         Ok(())
     })
