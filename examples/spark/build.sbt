@@ -5,6 +5,7 @@ libraryDependencies ++= Seq(
   "org.apache.spark" %% "spark-mllib" % "4.1.0"
 )
 
+Compile / run / mainClass := Some("org.apache.mxnet.examples.spark.Digits")
 run / fork := true
 run / connectInput := true
 run / outputStrategy := Some(StdoutOutput)
