@@ -1,11 +1,16 @@
 """Time and bytes of a step of a distributed key-value store on one machine, against the bandwidth of its loopback device.
 
     MXNET_LIBRARY_PATH=target/release/libmxnet.so PYTHON tests/bench/distributed.py [MEGABYTES]
+    MXNET_LIBRARY_PATH=target/release/libmxnet.so PYTHON tests/bench/distributed.py overlap [GIGABITS...]
 
 PYTHON has the package mxnet 1.9.1. Each number is the median of several steps. Processes share the processors of the machine, so that the
 time of four workers on two processors is mostly that of computing. The last table is a model of other networks: see docs/distributed.md.
+
+`overlap` measures a training step of two workers that push gradients after the backward pass, and during it. Each worker sends at most
+GIGABITS per second if given: the processes then run in a network namespace whose loopback device has a limited rate (Linux, as root).
 """
 
+import ctypes
 import json
 import os
 import socket
@@ -79,13 +84,95 @@ def work(megabytes):
         print(json.dumps(found), flush=True)
 
 
-def on_workers(size, megabytes):
+LAYERS, WIDTH, BATCH = 6, 1024, 256
+
+
+def train():
+    """Times of training steps with pushes after and during the backward pass, alternately."""
+    import mxnet as mx
+    import numpy as np
+
+    x = mx.sym.var("data")
+    for layer in range(LAYERS):
+        x = mx.sym.relu(mx.sym.FullyConnected(x, num_hidden=WIDTH, name=f"layer{layer}"))
+    x = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=10, name="scores"), name="softmax")
+    executor = x.simple_bind(mx.cpu(), data=(BATCH, WIDTH))
+    store = mx.kv.create("dist_sync")
+    random = np.random.RandomState(store.rank)
+    for name, array in executor.arg_dict.items():
+        array[:] = random.uniform(-0.05, 0.05, array.shape)
+    executor.arg_dict["softmax_label"][:] = 0
+    names = [name for name in executor.arg_dict if name.endswith(("weight", "bias"))]
+    gradients = [executor.grad_dict[name] for name in names]
+    for name, gradient in zip(names, gradients):
+        store.init(name, gradient)
+    keys = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+    handles = (ctypes.c_void_p * len(names))(*(gradient.handle for gradient in gradients))
+
+    def push_after():
+        executor.backward()
+        for name, gradient in zip(names, gradients):
+            store.push(name, gradient)
+
+    def push_during():
+        mx.base.check_call(mx.base._LIB.FerroExecutorBackwardPush(
+            executor.handle, 0, None, 1, store.handle, len(names), keys, handles))
+
+    def step(push):
+        begin = time.perf_counter()
+        executor.forward(is_train=True)
+        push()
+        pushed = time.perf_counter()
+        for name, gradient in zip(names, gradients):
+            store.pull(name, out=gradient)
+        return time.perf_counter() - begin, time.perf_counter() - pushed, [gradient.asnumpy() for gradient in gradients]
+
+    times = {push_after: [], push_during: []}
+    sums = {}
+    for _ in range(STEPS + 1):
+        for push in times:
+            store._barrier()
+            *taken, sums[push] = step(push)
+            times[push].append(taken)
+    for after, during in zip(sums[push_after], sums[push_during]):
+        assert after.tobytes() == during.tobytes(), "the sums differ"
+
+    def compute():
+        executor.forward(is_train=True)
+        executor.backward()
+
+    found = {"bytes": sum(gradient.size * 4 for gradient in gradients), "compute": median(compute)}
+    for push, taken in times.items():
+        step_times, pull_times = zip(*taken[1:])
+        found[push.__name__] = [statistics.median(step_times), statistics.median(pull_times)]
+    store._barrier()
+    if store.rank == 0:
+        print(json.dumps(found), flush=True)
+
+
+def overlap(rates):
+    print("| Gbit/s of each worker | MB of gradients | ms of both passes | ms per step, pushed after | during | ms of pulls, pushed after | during |")
+    print("|---|---|---|---|---|---|---|")
+    for rate in rates:
+        if rate is None:
+            found = on_workers(2, "train")
+        else:
+            # Both workers send through the same device.
+            limit = f"ip link set lo up && tc qdisc add dev lo root tbf rate {2 * float(rate)}gbit burst 512kb latency 100ms"
+            command = ["unshare", "-n", "sh", "-c", f'{limit} && exec "$0" "$@"', sys.executable, "-W", "ignore", __file__, "workers"]
+            found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        after, during = found["push_after"], found["push_during"]
+        print(f"| {rate or 'not limited'} | {found['bytes'] / 1e6:.0f} | {found['compute'] * 1e3:.0f} | {after[0] * 1e3:.0f} "
+              f"| {during[0] * 1e3:.0f} | {after[1] * 1e3:.0f} | {during[1] * 1e3:.0f} |", flush=True)
+
+
+def on_workers(size, *arguments):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = dict(os.environ, DMLC_NUM_WORKER=str(size), DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(port), OMP_NUM_THREADS="1")
     workers = [
-        subprocess.Popen([sys.executable, "-W", "ignore", __file__, "worker", str(megabytes)], stdout=subprocess.PIPE,
+        subprocess.Popen([sys.executable, "-W", "ignore", __file__, *arguments], stdout=subprocess.PIPE,
                          env=dict(environment, DMLC_WORKER_ID=str(rank)))
         for rank in range(size)
     ]
@@ -102,7 +189,7 @@ def main():
     print("|---|---|---|---|---|---|---|")
     found = {}
     for size in (1, 2, 4):
-        found[size] = on_workers(size, megabytes)
+        found[size] = on_workers(size, "work", str(megabytes))
         sent = 2 * (size - 1) / size * megabytes
         step = found[size]["step"]
         print(f"| {size} | {megabytes:.0f} | {sent:.0f} | {step * 1e3:.1f} | {sent / step:.0f} "
@@ -121,4 +208,14 @@ def main():
 
 
 if __name__ == "__main__":
-    work(float(sys.argv[2])) if sys.argv[1:2] == ["worker"] else main()
+    match sys.argv[1:]:
+        case ["work", megabytes]:
+            work(float(megabytes))
+        case ["train"]:
+            train()
+        case ["workers"]:
+            print(json.dumps(on_workers(2, "train")))
+        case ["overlap", *rates]:
+            overlap([None, *rates])
+        case _:
+            main()

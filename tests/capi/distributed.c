@@ -144,6 +144,106 @@ static void lost_workers_are_named(void) {
   children_succeed(2);
 }
 
+enum { NUM_PARAMETERS = 4 };
+static const char *const parameter_names[] = {"one_weight", "one_bias", "two_weight", "two_bias"};
+
+/* An array whose element i is (i % 7 - 3) * scale. */
+static NDArrayHandle ramp(uint32_t rows, uint32_t columns, float scale) {
+  const uint32_t shape[] = {rows, columns};
+  uint32_t n = columns > 0 ? rows * columns : rows;
+  float *values = malloc(n * sizeof *values);
+  for (uint32_t i = 0; i < n; i++) values[i] = ((int)(i % 7) - 3) * scale;
+  NDArrayHandle array = floats(values, shape, columns > 0 ? 2 : 1);
+  free(values);
+  return array;
+}
+
+/* Binds two layers and runs the forward pass. The gradients of the second layer, which are complete first, fill a bucket. */
+static ExecutorHandle two_layers(NDArrayHandle *gradients) {
+  SymbolHandle x = NULL;
+  OK(MXSymbolCreateVariable("data", &x));
+  x = node("FullyConnected", "one", "num_hidden", "1000", &x, 1);
+  x = node("FullyConnected", "two", "num_hidden", "1200", &x, 1);
+  x = node("LinearRegressionOutput", "out", NULL, NULL, &x, 1);
+  const uint32_t dims[NUM_PARAMETERS][2] = {{1000, 8}, {1000, 0}, {1200, 1000}, {1200, 0}};
+  NDArrayHandle args[NUM_PARAMETERS + 2], grads[NUM_PARAMETERS + 2] = {NULL};
+  uint32_t reqs[NUM_PARAMETERS + 2] = {0};
+  args[0] = ramp(2, 8, 1);
+  args[NUM_PARAMETERS + 1] = ramp(2, 1200, 1);
+  for (int i = 0; i < NUM_PARAMETERS; i++) {
+    args[i + 1] = ramp(dims[i][0], dims[i][1], 0.01f);
+    grads[i + 1] = gradients[i] = ramp(dims[i][0], dims[i][1], 0);
+    reqs[i + 1] = 1;
+  }
+  ExecutorHandle executor = NULL;
+  OK(MXExecutorBind(x, 1, 0, NUM_PARAMETERS + 2, args, grads, reqs, 0, NULL, &executor));
+  OK(MXExecutorForward(executor, 1));
+  return executor;
+}
+
+/* The sum of the absolute values of all elements. */
+static double total(NDArrayHandle *arrays, const size_t *sizes) {
+  double sum = 0;
+  for (int i = 0; i < NUM_PARAMETERS; i++) {
+    float *values = malloc(sizes[i] * sizeof *values);
+    OK(MXNDArraySyncCopyToCPU(arrays[i], values, sizes[i]));
+    for (size_t k = 0; k < sizes[i]; k++) sum += fabs(values[k]);
+    free(values);
+  }
+  return sum;
+}
+
+static void push_in_backward(int rank, int port, int killed) {
+  environment("worker", rank, 2, port, "20");
+  const char **keys = (const char **)parameter_names;
+  const size_t sizes[] = {8000, 1000, 1200000, 1200};
+  NDArrayHandle gradients[NUM_PARAMETERS];
+  KVStoreHandle store = NULL;
+  ExecutorHandle executor = two_layers(gradients);
+  OK(MXKVStoreCreate("dist_sync", &store));
+  OK(MXKVStoreInitEx(store, NUM_PARAMETERS, keys, gradients));
+  if (killed && rank == 1) {
+    OK(MXExecutorBackward(executor, 0, NULL));
+    OK(MXKVStorePushEx(store, 1, &keys[2], &gradients[2], 0));
+    fflush(stdout);
+    raise(SIGKILL);
+  }
+  int status = FerroExecutorBackwardPush(executor, 0, NULL, 1, store, NUM_PARAMETERS, keys, gradients);
+  if (killed) {
+    /* The pass fails if it notices the loss; the pull fails otherwise. */
+    CHECK(status == 0 || strstr(MXGetLastError(), "rank 1 (127.0.0.1:") != NULL);
+    REFUSED(MXKVStorePullEx(store, NUM_PARAMETERS, keys, gradients, 0), "rank 1 (127.0.0.1:");
+    return;
+  }
+  OK(status);
+  double own = total(gradients, sizes);
+  OK(MXKVStorePullEx(store, NUM_PARAMETERS, keys, gradients, 0));
+  CHECK(own > 0);
+  NEAR(total(gradients, sizes), 2 * own);
+  const char *unknown[] = {"one_weight", "one_bias", "two_weight", "other"};
+  REFUSED(FerroExecutorBackwardPush(executor, 0, NULL, 1, store, NUM_PARAMETERS, unknown, gradients), "key other doesn't exist");
+  OK(MXKVStoreBarrier(store));
+  OK(MXKVStoreFree(store));
+  OK(MXExecutorFree(executor));
+}
+
+static void gradients_are_pushed_during_the_backward_pass(void) {
+  int port = free_port();
+  for (int rank = 0; rank < 2; rank++) CHILD(push_in_backward(rank, port, 0));
+  children_succeed(2);
+}
+
+static void a_worker_that_is_killed_during_the_backward_pass_is_named(void) {
+  int port = free_port(), num_killed = 0;
+  for (int rank = 0; rank < 2; rank++) CHILD(push_in_backward(rank, port, 1));
+  for (int i = 0; i < 2; i++) {
+    int status = -1;
+    CHECK(wait(&status) > 0);
+    if (WIFSIGNALED(status)) num_killed++; else CHECK(status == 0);
+  }
+  CHECK(num_killed == 1);
+}
+
 static void misuse(void) {
   KVStoreHandle store = NULL;
   unsetenv("DMLC_NUM_WORKER");
@@ -222,6 +322,8 @@ int main(void) {
   RUN(workers_need_no_scheduler);
   RUN(schedulers_and_servers_may_be_started);
   RUN(lost_workers_are_named);
+  RUN(gradients_are_pushed_during_the_backward_pass);
+  RUN(a_worker_that_is_killed_during_the_backward_pass_is_named);
   RUN(mistakes_are_named);
   RUN(jobs_are_set_up_by_programs);
   return failures != 0;

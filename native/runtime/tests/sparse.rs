@@ -230,7 +230,7 @@ fn sparse_outputs_are_updated_and_gradients_accumulate() {
         assert_eq!(to_dense(&y).unwrap().to_vec::<f32>().unwrap(), squares);
         let before = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
         let head = cast(&NDArray::from_slice(&[1f32; 8], &[4, 2]).unwrap().into(), RowSparse).unwrap();
-        executor.backward_stored(&[head], true).unwrap();
+        executor.backward_stored(&[head], true, None).unwrap();
         let after = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
         let added: Vec<f32> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
         assert_eq!(added, values.to_vec::<f32>().unwrap().iter().map(|v| 2.0 * v).collect::<Vec<_>>());

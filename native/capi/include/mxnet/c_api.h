@@ -590,6 +590,19 @@ int MXExecutorBackward(ExecutorHandle handle,
 // Like `MXExecutorBackward`, with `is_train` for operators that behave differently in training mode.
 MXNET_DLL int MXExecutorBackwardEx(ExecutorHandle handle, uint32_t len, NDArrayHandle *head_grads, int is_train);
 
+// Like `MXExecutorBackwardEx` and then `MXKVStorePushEx`, but pushes each key as soon as those of its `vals` that are gradients of the
+// executor are complete, so that a distributed store sends them while others are computed. The order of pushes is that of the gradients
+// in the graph, whatever the order of `keys`.
+MXNET_DLL
+int FerroExecutorBackwardPush(ExecutorHandle handle,
+                              uint32_t len,
+                              NDArrayHandle *head_grads,
+                              int is_train,
+                              KVStoreHandle store,
+                              uint32_t num,
+                              const char **keys,
+                              NDArrayHandle *vals);
+
 // Returns new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
 // forward pass overwrites the arrays.
 MXNET_DLL

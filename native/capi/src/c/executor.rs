@@ -8,17 +8,18 @@ use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::kvstore::Key;
 use ferromx_runtime::semantics;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 
-use super::args::{UserData, devices, id, optional, put, raw, slice, stored, texts};
+use super::args::{UserData, devices, id, optional, put, raw, slice, stored, tensors, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Integer;
 use super::ret::{Ret, put_handle, put_text};
-use super::types::{ExecutorHandle, ExecutorMonitorCallback, NDArrayHandle, SymbolHandle};
-use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, symbol, tensor};
+use super::types::{ExecutorHandle, ExecutorMonitorCallback, KVStoreHandle, NDArrayHandle, SymbolHandle};
+use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, kv_store, symbol, tensor};
 
 /// The arguments of `MXExecutorBind` and its variants.
 struct BindArgs {
@@ -124,10 +125,14 @@ impl<D: Integer> ReshapeArgs<D> {
     }
 }
 
+fn head_gradients(n: u32, head_grads: *mut NDArrayHandle) -> Result<Vec<Array>> {
+    if head_grads.is_null() { Ok(Vec::new()) } else { stored(head_grads, n as usize, "head_grads") }
+}
+
 fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_train: c_int) -> Result<()> {
     let executor = executor(id(handle))?;
-    let grads = if head_grads.is_null() { Vec::new() } else { stored(head_grads, n as usize, "head_grads")? };
-    executor.backward_stored(&grads, is_train != 0)
+    let grads = head_gradients(n, head_grads)?;
+    executor.backward_stored(&grads, is_train != 0, None)
 }
 
 /// A monitor that calls a C function; `None` for null.
@@ -256,6 +261,29 @@ pub extern "C" fn MXExecutorBackwardEx(
     is_train: c_int,
 ) -> c_int {
     guard(|| backward(handle, len, head_grads, is_train))
+}
+
+/// Like `MXExecutorBackwardEx` and then `MXKVStorePushEx`, but pushes each key as soon as those of its `vals` that are gradients of the
+/// executor are complete, so that a distributed store sends them while others are computed. The order of pushes is that of the gradients
+/// in the graph, whatever the order of `keys`.
+#[unsafe(no_mangle)]
+pub extern "C" fn FerroExecutorBackwardPush(
+    handle: ExecutorHandle,
+    len: u32,
+    head_grads: *mut NDArrayHandle,
+    is_train: c_int,
+    store: KVStoreHandle,
+    num: u32,
+    keys: *mut *const c_char,
+    vals: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let (executor, store) = (executor(id(handle))?, kv_store(id(store))?);
+        let head_grads = head_gradients(len, head_grads)?;
+        let keys: Vec<_> = texts(keys, num as usize, "keys")?.into_iter().map(Key::Name).collect();
+        let arrays = tensors(vals, num as usize, "vals")?;
+        store.push_in_backward(&executor, (&head_grads, is_train != 0), &keys, &arrays)
+    })
 }
 
 /// Returns new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next

@@ -16,9 +16,10 @@ use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
 
+use super::kvstore::keys_and_arrays;
 use super::symbol::unpack_shapes;
 use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
-use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, symbol, tensor};
+use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, kv_store, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_runtime::error::Result<_>>()?)
@@ -138,6 +139,16 @@ native! {
     fn executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
         let grads = if head_grads.is_null() { Vec::new() } else { arrays(&longs(env, &head_grads, "headGrads")?)? };
         Ok(executor(handle as u64)?.backward(&grads, true)?)
+    }
+
+    fn executorBackwardPush(
+        env, handle: jlong, head_grads: JLongArray<'l>, store: jlong, keys: JObjectArray<'l, JString<'l>>,
+        arrays: JLongArray<'l>)
+    {
+        let grads = if head_grads.is_null() { Vec::new() } else { stored(&longs(env, &head_grads, "headGrads")?)? };
+        let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
+        let (executor, store) = (executor(handle as u64)?, kv_store(store as u64)?);
+        Ok(store.push_in_backward(&executor, (&grads, true), &keys, &arrays)?)
     }
 
     fn executorArguments(env, handle: jlong) -> JLongArray<'l> {

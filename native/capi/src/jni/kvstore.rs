@@ -15,7 +15,7 @@ use super::{JniError, Result, attrs, call_back, longs, native, null, string, str
 use crate::handle::{self, Object, insert, insert_tensor, job, kv_store};
 
 /// The keys and arrays of a call.
-fn pairs<'l>(
+pub(super) fn keys_and_arrays<'l>(
     env: &mut Env<'l>,
     keys: &JObjectArray<'l, JString<'l>>,
     arrays: &JLongArray<'l>,
@@ -62,21 +62,21 @@ native! {
     fn kvstoreInit(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
-        let (keys, arrays) = pairs(env, &keys, &arrays)?;
+        let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.init(&keys, &arrays)?)
     }
 
     fn kvstorePush(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
-        let (keys, arrays) = pairs(env, &keys, &arrays)?;
+        let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.push(&keys, &arrays)?)
     }
 
     fn kvstorePull(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
-        let (keys, arrays) = pairs(env, &keys, &arrays)?;
+        let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.pull(&keys, &arrays, true)?)
     }
 

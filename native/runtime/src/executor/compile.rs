@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, zero_kernel};
+use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, Work, zero_kernel};
 use super::reports::{self, ReportDraft};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
@@ -38,6 +38,8 @@ pub(super) enum Purpose {
 
 /// A gradient to compute, and the array to write it to.
 pub(super) struct Target {
+    /// Index of the argument.
+    pub arg: usize,
     /// The gradient's entry; `None` if the argument does not influence the outputs.
     pub entry: Option<Entry>,
     /// The gradient array.
@@ -158,9 +160,11 @@ impl Blueprint {
                 .collect::<Result<Vec<_>>>()
         });
         let [forward_reports, backward_reports] = reports;
+        let completed = compiler.completed(num_forward_steps, &drafts);
         let (region, steps) = compiler.build_steps(drafts)?;
         let (forward_reports, backward_reports) = (forward_reports?, backward_reports?);
-        Ok(Plan { region, steps, num_forward_steps, arenas: assignment.arenas, forward_reports, backward_reports })
+        let arenas = assignment.arenas;
+        Ok(Plan { region, steps, num_forward_steps, arenas, completed, forward_reports, backward_reports })
     }
 
     /// Eliminates common subexpressions, and fuses integer products and epilogues.
@@ -221,6 +225,24 @@ struct CallDraft {
 enum Draft {
     Single(CallDraft),
     Chain(ChainDraft),
+}
+
+impl Draft {
+    /// Calls a function with the arrays that the step writes.
+    fn for_each_written(&self, mut visit: impl FnMut(&NDArray)) {
+        match self {
+            Draft::Single(d) => d.outs.iter().filter(|(_, r)| *r != Req::Null).for_each(|(a, _)| visit(a)),
+            Draft::Chain(d) => d.written().for_each(visit),
+        }
+    }
+}
+
+/// The order of gradients in which a backward pass reports that they are complete, as indices into their entries. It depends only on the
+/// symbol and the requests, not on shapes and fusion, so that all workers of a job have the same order.
+pub(super) fn completion_order(entries: &[Option<Entry>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by_key(|i| entries[*i].map_or((u32::MAX, u32::MAX), |e| (e.node, e.index)));
+    order
 }
 
 /// The state of compiling one plan.
@@ -388,6 +410,24 @@ impl Compiler<'_> {
             }
         }
         Ok(())
+    }
+
+    /// For each gradient, the number of steps after which no step writes to its array.
+    fn completed(&self, num_forward_steps: usize, drafts: &[Draft]) -> Vec<Completed> {
+        let memory: Overlaps<usize> = self.targets.iter().map(|t| &t.array).enumerate().collect();
+        let mut after = vec![num_forward_steps; self.targets.len()];
+        for (i, draft) in drafts.iter().enumerate().skip(num_forward_steps) {
+            draft.for_each_written(|array| memory.overlapping(array).for_each(|t| after[t] = i + 1));
+        }
+        let entries: Vec<_> = self.targets.iter().map(|t| t.entry).collect();
+        let mut num_steps = num_forward_steps;
+        (completion_order(&entries).into_iter())
+            .map(|t| {
+                // Report in the common order, even if this plan computes a later gradient first.
+                num_steps = num_steps.max(after[t]);
+                Completed { after: num_steps, arg: self.targets[t].arg }
+            })
+            .collect()
     }
 
     /// Checks the operands of all steps and collects their chunks in one region.

@@ -48,6 +48,9 @@ use crate::symbol::Symbol;
 /// operators' inputs.
 pub type Monitor = Arc<dyn Fn(&str, Array) + Send + Sync>;
 
+/// A callback of a backward pass that gets the index of each argument whose gradient is complete.
+pub type OnComplete<'c> = &'c mut dyn FnMut(usize) -> Result<()>;
+
 /// A symbol bound to its arguments, gradients and auxiliary states.
 pub struct Executor {
     symbol: Symbol,
@@ -110,13 +113,22 @@ impl Executor {
     /// # Errors
     /// A head gradient that is missing or has the wrong shape; errors of the operators.
     pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
-        let plans = match &self.execution {
-            Execution::Planned(plans) => plans,
-            Execution::Stepwise(steps) => {
+        match &self.execution {
+            Execution::Planned(plans) => self.backward_by(plans, head_grads, is_train, None),
+            Execution::Stepwise(_) => {
                 let head_grads: Vec<Array> = head_grads.iter().cloned().map(Array::Dense).collect();
-                return steps.backward(&head_grads, is_train, self.monitor.lock().clone().as_ref());
+                self.backward_stored(&head_grads, is_train, None)
             }
-        };
+        }
+    }
+
+    fn backward_by(
+        &self,
+        plans: &PlanLock,
+        head_grads: &[NDArray],
+        is_train: bool,
+        on_complete: Option<OnComplete<'_>>,
+    ) -> Result<()> {
         if self.reqs.iter().all(|r| *r == Req::Null) {
             return Ok(());
         }
@@ -125,19 +137,30 @@ impl Executor {
             imperative::copy_dense(head_grad(&self.symbol, i, head_grads, bound.shape(), NDArray::shape)?, bound)?;
         }
         let monitor = self.monitor.lock().clone();
-        plans.enter()?.backward(is_train, monitor.as_ref())
+        plans.enter()?.backward(is_train, monitor.as_ref(), on_complete)
     }
 
-    /// [`Executor::backward`] with head gradients of any storage type.
+    /// [`Executor::backward`] with head gradients of any storage type. `on_complete` is called for each requested gradient once the pass
+    /// does not write to its array any more, usually while other gradients are still to be computed. The order of calls depends only on
+    /// the symbol and the requests. An error of the callback ends the pass.
     ///
     /// # Errors
-    /// Those of [`Executor::backward`]; inconsistent sparse arrays.
-    pub fn backward_stored(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
+    /// Those of [`Executor::backward`] and of the callback; inconsistent sparse arrays.
+    pub fn backward_stored(
+        &self,
+        head_grads: &[Array],
+        is_train: bool,
+        on_complete: Option<OnComplete<'_>>,
+    ) -> Result<()> {
         match &self.execution {
-            Execution::Planned(_) => {
-                self.backward(&head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?, is_train)
+            Execution::Planned(plans) => {
+                let head_grads = head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
+                self.backward_by(plans, &head_grads, is_train, on_complete)
             }
-            Execution::Stepwise(steps) => steps.backward(head_grads, is_train, self.monitor.lock().clone().as_ref()),
+            Execution::Stepwise(steps) => {
+                let monitor = self.monitor.lock().clone();
+                steps.backward(head_grads, is_train, monitor.as_ref(), on_complete)
+            }
         }
     }
 

@@ -68,7 +68,7 @@ impl Network {
             let arg = &bound.args[i];
             let is_like_argument = array.shape() == arg.shape() && array.dtype() == arg.dtype();
             let req = bound.reqs[i];
-            self.targets.push(Target { entry, array, req, old_value: None, variable, is_like_argument });
+            self.targets.push(Target { arg: i, entry, array, req, old_value: None, variable, is_like_argument });
         }
         Ok(())
     }

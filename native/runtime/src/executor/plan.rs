@@ -13,8 +13,8 @@ use ferromx_core::storage::{Blocks, Call, Chain, In, LoopRecorder, Out, Region, 
 use ferromx_kernels::par;
 use parking_lot::Mutex;
 
-use super::Monitor;
 use super::assign_memory::Arenas;
+use super::{Monitor, OnComplete};
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
@@ -118,6 +118,15 @@ pub(super) struct Report {
     pub is_input: bool,
 }
 
+/// A gradient that is complete after some steps.
+#[derive(Clone, Copy)]
+pub(super) struct Completed {
+    /// Number of steps that run before.
+    pub after: usize,
+    /// Index of the argument.
+    pub arg: usize,
+}
+
 impl Step {
     /// Operator and node of every call in the step.
     fn calls(&self) -> Vec<String> {
@@ -211,6 +220,8 @@ pub(super) struct Plan {
     pub num_forward_steps: usize,
     /// Memory for intermediate results.
     pub arenas: Arenas,
+    /// The requested gradients, in order of steps.
+    pub completed: Vec<Completed>,
     /// The reports of a forward pass to a monitor.
     pub forward_reports: Vec<Report>,
     /// The reports of a backward pass to a monitor.
@@ -238,13 +249,36 @@ impl Plan {
         Ok(self.num_forward_steps - step - 1)
     }
 
-    /// Runs the gradient steps.
-    pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    /// Runs the gradient steps. Without a monitor, `on_complete` is called between the steps, and after all of them otherwise.
+    pub(super) fn backward(
+        &mut self,
+        is_train: bool,
+        monitor: Option<&(Monitor, bool)>,
+        on_complete: Option<OnComplete<'_>>,
+    ) -> Result<()> {
         let steps = self.num_forward_steps..self.steps.len();
-        match monitor {
-            None => self.run(steps, is_train),
-            Some(monitor) => self.run_monitored(steps, is_train, Pass::Backward, monitor),
+        match (monitor, on_complete) {
+            (None, None) => self.run(steps, is_train),
+            (None, Some(on_complete)) => self.run_reporting(steps, is_train, on_complete),
+            (Some(monitor), on_complete) => {
+                self.run_monitored(steps, is_train, Pass::Backward, monitor)?;
+                on_complete.map_or(Ok(()), |report| self.completed.iter().try_for_each(|gradient| report(gradient.arg)))
+            }
         }
+    }
+
+    /// Runs steps and reports each gradient when it is complete.
+    fn run_reporting(&mut self, steps: Range<usize>, is_train: bool, on_complete: OnComplete<'_>) -> Result<()> {
+        let mut start = steps.start;
+        for i in 0..self.completed.len() {
+            let Completed { after, arg } = self.completed[i];
+            if start < after {
+                self.run(start..after, is_train)?;
+                start = after;
+            }
+            on_complete(arg)?;
+        }
+        self.run(start..steps.end, is_train)
     }
 
     fn run(&mut self, range: Range<usize>, is_train: bool) -> Result<()> {

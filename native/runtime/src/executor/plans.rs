@@ -7,10 +7,10 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Monitor;
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
+use super::{Monitor, OnComplete};
 use crate::thread_id::thread_id;
 use crate::{imperative, random};
 
@@ -111,7 +111,12 @@ impl Plans {
 
     /// Computes the gradients from the intermediate results of the last forward pass. If that ran in inference mode, which does not keep
     /// them, or a backward pass has overwritten them, the forward pass runs again.
-    pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn backward(
+        &mut self,
+        is_train: bool,
+        monitor: Option<&(Monitor, bool)>,
+        on_complete: Option<OnComplete<'_>>,
+    ) -> Result<()> {
         let purpose = match self.last_purpose {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
             Some(Purpose::Inference) | None => {
@@ -126,7 +131,7 @@ impl Plans {
             self.recompute(purpose)?;
         }
         (self.last_purpose, self.is_spent) = (Some(purpose), true);
-        self.plan(purpose)?.backward(is_train, monitor)
+        self.plan(purpose)?.backward(is_train, monitor, on_complete)
     }
 
     /// Runs the last forward pass again, with the same random numbers. Auxiliary states keep their values.

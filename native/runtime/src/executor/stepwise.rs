@@ -15,10 +15,11 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::compile::completion_order;
 use super::network::{Gradients, VariableEntries, differentiate, requested_gradients, variable_entries};
 use super::overlaps::Overlaps;
 use super::reports::{ReportDraft, Reports, monitored_schedule};
-use super::{BoundStored, Monitor, head_grad};
+use super::{BoundStored, Monitor, OnComplete, head_grad};
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::imperative::{self, ArraySpec, GradientCall, Stored, Tensor, name_node};
@@ -60,6 +61,8 @@ pub(super) struct Stepwise {
 
 /// A requested gradient.
 struct StoredTarget {
+    /// Index of the argument.
+    arg: usize,
     /// The gradient's entry; `None` if the argument does not influence the outputs.
     entry: Option<Entry>,
     array: Array,
@@ -102,9 +105,9 @@ impl Stepwise {
         };
         let destinations = destinations(&bound, &requested, &entries);
         let targets = (requested.into_iter().zip(&requested_variables).zip(&entries))
-            .map(|(((i, array), variable), entry)| {
-                let (entry, req, variable) = (*entry, bound.reqs[i], *variable);
-                StoredTarget { entry, array, req, variable }
+            .map(|(((arg, array), variable), entry)| {
+                let (entry, req, variable) = (*entry, bound.reqs[arg], *variable);
+                StoredTarget { arg, entry, array, req, variable }
             })
             .collect();
         let kept: HashSet<Entry> = output_entries.iter().copied().chain(entries.into_iter().flatten()).collect();
@@ -182,6 +185,7 @@ impl Stepwise {
         head_grads: &[Array],
         is_train: bool,
         monitor: Option<&(Monitor, bool)>,
+        on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         if self.targets.is_empty() {
             return Ok(());
@@ -213,7 +217,9 @@ impl Stepwise {
             };
             imperative::write_as_requested(&target.array, target.req, gradient)?;
         }
-        Ok(())
+        let Some(report) = on_complete else { return Ok(()) };
+        let entries: Vec<_> = self.targets.iter().map(|t| t.entry).collect();
+        completion_order(&entries).into_iter().try_for_each(|t| report(self.targets[t].arg))
     }
 
     /// A head gradient, converted to the type of its output, in memory that no kernel writes to.

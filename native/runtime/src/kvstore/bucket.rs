@@ -204,6 +204,13 @@ impl Bucket {
         let rank = self.handle.job.rank();
         let first = rank * layout.shards_per_rank;
         for (node, sums) in layout.nodes[rank].iter().zip(&mut self.sums) {
+            if node.len() == 1
+                && let Some(bytes) = shards.get(node.start - first)
+            {
+                memory::reserve(sums, bytes.len());
+                sums.extend_from_slice(bytes);
+                continue;
+            }
             let bytes = tree::sum(layout.dtype, node.clone(), &mut |node| {
                 (node.len() == 1).then(|| shards.get(node.start - first).map(|bytes| memory::copied(bytes))).flatten()
             })?;
@@ -216,18 +223,22 @@ impl Bucket {
 
     /// Sends the bucket.
     pub(super) fn send(self) -> Result<()> {
-        let Bucket { handle, sums, len, digest } = self;
+        let Bucket { handle, mut sums, len, digest } = self;
         let layout = &handle.layout;
-        let encoded = |range: Range<usize>| {
+        let encoded = |sums: &[Vec<u8>], range: Range<usize>| {
             let mut out = memory::with_capacity(sums.len() * layout.encoding.len(range.len()));
             sums.iter().for_each(|sum| layout.encoding.encode(&sum[range.clone()], &mut out));
             out
         };
         let collective = if is_whole(len, layout.size) {
-            Collective::AllGather { own: encoded(0..len), lens: layout.lens(len) }
+            let own = match (layout.encoding, sums.len()) {
+                (Encoding::Raw, 1) => sums.swap_remove(0),
+                _ => encoded(&sums, 0..len),
+            };
+            Collective::AllGather { own, lens: layout.lens(len) }
         } else {
             let slices = layout.slices(len);
-            let own: Vec<_> = slices.iter().map(|slice| encoded(slice.clone())).collect();
+            let own: Vec<_> = slices.iter().map(|slice| encoded(&sums, slice.clone())).collect();
             let lens = layout.lens(slices[handle.job.rank()].len());
             let layout = layout.clone();
             Collective::AllReduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }

@@ -4,7 +4,7 @@
 //! all-reduce is a reduce-scatter followed by an all-gather: its bytes are split into one slice per rank, every rank sends its contribution
 //! to each slice to that slice's rank, and this rank sends the sum to all. In an all-gather, every rank sends its contribution to all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::connect::Membership;
 use super::wire::{self, Header, Kind, Message, POLL};
 
-/// Maximum number of concurrent operations.
+/// Maximum number of concurrent operations. Further ones are queued, so that starting one never waits.
 const WINDOW: u64 = 16;
 /// Maximum length of an error message that is sent.
 const MAX_REASON: usize = 1024;
@@ -82,13 +82,22 @@ impl Operation {
 /// Messages that arrived before this rank started their operation: digest and body, by operation, rank and whether the body is a sum.
 type Early = BTreeMap<(u64, usize, bool), (u64, Payload)>;
 
+/// An operation that waits until fewer are running.
+struct Queued {
+    digest: u64,
+    collective: Collective,
+    is_discarded: bool,
+}
+
 #[derive(Default)]
 pub(super) struct State {
-    /// Number of the next operation.
+    /// Number of the next operation to launch.
     next_sequence: u64,
     pub(super) operations: BTreeMap<u64, Operation>,
-    /// Number of operations that were started and are not complete.
+    /// Number of operations that were launched and are not complete.
     num_running: u64,
+    /// Operations that follow the launched ones.
+    queue: VecDeque<Queued>,
     early: Early,
     /// Ranks that have closed their jobs.
     pub(super) departed: Vec<usize>,
@@ -98,6 +107,31 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     /// Number of completed operations, to detect progress.
     num_done: u64,
+}
+
+impl State {
+    /// Number of the next operation to start.
+    fn end(&self) -> u64 {
+        self.next_sequence + self.queue.len() as u64
+    }
+
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Marks the result of an operation as not needed. Messages of an incomplete one can still arrive.
+    pub(super) fn discard(&mut self, sequence: u64) {
+        if let Some(operation) = self.operations.get_mut(&sequence) {
+            operation.is_discarded = true;
+            if operation.is_done {
+                self.operations.remove(&sequence);
+            }
+        } else if let Some(index) = sequence.checked_sub(self.next_sequence)
+            && let Some(queued) = self.queue.get_mut(index as usize)
+        {
+            queued.is_discarded = true;
+        }
+    }
 }
 
 /// What the threads of a job share.
@@ -164,9 +198,29 @@ impl Shared {
         }
     }
 
+    /// Starts an operation, or queues it if too many are running, and returns its number.
     pub(super) fn start(&self, digest: u64, collective: Collective) -> Result<u64> {
         let mut state = self.state.lock();
-        self.wait_until(&mut state, |state| (state.num_running < WINDOW).then_some(()))?;
+        self.check(&state)?;
+        let sequence = state.end();
+        state.queue.push_back(Queued { digest, collective, is_discarded: false });
+        self.launch_queued(&mut state)?;
+        Ok(sequence)
+    }
+
+    fn launch_queued(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+        while state.num_running < WINDOW && state.failure.is_none() {
+            let Some(queued) = state.queue.pop_front() else { return Ok(()) };
+            self.launch(state, queued)?;
+            // Closing a job waits for its queue.
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Sends the contributions of this rank, and takes the messages of others that came before.
+    fn launch(&self, state: &mut MutexGuard<'_, State>, queued: Queued) -> Result<()> {
+        let Queued { digest, collective, is_discarded } = queued;
         let sequence = state.next_sequence;
         state.next_sequence += 1;
         state.num_running += 1;
@@ -194,19 +248,18 @@ impl Shared {
         let sums = vec![None; slices.len()];
         let unsent = outgoing.len();
         let operation =
-            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_discarded: false };
+            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_discarded };
         state.operations.insert(sequence, operation);
         for (peer, body) in outgoing {
             self.post_to_operation(peer, Kind::Contribution, sequence, digest, body);
         }
         let future = state.early.split_off(&(sequence + 1, 0, false));
         for ((_, peer, is_sum), (digest, body)) in std::mem::replace(&mut state.early, future) {
-            if let Err(reason) = self.store_message(&mut state, peer, is_sum, (sequence, digest), body) {
-                return Err(self.fail_because_of(&mut state, peer, reason));
+            if let Err(reason) = self.store_message(state, peer, is_sum, (sequence, digest), body) {
+                return Err(self.fail_because_of(state, peer, reason));
             }
         }
-        self.advance(state, sequence)?;
-        Ok(sequence)
+        self.advance(state, sequence)
     }
 
     /// Fails the job because a peer violated the protocol, and returns the error.
@@ -255,7 +308,7 @@ impl Shared {
     }
 
     /// Sums the slice of this rank once all contributions have arrived, and ends the operation when it is complete.
-    fn advance(&self, mut state: MutexGuard<'_, State>, sequence: u64) -> Result<()> {
+    fn advance(&self, state: &mut MutexGuard<'_, State>, sequence: u64) -> Result<()> {
         let rank = self.us.rank;
         let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
         if operation.contributions.iter().all(Option::is_some) && operation.sum.is_some() {
@@ -264,14 +317,12 @@ impl Shared {
             operation.contributions.fill(Some(Payload::default()));
             let slice = operation.slices[rank].clone();
             let (sum, digest) = (operation.sum.take(), operation.digest);
-            let total = MutexGuard::unlocked(&mut state, || {
-                memory::catch(|| sum.map_or(Ok(Vec::new()), |sum| sum(slice, &terms)))
-            });
+            let total =
+                MutexGuard::unlocked(state, || memory::catch(|| sum.map_or(Ok(Vec::new()), |sum| sum(slice, &terms))));
             let total = match total {
                 Ok(total) => Arc::new(total),
                 Err(e) => {
-                    drop(state);
-                    self.fail(format!("rank {rank} could not sum gradients: {e}"));
+                    MutexGuard::unlocked(state, || self.fail(format!("rank {rank} could not sum gradients: {e}")));
                     return Err(e);
                 }
             };
@@ -281,13 +332,12 @@ impl Shared {
                 self.others().for_each(|peer| self.post_to_operation(peer, Kind::Sum, sequence, digest, total.clone()));
             }
         }
-        self.finish(&mut state, sequence);
-        Ok(())
+        self.finish(state, sequence)
     }
 
-    /// Marks an operation as done if nothing is missing.
-    fn finish(&self, state: &mut State, sequence: u64) {
-        let Some(operation) = state.operations.get_mut(&sequence) else { return };
+    /// Marks an operation as done if nothing is missing, and launches a queued one.
+    fn finish(&self, state: &mut MutexGuard<'_, State>, sequence: u64) -> Result<()> {
+        let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
         let is_complete = operation.unsent == 0
             && operation.contributions.iter().all(Option::is_some)
             && operation.sums.iter().all(Option::is_some);
@@ -300,6 +350,7 @@ impl Shared {
             state.num_done += 1;
             self.changed.notify_all();
         }
+        self.launch_queued(state)
     }
 
     /// Waits until `ready` returns a value. Each operation that ends meanwhile restarts the timeout.
@@ -339,13 +390,15 @@ impl Shared {
 
     pub(super) fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
         let mut state = self.state.lock();
-        let is_known = |state: &State| state.operations.contains_key(&sequence);
-        ensure!(is_known(&state), "the result of call {sequence} of the distributed job was forgotten");
+        let is_known =
+            state.operations.contains_key(&sequence) || (state.next_sequence..state.end()).contains(&sequence);
+        ensure!(is_known, "the result of call {sequence} of the distributed job was forgotten");
+        let is_done = |state: &State| {
+            state.operations.get(&sequence).map_or(sequence < state.next_sequence, |operation| operation.is_done)
+        };
         // A result that is complete stays available after a failure.
-        if !state.operations.get(&sequence).is_some_and(|o| o.is_done) {
-            self.wait_until(&mut state, |state| {
-                state.operations.get(&sequence).is_none_or(|o| o.is_done).then_some(())
-            })?;
+        if !is_done(&state) {
+            self.wait_until(&mut state, |state| is_done(state).then_some(()))?;
         }
         let operation = state.operations.get(&sequence);
         let operation = operation.ok_or_else(|| Error::Internal(format!("call {sequence} was forgotten")))?;
@@ -416,7 +469,7 @@ impl Shared {
         }
         self.store_message(&mut state, peer, is_sum, (sequence, header.digest), body)?;
         // `advance` has reported its error to all ranks.
-        Ok(self.advance(state, sequence).is_ok())
+        Ok(self.advance(&mut state, sequence).is_ok())
     }
 
     /// Sends messages to a peer until the job ends.
@@ -448,7 +501,10 @@ impl Shared {
                 if let Some(operation) = state.operations.get_mut(&sequence) {
                     operation.unsent = operation.unsent.saturating_sub(1);
                 }
-                self.finish(&mut state, sequence);
+                if self.finish(&mut state, sequence).is_err() {
+                    // The error was reported to all ranks.
+                    return;
+                }
             }
         }
     }

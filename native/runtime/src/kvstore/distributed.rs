@@ -179,10 +179,16 @@ impl Distributed {
             let bucket = queue.open.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
             let space = bucket.space() / layout.dtype.size() * layout.dtype.size();
             let end = total.min(start + space);
-            let copies: Vec<Vec<u8>> =
-                arrays.iter().map(|a| read_bytes(a, |bytes| memory::copied(&bytes[start..end]))).collect();
-            let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
-            ranges.push((bucket.handle.clone(), bucket.add(call_digest, &copies)?));
+            let handle = bucket.handle.clone();
+            let added = if let [array] = &arrays[..] {
+                read_bytes(array, |bytes| bucket.add(call_digest, &[&bytes[start..end]]))?
+            } else {
+                let copies: Vec<Vec<u8>> =
+                    arrays.iter().map(|a| read_bytes(a, |bytes| memory::copied(&bytes[start..end]))).collect();
+                let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
+                bucket.add(call_digest, &copies)?
+            };
+            ranges.push((handle, added));
             if bucket.space() < layout.dtype.size() {
                 send(&mut queue)?;
             }

@@ -143,7 +143,7 @@ impl Job {
         self.num_stores.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Starts an operation and returns its number. Waits if too many are running.
+    /// Starts an operation, or queues it if too many are running, and returns its number.
     pub(super) fn start(&self, digest: u64, collective: Collective) -> Result<u64> {
         self.shared.start(digest, collective)
     }
@@ -156,14 +156,7 @@ impl Job {
 
     /// Drops the result of an operation.
     pub(super) fn discard(&self, sequence: u64) {
-        let mut state = self.shared.state.lock();
-        if let Some(operation) = state.operations.get_mut(&sequence) {
-            // Messages of a running operation can still arrive.
-            operation.is_discarded = true;
-            if operation.is_done {
-                state.operations.remove(&sequence);
-            }
-        }
+        self.shared.state.lock().discard(sequence);
     }
 
     /// Gathers contributions of known lengths.
@@ -182,11 +175,26 @@ impl Job {
         self.gather(0, Vec::new(), vec![0; self.size()]).map(|_| ())
     }
 
+    /// Breaks all connections, as the end of the process would.
+    #[cfg(test)]
+    pub(super) fn break_connections(&self) {
+        for stream in self.shared.streams.iter().flatten() {
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+
     /// Leaves the job. Threads that wait get an error. Messages sent before are still delivered.
     pub fn close(&self) {
         let shared = &self.shared;
+        let deadline = Instant::now() + LINGER.min(shared.us.timeout);
         {
             let mut state = shared.state.lock();
+            // Other ranks may need the sums of operations that are still queued.
+            while state.has_queued() && state.failure.is_none() && !state.is_closed {
+                if shared.changed.wait_until(&mut state, deadline).timed_out() {
+                    break;
+                }
+            }
             if std::mem::replace(&mut state.is_closed, true) {
                 return;
             }
@@ -196,7 +204,6 @@ impl Job {
         shared.broadcast(Kind::Goodbye, "");
         // The writers end after the last message, because their channels have no senders left.
         shared.outboxes.lock().iter_mut().for_each(|outbox| *outbox = None);
-        let deadline = Instant::now() + LINGER.min(shared.us.timeout);
         for thread in self.threads.lock().drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));

@@ -2,10 +2,12 @@
 //! of kind `dist_sync` sum over all ranks of a [job](Job), each of which stores all values and applies the same updates.
 //!
 //! - `distributed` exchanges arrays with other ranks, and `bucket` sends gradients of several keys together;
+//! - `backward` pushes gradients while a backward pass computes others;
 //! - `tree` has the order of additions, which does not depend on the number of ranks;
 //! - `job` has the membership in a job, and `collective` its operations over connections that `connect` makes, with the messages of `wire`;
 //! - `environment` joins the job that MXNet's environment variables describe, `member` one that a program sets up.
 
+mod backward;
 mod bucket;
 mod collective;
 mod connect;
@@ -154,6 +156,20 @@ fn group_by_key<'t, T>(keys: &[Key], items: &'t [T]) -> Vec<(Key, Vec<&'t T>)> {
         }
     }
     groups
+}
+
+/// Groups the arrays of a push by key.
+fn pushed_groups<'t>(keys: &[Key], arrays: &'t [Arc<Tensor>]) -> Result<Vec<(Key, Vec<&'t Arc<Tensor>>)>> {
+    check_count(keys, arrays.len())?;
+    for array in arrays {
+        let kind = array.storage_type();
+        ensure!(
+            kind != Some(StorageType::Csr),
+            "Unexpected storage type detected during kvstore push: {}: push dense or row_sparse arrays",
+            StorageType::Csr as i32
+        );
+    }
+    Ok(group_by_key(keys, arrays))
 }
 
 fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
@@ -333,25 +349,17 @@ impl KvStore {
     /// # Errors
     /// An unknown key; incompatible or csr arrays; errors of the updater.
     pub fn push(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
-        check_count(keys, arrays.len())?;
-        for array in arrays {
-            let kind = array.storage_type();
-            ensure!(
-                kind != Some(StorageType::Csr),
-                "Unexpected storage type detected during kvstore push: {}: push dense or row_sparse arrays",
-                StorageType::Csr as i32
-            );
+        pushed_groups(keys, arrays)?.iter().try_for_each(|(key, group)| self.push_group(key, group))
+    }
+
+    /// Pushes the arrays of one key.
+    fn push_group(&self, key: &Key, group: &[&Arc<Tensor>]) -> Result<()> {
+        let value = self.value(key)?;
+        if let Some(distributed) = self.distributed() {
+            return self.push_shards(distributed, key, &value, group).map_err(|e| in_function(e, "push", key));
         }
-        for (key, group) in group_by_key(keys, arrays) {
-            let value = self.value(&key)?;
-            if let Some(distributed) = self.distributed() {
-                self.push_shards(distributed, &key, &value, &group).map_err(|e| in_function(e, "push", &key))?;
-            } else {
-                let sum = self.sum(&key, &value, &group).map_err(|e| in_function(e, "push", &key))?;
-                self.apply(&key, &value, sum)?;
-            }
-        }
-        Ok(())
+        let sum = self.sum(key, &value, group).map_err(|e| in_function(e, "push", key))?;
+        self.apply(key, &value, sum)
     }
 
     /// Updates a stored array by the sum of the pushed arrays.

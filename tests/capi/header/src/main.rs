@@ -41,7 +41,7 @@ Programs compile against `native/capi/include/mxnet/c_api.h`. This page is writt
 Every function returns 0, or -1 with a message for `MXGetLastError`. Every function that MXNet 1.9.1 exports is declared. Those that this
 library cannot support always return an error: CUDA code compiled at run time (`MXRtc*`), code linked to MXNet's own C++ types
 (`MXLoadLib`, `MXTVMBridge`), and control dependencies (`NNAddControlDeps`). The functions whose names begin with `Ferro` are not MXNet's:
-they set up [distributed jobs](distributed.md).
+they set up [distributed jobs](distributed.md) and push gradients during a backward pass.
 
 ";
 

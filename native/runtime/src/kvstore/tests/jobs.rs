@@ -6,11 +6,15 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ferromx_core::storage::Req;
+
 use super::super::connect::{self, Membership, Purpose};
 use super::super::job::Listener;
 use super::super::wire::{Header, Kind, MAX_BODY};
 use super::*;
 use crate::arrays::to_dense;
+use crate::executor::{Executor, SimpleBind};
+use crate::symbol::Symbol;
 
 const SECRET: &[u8] = b"0123456789abcdef";
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -95,6 +99,164 @@ fn weights_have_the_same_bits_for_every_number_of_ranks() {
             }
         }
     }
+}
+
+/// Two layers, whose gradients fill several buckets, bound for a shard.
+fn network(shard: usize) -> Executor {
+    let mut x = Symbol::variable("data", Attrs::new());
+    for (name, size) in [("one", "1100"), ("two", "1000")] {
+        x = Symbol::op("FullyConnected", name, &[x], &[("num_hidden", size)]).unwrap();
+    }
+    let symbol = Symbol::op("LinearRegressionOutput", "out", &[x], &[]).unwrap();
+    let names = symbol.list_arguments();
+    let reqs = names.iter().map(|name| if is_parameter(name) { Req::Write } else { Req::Null }).collect();
+    let shapes = vec![("data".to_string(), Shape::new(&[2, 7]))];
+    let executor = SimpleBind { shapes, reqs, ..Default::default() }.bind(&symbol).unwrap();
+    for (i, (name, array)) in names.iter().zip(executor.args()).enumerate() {
+        let shard = if is_parameter(name) { 0 } else { shard };
+        array.copy_from_slice(&gradient(i, shard, 0, array.len())).unwrap();
+    }
+    executor
+}
+
+fn is_parameter(name: &str) -> bool {
+    name.ends_with("weight") || name.ends_with("bias")
+}
+
+/// The keys of the parameters, and their gradients in each executor.
+fn gradients_of(executors: &[Executor]) -> Vec<(Key, Vec<Arc<Tensor>>)> {
+    let names = executors[0].symbol().list_arguments().into_iter().enumerate();
+    names
+        .filter(|(_, name)| is_parameter(name))
+        .map(|(i, name)| {
+            let arrays = executors.iter().map(|e| Arc::new(Tensor::new(e.grads()[i].clone().unwrap())));
+            (Key::Name(name), arrays.collect())
+        })
+        .collect()
+}
+
+/// The sums of the gradients of four shards, pushed during or after the backward pass of the last shard of each rank.
+fn sums_of_gradients(size: usize, is_overlapped: bool) -> Vec<Vec<f32>> {
+    const SHARDS: usize = 4;
+    let mut sums = on_ranks(size, TIMEOUT, |rank, job| {
+        let store = KvStore::of_job(&job, "dist_sync").unwrap();
+        let per_rank = SHARDS / size;
+        let executors: Vec<_> = (rank * per_rank..(rank + 1) * per_rank).map(network).collect();
+        let gradients = gradients_of(&executors);
+        for (key, arrays) in &gradients {
+            store.init(std::slice::from_ref(key), &arrays[..1]).unwrap();
+        }
+        executors.iter().for_each(|e| e.forward(true).unwrap());
+        executors[..per_rank - 1].iter().for_each(|e| e.backward(&[], true).unwrap());
+        let keys: Vec<Key> = gradients.iter().flat_map(|(key, arrays)| vec![key.clone(); arrays.len()]).collect();
+        let arrays: Vec<_> = gradients.iter().flat_map(|(_, arrays)| arrays.clone()).collect();
+        if is_overlapped {
+            store.push_in_backward(&executors[per_rank - 1], (&[], true), &keys, &arrays).unwrap();
+        } else {
+            executors[per_rank - 1].backward(&[], true).unwrap();
+            store.push(&keys, &arrays).unwrap();
+        }
+        let pull = |(key, arrays): &(Key, Vec<Arc<Tensor>>)| {
+            store.pull(std::slice::from_ref(key), &arrays[..1], true).unwrap();
+            numbers(&arrays[0])
+        };
+        gradients.iter().map(pull).collect::<Vec<_>>()
+    });
+    assert!(sums.iter().all(|s| *s == sums[0]), "ranks differ");
+    sums.swap_remove(0)
+}
+
+#[test]
+fn gradients_pushed_during_the_backward_pass_have_the_same_sums() {
+    let expected = sums_of_gradients(1, false);
+    assert!(expected.iter().all(|sum| sum.iter().any(|x| *x != 0.0)));
+    for size in [1, 2, 4] {
+        assert!(sums_of_gradients(size, true) == expected, "{size} ranks");
+    }
+}
+
+#[test]
+fn a_rank_lost_during_the_backward_pass_is_named() {
+    let errors = on_ranks(2, TIMEOUT, |rank, job| {
+        let store = KvStore::of_job(&job, "dist_sync").unwrap();
+        let executors = [network(rank)];
+        let gradients = gradients_of(&executors);
+        for (key, arrays) in &gradients {
+            store.init(std::slice::from_ref(key), arrays).unwrap();
+        }
+        let (keys, arrays): (Vec<_>, Vec<_>) = gradients.into_iter().map(|(key, mut a)| (key, a.remove(0))).unzip();
+        executors[0].forward(true).unwrap();
+        if rank == 1 {
+            let mut num_pushed = 0;
+            let mut push_first = |arg: usize| {
+                if num_pushed == 1 {
+                    job.break_connections();
+                    return Err(Error::Value("killed".into()));
+                }
+                num_pushed += 1;
+                let name = executors[0].symbol().list_arguments().swap_remove(arg);
+                let gradient = Arc::new(Tensor::new(executors[0].grads()[arg].clone().unwrap()));
+                store.push(&[Key::Name(name)], &[gradient])
+            };
+            let error = executors[0].backward_stored(&[], true, Some(&mut push_first)).unwrap_err().to_string();
+            assert!(error.contains("killed"), "{error}");
+            return String::new();
+        }
+        // The pass fails if it notices the loss; the pull fails otherwise.
+        let result = store.push_in_backward(&executors[0], (&[], true), &keys, &arrays);
+        result.and_then(|()| store.pull(&keys, &arrays, true)).unwrap_err().to_string()
+    });
+    assert!(errors[0].contains("rank 1 (127.0.0.1:") && errors[0].contains("was lost"), "{errors:?}");
+}
+
+/// Pushes arrays of alternating types, each of which needs a bucket of its own; returns the keys.
+fn push_many(store: &KvStore, num_keys: i32) -> Vec<Key> {
+    let keys: Vec<_> = (0..num_keys).map(Key::Number).collect();
+    let array = |i: i32| {
+        let x = f64::from(i);
+        let array = if i % 2 == 0 { NDArray::from_slice(&[x], &[1]) } else { NDArray::from_slice(&[x as f32], &[1]) };
+        Arc::new(Tensor::new(array.unwrap()))
+    };
+    let arrays: Vec<_> = (0..num_keys).map(array).collect();
+    store.init(&keys, &arrays).unwrap();
+    store.push(&keys, &arrays).unwrap();
+    keys
+}
+
+#[test]
+fn a_push_does_not_wait_for_ranks_that_are_behind() {
+    let (num_keys, is_pushed) = (50, Barrier::new(2));
+    on_ranks(2, TIMEOUT, |rank, job| {
+        let store = KvStore::of_job(&job, "dist_sync").unwrap();
+        // The initial values are broadcast, which waits.
+        let early = KvStore::of_job(&job, "dist_sync").unwrap();
+        let one = tensor(&[1.0]);
+        let keys: Vec<_> = (0..num_keys).map(Key::Number).collect();
+        early.init(&keys, &vec![one.clone(); num_keys as usize]).unwrap();
+        for (i, key) in keys.iter().enumerate() {
+            if rank == 1 && i == 0 {
+                is_pushed.wait();
+            }
+            early.push(std::slice::from_ref(key), std::slice::from_ref(&one)).unwrap();
+            early.distributed().unwrap().send_open().unwrap();
+        }
+        if rank == 0 {
+            is_pushed.wait();
+        }
+        let outs: Vec<_> = keys.iter().map(|_| tensor(&[0.0])).collect();
+        early.pull(&keys, &outs, true).unwrap();
+        assert!(outs.iter().all(|out| numbers(out) == [2.0]));
+        let keys = push_many(&store, num_keys);
+        if rank == 0 {
+            // The job ends after its queued operations.
+            drop(store);
+            job.close();
+        } else {
+            let outs: Vec<_> = keys.iter().map(|_| tensor(&[0.0])).collect();
+            store.pull(&keys, &outs, true).unwrap();
+            assert!(outs.iter().enumerate().all(|(i, out)| numbers(out) == [2.0 * i as f32]));
+        }
+    });
 }
 
 #[test]

@@ -287,6 +287,36 @@ class Executor private[mxnet] (
   /** Computes the gradients if all outputs are losses. */
   def backward(): Unit = backward(Array.empty[NDArray])
 
+  /** Computes the gradients like [[backward]] and pushes arrays to a store like [[KVStore.push]], but each key as soon
+    * as those of its arrays that are gradients of this executor are complete, so that a distributed store sends them
+    * while others are computed. Keys without a gradient of this executor are pushed last.
+    *
+    * The order of pushes is that of the gradients in the graph, whatever the order of the keys. So all ranks of a
+    * distributed store must push by this method, with networks of the same symbol.
+    *
+    * @param values one array for each key; several arrays of one key are summed
+    * @param outGrads see [[backward]]
+    * @throws MXNetError if a key is not initialized, or a rank is lost; some keys may have been pushed then
+    */
+  def backwardAndPush(
+      store: KVStore,
+      keys: Array[String],
+      values: Array[NDArray],
+      outGrads: Array[NDArray] = Array.empty
+  ): Unit = {
+    requireNonNull("Executor.backwardAndPush", "store" -> store, "keys" -> keys, "values" -> values)
+    require(
+      keys.length == values.length,
+      s"${keys.length} keys but ${values.length} arrays; give one array for each key"
+    )
+    if (outGrads != null) requireNonNull("Executor.backwardAndPush", "outGrads" -> outGrads)
+    val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.liveHandle)
+    native(_LIB.executorBackwardPush(_, heads, store.handleOf("KVStore"), keys, values.map(_.liveHandle)))
+    keepAlive(outGrads)
+    keepAlive(values)
+    keepAlive(store)
+  }
+
   /** Calls `callback` with every output of every operator as it is computed; null removes the callback. With a
     * callback, the executor does not fuse operators.
     */

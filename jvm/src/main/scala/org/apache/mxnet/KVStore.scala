@@ -111,6 +111,8 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** The type of the store, as given to [[KVStore.create]]. */
   def `type`: String = native(_LIB.kvstoreType)
 
+  private[mxnet] lazy val isDistributed: Boolean = `type`.startsWith("dist")
+
   /** Number of processes that share the store. */
   def numWorkers: Int = native(_LIB.kvstoreNumWorkers)
 

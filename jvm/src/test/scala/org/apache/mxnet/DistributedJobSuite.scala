@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import java.time.Duration
 import java.util.concurrent.Executors
+import java.util.concurrent.atomic.AtomicInteger
 
 import scala.concurrent.duration.DurationInt
 import scala.concurrent.{Await, ExecutionContext, Future}
@@ -73,13 +74,19 @@ class DistributedJobSuite extends munit.FunSuite {
     )
   }
 
-  /** The bits of all parameters after two epochs on a number of ranks. */
-  private def trained(size: Int): Map[String, Seq[Int]] = {
+  /** The bits of all parameters after two epochs on a number of ranks.
+    *
+    * @param newModule makes the module of a rank
+    */
+  private def trained(
+      size: Int,
+      newModule: Array[Context] => Module = contexts => new Module(network, contexts = contexts)
+  ): Map[String, Seq[Int]] = {
     val shardsPerRank = shards / size
     Random.seed(3)
     val params = onRanks(size) { (rank, job) =>
       val contexts = Array.tabulate(shardsPerRank)(i => Context.cpu(rank * shardsPerRank + i))
-      val module = new Module(network, contexts = contexts)
+      val module = newModule(contexts)
       val params = new FitParams()
         .setKVStore(job.createStore())
         .setArgParams(firstParams(rank))
@@ -98,6 +105,49 @@ class DistributedJobSuite extends munit.FunSuite {
     val alone = trained(1)
     assertEquals(alone.keySet, firstParams(0).keySet)
     Seq(2, 4).foreach(size => assert(trained(size) == alone, s"$size ranks differ from one"))
+  }
+
+  test("a module that pushes during the backward pass has the same bits as one that pushes after it") {
+    val updates = new AtomicInteger
+    // The methods of a subclass are called, so that it pushes after the backward pass.
+    def counting(contexts: Array[Context]): Module = new Module(network, contexts = contexts) {
+      override def update(): Unit = {
+        updates.incrementAndGet()
+        super.update()
+      }
+    }
+    assertEquals(trained(2, counting), trained(2))
+    assertEquals(updates.get, 2 * 2 * 3, "ranks, epochs, batches")
+  }
+
+  test("an executor pushes its gradients and other arrays") {
+    val out = Symbol.FullyConnected(name = "one")()(Map("data" -> Symbol.Variable("data"), "num_hidden" -> 2))
+    val loss = Symbol.LinearRegressionOutput(name = "loss")()(Map("data" -> out))
+    val sums = onRanks(2) { (rank, job) =>
+      val shapes = Map("data" -> Shape(3, 4), "loss_label" -> Shape(3, 2))
+      val executor = loss.simpleBind(Context.cpu(), "write", shapes)
+      executor.argDict("data").set(1f + rank)
+      executor.argDict("one_weight").set(0.5f)
+      val keys = Array("one_bias", "one_weight", "other")
+      val pushed = Array(executor.gradDict("one_bias"), executor.gradDict("one_weight"), NDArray.ones(Shape(2)))
+      val store = job.createStore()
+      store.init(keys, pushed)
+      executor.forward(isTrain = true)
+      executor.backwardAndPush(store, keys, pushed)
+      val own = pushed.map(_.toArray.toSeq)
+      val outs = pushed.map(array => NDArray.zeros(array.shape))
+      store.pull(keys, outs)
+      assert(
+        intercept[MXNetError](executor.backwardAndPush(store, Array("none"), pushed.take(1))).getMessage
+          .contains("none")
+      )
+      intercept[IllegalArgumentException](executor.backwardAndPush(store, keys, pushed.take(1)))
+      store.barrier()
+      (own, outs.map(_.toArray.toSeq))
+    }
+    val expected = sums(0)._1.zip(sums(1)._1).map { case (a, b) => a.zip(b).map { case (x, y) => x + y } }
+    sums.foreach { case (_, found) => assertEquals(found.toSeq, expected.toSeq) }
+    assert(expected.forall(_.exists(_ != 0f)))
   }
 
   test("sums of float64 and an optimizer on each rank") {

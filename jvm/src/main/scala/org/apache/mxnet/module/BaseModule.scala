@@ -77,6 +77,12 @@ abstract class BaseModule extends ResourceHolder {
     backward()
   }
 
+  /** Trains on a batch in `fit`. */
+  private[mxnet] def trainOn(dataBatch: DataBatch): Unit = {
+    forwardBackward(dataBatch)
+    update()
+  }
+
   /** Evaluates the network on labelled data.
     *
     * @param evalData the data

@@ -365,6 +365,12 @@ class DataParallelExecutorGroup private[mxnet] (
     }
   }
 
+  /** Computes gradients and pushes arrays to a store while the last device computes; see [[Executor.backwardAndPush]]. */
+  private[module] def backwardAndPush(store: KVStore, keys: Array[String], values: Array[NDArray]): Unit = {
+    devices.init.foreach(_.executor.backward())
+    devices.last.executor.backwardAndPush(store, keys, values)
+  }
+
   /** Adds the outputs of the last run to a metric.
     *
     * @param labels labels of the whole batch

@@ -409,24 +409,35 @@ class Module(
 
   override def update(): Unit = {
     requireTrainable()
-    paramsDirty = true
-    if (updateOnKVStore) updateOnStore() else updateOnDevices()
+    // Push all gradients before any is pulled, because distributed stores sum them in the background.
+    kvstore.foreach(kv => trainedIndices.foreach(i => kv.push(paramNames(i), group.gradArrays(i))))
+    updateByPushed()
   }
 
-  private def updateOnStore(): Unit = kvstore.foreach { kv =>
-    pushGradients(kv)
-    trainedIndices.foreach(i => kv.pull(paramNames(i), group.paramArrays(i)))
+  /** Pushes gradients to a distributed store while the last device computes others. A subclass may have its own passes
+    * or update.
+    */
+  override private[mxnet] def trainOn(dataBatch: DataBatch): Unit = kvstore match {
+    case Some(kv) if kv.isDistributed && getClass == classOf[Module] =>
+      requireTrainable()
+      forward(dataBatch, isTrain = Some(true))
+      paramsDirty = true
+      val pushed = trainedIndices.flatMap(i => group.gradArrays(i).map(paramNames(i) -> _))
+      group.backwardAndPush(kv, pushed.map(_._1).toArray, pushed.map(_._2).toArray)
+      updateByPushed()
+    case _ => super.trainOn(dataBatch)
   }
 
   private def trainedIndices: IndexedSeq[Int] = paramNames.indices.filter(hasGradient)
 
-  /** Pushes all gradients before any is pulled, because distributed stores sum them in the background. */
-  private def pushGradients(kv: KVStore): Unit =
-    trainedIndices.foreach(i => kv.push(paramNames(i), group.gradArrays(i)))
+  /** Updates the parameters after the gradients were pushed. */
+  private def updateByPushed(): Unit =
+    if (updateOnKVStore)
+      kvstore.foreach(kv => trainedIndices.foreach(i => kv.pull(paramNames(i), group.paramArrays(i))))
+    else updateOnDevices()
 
   private def updateOnDevices(): Unit = {
     val apply = updater.get
-    kvstore.foreach(pushGradients)
     var i = 0
     while (i < paramNames.length) {
       if (hasGradient(i)) {

@@ -510,6 +510,17 @@ private[mxnet] final class LibInfo {
   /** Runs the backward pass. `headGrads` is null or has one array for each output. */
   @native def executorBackward(handle: Long, headGrads: Array[Long]): Unit
 
+  /** Runs the backward pass and pushes arrays to a store: each key as soon as the executor's gradients among its arrays
+    * are complete. `headGrads` is null or has one array for each output.
+    */
+  @native def executorBackwardPush(
+      handle: Long,
+      headGrads: Array[Long],
+      store: Long,
+      keys: Array[String],
+      arrays: Array[Long]
+  ): Unit
+
   /** The arguments, as new handles. */
   @native def executorArguments(handle: Long): Array[Long]
 

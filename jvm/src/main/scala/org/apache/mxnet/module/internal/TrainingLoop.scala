@@ -75,8 +75,7 @@ private[mxnet] final class TrainingLoop(
       val batch = train.next()
       params.monitor.foreach(_.tic())
       module.synchronized {
-        module.forwardBackward(batch)
-        module.update()
+        module.trainOn(batch)
         module.updateMetric(params.evalMetric, batch.label)
       }
       params.monitor.foreach(_.tocPrint())

@@ -183,6 +183,10 @@ private[mxnet] final class ShardNetwork(
 
   def backward(): Unit = executor.backward()
 
+  /** Computes the gradients and pushes arrays, each key as soon as this network's gradient among them is complete. */
+  def backwardAndPush(store: KVStore, keys: Array[String], arrays: Array[NDArray]): Unit =
+    executor.backwardAndPush(store, keys, arrays)
+
   def dispose(): Unit = {
     executor.dispose()
     (args.values ++ aux.values ++ grads.values).foreach(_.dispose())
@@ -209,6 +213,10 @@ private[mxnet] final class ShardTraining(
   }
   private val paramNames = symbol.listArguments().filter(networks.head.grads.contains)
   private val auxNames = symbol.listAuxiliaryStates()
+
+  /** The arguments of the push of a step: for each parameter, the gradients of this worker's shards. */
+  private val (pushedKeys, pushedGradients) =
+    paramNames.flatMap(name => networks.map(network => name -> network.grads(name))).toArray.unzip
   private val (trainingSummaries, validationSummaries) =
     summaries.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(s => (s(0), s(1))).unzip
   private val numSteps = (trainingSummaries.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
@@ -300,11 +308,12 @@ private[mxnet] final class ShardTraining(
         network.load(network.training, plan.rowsPerShard)
         Random.withSeed(RandomStreams.ofShard(plan.seed, epoch, step, network.shard)) {
           network.forward(isTrain = true)
-          network.backward()
+          // The gradients of all shards are complete only in the last pass, during which the store sends them.
+          if (i < networks.length - 1) network.backward()
+          else network.backwardAndPush(weights, pushedKeys, pushedGradients)
         }
         metrics(i).update(IndexedSeq(network.label), IndexedSeq(network.output))
       }
-      paramNames.foreach(name => weights.push(name, networks.map(_.grads(name)).toArray))
       paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
       step += 1
     }
