@@ -107,6 +107,26 @@ static void attributes_are_kept(void) {
   OK(NNSymbolFree(s));
 }
 
+static void parameters_are_checked(void) {
+  SymbolHandle s = network(), internals = NULL, dense = NULL;
+  const char *value = NULL;
+  int there = 0;
+  OK(MXSymbolGetInternals(s, &internals));
+  OK(MXSymbolGetOutput(internals, 2, &dense));
+  REFUSED(MXSymbolSetAttr(dense, "num_hidden", "many"), "num_hidden");
+  REFUSED(MXSymbolSetAttr(dense, "mood", "good"), "Cannot find argument 'mood'");
+  REFUSED(MXSymbolSetAttr(dense, "no_bias", "False"), "2 inputs");
+  REFUSED(MXSymbolSetAttr(dense, "weight_lr_mult", "2"), "where the variable is created");
+  OK(MXSymbolGetAttr(dense, "num_hidden", &value, &there));
+  CHECK(there && strcmp(value, "3") == 0);
+  OK(MXSymbolSetAttr(dense, "num_hidden", "4"));
+  OK(MXSymbolSaveToJSON(s, &value));
+  CHECK(strstr(value, "\"num_hidden\": \"4\"") != NULL);
+  OK(NNSymbolFree(dense));
+  OK(NNSymbolFree(internals));
+  OK(NNSymbolFree(s));
+}
+
 static void subgraphs_and_copies(void) {
   SymbolHandle s = network(), made[9] = {NULL};
   uint32_t n = 0;
@@ -137,10 +157,10 @@ static void subgraphs_and_copies(void) {
   OK(NNSymbolCopy(s, &made[6]));
   OK(MXSymbolCopy(s, &made[7]));
   OK(MXShallowCopySymbol(s, &made[8]));
-  OK(MXSymbolSetAttr(made[6], "k", "v"));
+  OK(MXSymbolSetAttr(made[6], "__k__", "v"));
   const char *value = NULL;
   int there = 1;
-  OK(MXSymbolGetAttr(s, "k", &value, &there));
+  OK(MXSymbolGetAttr(s, "__k__", &value, &there));
   CHECK(there == 0);
   REFUSED(NNSymbolCopy(NULL, &made[6]), "null");
   REFUSED(MXSymbolCopy(s, NULL), "null");
@@ -218,6 +238,7 @@ int main(void) {
   RUN(nodes_are_created_and_rejected);
   RUN(names_are_listed);
   RUN(attributes_are_kept);
+  RUN(parameters_are_checked);
   RUN(subgraphs_and_copies);
   RUN(files_hold_symbols);
   RUN(shapes_and_types_are_inferred);

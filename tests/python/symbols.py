@@ -163,3 +163,20 @@ for shape in ((2, 3), (2, 3, 4), (2, 3, 4, 5)):
     for multi_output in (False, True):
         loss = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), multi_output=multi_output, name="softmax")
         record(f"softmax_label/{len(shape)}/{multi_output}", loss.infer_shape(data=shape)[0][1])
+
+# Attributes that are parameters change the operator in all symbols that share the node.
+dense = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=4, name="dense")
+squared = mx.sym.square(dense)
+dense._set_attr(num_hidden="7")
+record("changed parameter", [list(s) for s in squared.infer_shape(x=(2, 3))[1]])
+record("changed parameter/values", mx.sym.Reshape(mx.sym.Variable("x"), shape=(6,), attr={"shape": "(3, 2)"}).infer_shape(x=(2, 3))[1][0])
+flat = mx.sym.Reshape(mx.sym.Variable("x"), shape=(6,), name="flat")
+for shape in ("(3, 2)", "(1, 6)"):
+    flat._set_attr(shape=shape)
+    record(f"reshaped/{shape}", flat.eval(x=mx.nd.arange(6))[0])
+for key, value in (("num_hidden", "many"), ("num_hidden", "-1"), ("flatten", "maybe"), ("mood", "good"), ("weight_lr_mult", "2")):
+    try:
+        dense.__copy__()._set_attr(**{key: value})
+        record(f"refused/{key}/{value}", "accepted")
+    except mx.base.MXNetError:
+        record(f"refused/{key}/{value}", "refused")

@@ -42,7 +42,7 @@ fn symbol(name: &str) -> Result<()> {
     let text = std::fs::read_to_string(name).map_err(|e| ferromx_core::error::Error::io(name, &e))?;
     let symbol = Symbol::from_json(&text)?;
     for node in symbol.nodes() {
-        let Some(op) = &node.op else { continue };
+        let Some(op) = node.op() else { continue };
         let inputs: Vec<_> = node.inputs.iter().map(|e| e.node.output_name(e.index as usize)).collect();
         say!("{} '{}' ({})", op.def.name, node.name, inputs.join(", "));
     }

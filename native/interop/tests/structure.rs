@@ -31,7 +31,7 @@ fn imported(family: &str, name: &str, options: &ImportOptions) -> Imported {
 fn operators(family: &str, name: &str, options: &ImportOptions) -> HashMap<String, usize> {
     let imported = imported(family, name, options);
     let mut counts = HashMap::new();
-    for op in imported.symbol.nodes().iter().filter_map(|n| n.op.as_ref()) {
+    for op in imported.symbol.nodes().iter().filter_map(|n| n.op()) {
         *counts.entry(op.def.name.to_string()).or_insert(0) += 1;
     }
     counts
@@ -137,7 +137,7 @@ fn attention_is_written_as_each_version_has_it() {
         // A second import fuses it again.
         let again = import::import(&model, &ImportOptions::default()).unwrap();
         let nodes = again.symbol.nodes();
-        let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
+        let ops: Vec<_> = nodes.iter().filter_map(|n| n.op()).map(|op| op.def.name).collect();
         assert_eq!(ops.iter().filter(|n| **n == "_onnx_Attention").count(), 1, "version {opset}: {ops:?}");
     }
 }
@@ -146,7 +146,7 @@ fn attention_is_written_as_each_version_has_it() {
 fn convolution_and_normalization_stay_apart_and_run_as_one_step() {
     let made = imported("parts", "convolution and normalisation", &ImportOptions::default());
     let nodes = made.symbol.nodes();
-    let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
+    let ops: Vec<_> = nodes.iter().filter_map(|n| n.op()).map(|op| op.def.name).collect();
     assert_eq!(ops, ["Convolution", "BatchNorm"]);
     let x = NDArray::zeros(&[2, 3, 6, 5].into(), DType::F32, Context::default()).unwrap();
     let executor = run::bind(&made, &[("x0".to_string(), x)].into_iter().collect()).unwrap();

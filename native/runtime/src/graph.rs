@@ -145,7 +145,7 @@ impl Graph {
         let mut graph = Graph::default();
         for node in &nodes {
             let inputs = node.inputs.iter().map(find).collect();
-            let action = node.op.clone().map_or(Action::Variable, Action::Forward);
+            let action = node.op().cloned().map_or(Action::Variable, Action::Forward);
             graph.push(&node.name, action, inputs, node.attrs.shared());
         }
         (graph, symbol.entries().iter().map(find).collect())

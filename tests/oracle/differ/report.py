@@ -85,7 +85,8 @@ def text(op, call, difference):
     facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
     requests = call.requests or () if is_call else [call.request, *call.requests.values()]
     facts += ["negative"] * (op == "CTCLoss" and bool((arrays[1] < 0).any()))
-    facts += ["blank"] * (op == "CTCLoss" and has_blank(call)) + ["singular"] * (("pinv" in op or "det" in op) and is_singular(arrays[0]))
+    facts += ["blank"] * (op == "CTCLoss" and has_blank(call))
+    facts += ["singular"] * (bool(re.search("pinv|det|gelqf", op)) and is_singular(arrays[0]))
     facts += ["beyond"] * ("use_length" in attrs and is_beyond(call)) + ["inference"] * (bool(requests) and not call.train)
     facts += ["second"] * (is_call and call.second) + ["passes"] * (call.passes > 1) + ["own"] * (is_call and call.out == "first")
     facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests)

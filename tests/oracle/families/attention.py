@@ -54,6 +54,9 @@ def elementwise():
     yield layer("_sparse__contrib_round_ste", [data((2, 3))])
     yield layer("_sparse__contrib_sign_ste", [data((2, 3))])
     yield layer("_contrib_quadratic", [data((2, 3))])
+    for dtype in ("int8", "uint8", "int32", "int64"):
+        for attrs in ({"a": "0.5", "b": "0.5"}, {"a": "1.5", "b": "2.75", "c": 1}):
+            yield layer("_contrib_quadratic", [np.array([0, 1, 2, 3, 5, 7], dtype)], attrs, grad="all")
 
 
 def deformable():

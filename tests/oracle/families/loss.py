@@ -44,6 +44,8 @@ def softmax_output():
     yield OpCase("SoftmaxOutput", [data((2, 3)), data((3,))], why="label of another length")
     yield OpCase("SoftmaxOutput", list(batch), {"normalization": "sum"}, why="no such normalisation")
     yield OpCase("SoftmaxOutput", list(batch), {"smooth_alpha": 2}, why="smoothing above one")
+    for normalization in ("null", "valid"):
+        yield loss("SoftmaxOutput", *volume, attrs={"multi_output": True, "preserve_shape": True, "normalization": normalization})
 
 
 def loss(op, values, label, attrs=None, **more):

@@ -105,6 +105,15 @@ pub fn attrs(keys: *mut *const c_char, values: *mut *const c_char, n: usize) -> 
     Ok(pairs(keys, values, n)?.into_iter().map(|(k, v)| (k.into_owned(), v.into_owned())).collect())
 }
 
+/// [`pairs`] as attributes; of equal keys, the first one counts.
+pub fn first_attrs(keys: *mut *const c_char, values: *mut *const c_char, n: usize) -> Result<Attrs> {
+    let mut attrs = Attrs::new();
+    for (key, value) in pairs(keys, values, n)? {
+        attrs.entry(key.into_owned()).or_insert_with(|| value.into_owned());
+    }
+    Ok(attrs)
+}
+
 /// The array of a handle.
 pub fn array(handle: NDArrayHandle) -> Result<NDArray> {
     handle::tensor(id(handle))?.array()

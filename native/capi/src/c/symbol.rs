@@ -7,7 +7,7 @@ use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use parking_lot::RwLock;
 
-use super::args::{attrs, id, optional_text, pairs, put, raw, symbols, text, texts};
+use super::args::{first_attrs, id, optional_text, pairs, put, raw, symbols, text, texts};
 use super::guard;
 use super::ret::{Ret, put_handle, put_optional_text, put_text, put_texts};
 use super::types::{AtomicSymbolCreator, OpHandle, SymbolHandle};
@@ -21,7 +21,7 @@ fn create_atomic(
     out: *mut SymbolHandle,
 ) -> Result<()> {
     let (name, _) = handle::operator_of(id(op))?;
-    let atomic = AtomicSymbol::new(name, attrs(keys, values, n as usize)?)?;
+    let atomic = AtomicSymbol::new(name, first_attrs(keys, values, n as usize)?)?;
     put_handle(out, || Ok(insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Atomic(atomic)))))))
 }
 
@@ -58,7 +58,7 @@ fn set_attr(
     let state = symbol_state(id(handle))?;
     let mut state = state.write();
     match &mut *state {
-        SymbolState::Atomic(atomic) => atomic.set_attr(key, value),
+        SymbolState::Atomic(atomic) => atomic.set_attr(key, value)?,
         SymbolState::Graph(graph) => on_graph(graph, key, value)?,
     }
     Ok(())

@@ -69,7 +69,7 @@ impl Template {
             if copies.contains_key(&Arc::as_ptr(&node)) {
                 continue;
             }
-            let Some(op) = &node.op else {
+            let Some(op) = node.op() else {
                 return Err(Error::Value(format!(
                     "the gradient uses the variable '{}', which does not belong to the operator: compose it of the \
                      operator's inputs and outputs and the gradients of the outputs",

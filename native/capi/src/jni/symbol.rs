@@ -68,7 +68,7 @@ native! {
         let name = if name.is_null() { String::new() } else { string(env, &name, "name")? };
         let mut atomic = AtomicSymbol::new(op, attrs(env, &keys, &values)?)?;
         for (k, v) in pairs(env, &attr_keys, &attr_values)? {
-            atomic.set_attr(&k, &v);
+            atomic.set_attr(&k, &v)?;
         }
         let inputs = symbols(&longs(env, &inputs, "inputs")?)?;
         let input_keys = if input_keys.is_null() { None } else { Some(strings(env, &input_keys, "inputKeys")?) };

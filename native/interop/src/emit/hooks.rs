@@ -122,7 +122,7 @@ pub fn copy_symbols(
     let entries = || symbols.iter().flat_map(Symbol::entries);
     let mut tensors: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
     for node in topological(entries()) {
-        let outputs = match &node.op {
+        let outputs = match node.op() {
             None => match known.get(&node.name) {
                 Some(handle) => vec![*handle],
                 None => {

@@ -43,7 +43,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
         if seen.insert(node.name.clone(), node.clone()).is_some() {
             return Err(Error::value(format!("two nodes are named '{}': names must differ to be written", node.name)));
         }
-        let Some(op) = &node.op else {
+        let Some(op) = node.op() else {
             graph.inputs.push(value(node.name.clone()));
             continue;
         };

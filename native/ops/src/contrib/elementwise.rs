@@ -70,9 +70,9 @@ pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     })
     .grad(Grad::Compose(|graph, n| {
         let p = n.params.get::<QuadraticParam>();
-        let mut g = Graph(graph);
-        let derivative = g.affine(n.inputs[0], 2.0 * f64::from(p.a), f64::from(p.b))?;
-        Ok(vec![Some(g.mul(n.ograds[0], derivative)?)])
+        let (a, b) = (p.a.to_string(), p.b.to_string());
+        let attrs = [("a", a.as_str()), ("b", b.as_str())];
+        Ok(vec![Some(graph.apply1("_contrib_backward_quadratic", &[n.ograds[0], n.inputs[0]], &attrs)?)])
     }))
     .inplace(&[(0, 0)])
     .pointwise()
@@ -91,18 +91,28 @@ pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quad
     .forward(|ctx, ins, outs| {
         let (p, out) = (ctx.params::<QuadraticParam>(), &mut outs[0]);
         let (a, b) = (2.0 * p.a, p.b);
-        dispatch!(out.dtype(), T in [f32, f16, bf16] => {
+        // Integers are multiplied before they are truncated.
+        dispatch!(out.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64] => {
             let (grad, x) = (src::<T>(&ins[0])?, src::<T>(&ins[1])?);
             zip(grad, x, out.slice_mut::<T>()?, move |grad: f32, x: f32| grad * (a * x + b));
         }, other => {
             if other != DType::F64 {
-                return Err(ctx.unsupported(other, DType::FLOATS));
+                return Err(ctx.unsupported(other, NUMERIC));
             }
             let (grad, x, a, b) = (src::<f64>(&ins[0])?, src::<f64>(&ins[1])?, f64::from(a), f64::from(b));
             zip(grad, x, out.slice_mut::<f64>()?, move |grad: f64, x: f64| grad * (a * x + b));
         });
         Ok(())
     })
+    .grad(Grad::Compose(|graph, n| {
+        let p = n.params.get::<QuadraticParam>();
+        let (a, b, head) = (p.a.to_string(), p.b.to_string(), n.ograds[0]);
+        let attrs = [("a", a.as_str()), ("b", b.as_str())];
+        let by_grad = graph.apply1("_contrib_backward_quadratic", &[head, n.inputs[1]], &attrs)?;
+        let mut g = Graph(graph);
+        let product = g.mul(head, n.inputs[0])?;
+        Ok(vec![Some(by_grad), Some(g.affine(product, 2.0 * f64::from(p.a), 0.0)?)])
+    }))
     .inplace(&[(0, 0)])
     .pointwise();
 

@@ -31,7 +31,7 @@ params! {
         multi_output: bool = false;
         /// Whether rows with the label `ignore_label` have no gradient.
         use_ignore: bool = false;
-        /// Whether the classes lie along the last axis; otherwise all axes but the first are flattened.
+        /// Whether the classes lie along the last axis; otherwise all axes but the first are flattened. Ignored with `multi_output`.
         preserve_shape: bool = false;
         /// The divisor of the gradient: none, the number of rows, or the number of labels that are not ignored.
         normalization: Normalization = (Normalization::Null);
@@ -70,9 +70,9 @@ impl SoftmaxOutputParam {
     /// The data as (outer, classes, inner).
     fn softmax_shape(&self, data: &Shape) -> AxisShape {
         let dims = data.to_usize();
-        match (self.preserve_shape, self.multi_output) {
-            (true, _) => AxisShape::new(&dims, dims.len() - 1),
-            (false, true) => AxisShape::new(&dims, 1),
+        match (self.multi_output, self.preserve_shape) {
+            (true, _) => AxisShape::new(&dims, 1),
+            (false, true) => AxisShape::new(&dims, dims.len() - 1),
             (false, false) => AxisShape { outer: dims[0], axis: dims[1..].iter().product(), inner: 1 },
         }
     }

@@ -89,8 +89,8 @@ impl Subgraph for SymbolSubgraph {
             bound.grads.push(grad.as_ref().map(|(array, _)| array.clone()));
             bound.reqs.push(grad.as_ref().map_or(Req::Null, |(_, req)| *req));
         }
-        if let Some(node) = self.symbol.nodes().iter().find(|n| n.op.as_ref().is_some_and(|op| op.is_dynamic())) {
-            return Err(no_plan(node.op.as_ref().map_or("", |op| op.name), &node.name));
+        if let Some(node) = self.symbol.nodes().iter().find(|n| n.op().is_some_and(|op| op.is_dynamic())) {
+            return Err(no_plan(node.op().map_or("", |op| op.name), &node.name));
         }
         Ok(Box::new(BoundExecutor(Executor::bind(&self.symbol, context, bound, None)?)))
     }

@@ -7,7 +7,7 @@ use crate::symbol::{Node, NodeEntry, Symbol};
 
 /// The input that a cast converts; `None` for other nodes.
 fn cast_input(e: &NodeEntry) -> Option<&NodeEntry> {
-    match e.node.op.as_ref()?.def.name {
+    match e.node.op()?.def.name {
         "amp_cast" => e.node.inputs.first(),
         "amp_multicast" => e.node.inputs.get(e.index as usize),
         _ => None,

@@ -114,7 +114,7 @@ fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<
 
 /// The part of a cast's name that identifies the output, between the node's name and `_amp_cast`.
 fn output_suffix(e: &NodeEntry) -> String {
-    let Some(op) = &e.node.op else { return String::new() };
+    let Some(op) = e.node.op() else { return String::new() };
     let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
     match name.filter(|_| op.def.names_outputs) {
         Some(name) => format!("_{name}"),
@@ -126,7 +126,7 @@ fn output_suffix(e: &NodeEntry) -> String {
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
     let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node { name, op: Some(call).into(), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
 impl Pass<'_> {
@@ -206,7 +206,7 @@ impl Pass<'_> {
     /// Copies a node with casts of its inputs, and records the types of its outputs.
     fn node(&mut self, node: &Arc<Node>, original_dtype: &[Option<DType>]) -> Result<()> {
         let is_float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
-        let (inputs, types) = match &node.op {
+        let (inputs, types) = match node.op() {
             None => (Vec::new(), vec![None]),
             Some(op) if self.rules.excluded.contains(&node.name) || self.needs_fp32(node, op.def.name) => {
                 let inputs = node.inputs.iter().map(|e| self.cast_to_fp32(e)).collect::<Result<_>>()?;
@@ -251,7 +251,7 @@ impl Pass<'_> {
     /// The output types of a node, inferred from its inputs; unknown unless all are known.
     fn infer_outputs(&self, node: &Node, inputs: &[NodeEntry], outputs: usize) -> Result<Vec<Option<DType>>> {
         let unknown = vec![None; outputs];
-        let (Some(op), false) = (&node.op, inputs.is_empty()) else { return Ok(unknown) };
+        let (Some(op), false) = (node.op(), inputs.is_empty()) else { return Ok(unknown) };
         let mut ins: Vec<Option<DType>> =
             inputs.iter().map(|e| self.types.get(&(Arc::as_ptr(&e.node), e.index)).copied()).collect();
         let mut outs = unknown.clone();

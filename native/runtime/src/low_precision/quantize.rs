@@ -150,7 +150,7 @@ const PREFIX: &str = "quantized_";
 impl Quantization {
     /// The quantized version of a node, unless the rules exclude it.
     fn quantized_op_of(&self, node: &Node) -> Option<&'static QuantizedOp> {
-        let op = node.op.as_ref()?.def.name;
+        let op = node.op()?.def.name;
         let is_listed = |name: &String| self.excluded_nodes.contains(name);
         let is_inside =
             node.subgraph().is_some_and(|graph| graph.nodes().iter().any(|n| !n.is_variable() && is_listed(&n.name)));
@@ -193,7 +193,7 @@ impl Quantization {
 /// Creates a node.
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
     let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node { name, op: Some(call).into(), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
 fn out_type(dtype: &str) -> Attrs {
@@ -289,7 +289,7 @@ impl Pass<'_> {
         }
         let (name, op) = (format!("{PREFIX}{}", node.name), OpCall::new(quantized_op.quantized, &attrs)?);
         let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
-        let quantized = Arc::new(Node { name, op: Some(op), inputs, graphs, attrs });
+        let quantized = Arc::new(Node { name, op: Some(op).into(), inputs, graphs, attrs });
         self.originals.insert(Arc::as_ptr(&quantized), node.clone());
         if !quantized_op.needs_requantization {
             return Ok(quantized);
@@ -339,7 +339,7 @@ impl Symbol {
     fn with_offline(&self, params: &HashSet<String>) -> Symbol {
         const SUFFIXES: [&str; 3] = ["", "_min", "_max"];
         let is_offline = |e: &NodeEntry| {
-            e.node.op.as_ref().is_some_and(|op| op.def.name == QUANTIZE)
+            e.node.op().is_some_and(|op| op.def.name == QUANTIZE)
                 && e.node.inputs.iter().all(|i| i.node.is_variable() && params.contains(&i.node.name))
         };
         let mut variables: HashMap<Key, Arc<Node>> = HashMap::new();
@@ -376,7 +376,7 @@ impl Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         for node in self.nodes() {
             let mut attrs = node.attrs.read().clone();
-            let mut op = node.op.clone();
+            let mut op = node.op().cloned();
             let calibrated_output = calibrated_output(&node).map(|e| e.node.output_name(e.index as usize));
             let range = calibrated_output.and_then(|name| table.get(name.strip_prefix(PREFIX).unwrap_or(&name)));
             if let (Some((min, max)), Some(call)) = (range, &mut op) {
@@ -387,8 +387,10 @@ impl Symbol {
             let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
             let inputs = node.inputs.iter().map(entry).collect();
             let (name, graphs) = (node.name.clone(), node.graphs.clone());
-            copies
-                .insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }));
+            copies.insert(
+                Arc::as_ptr(&node),
+                Arc::new(Node { name, op: op.into(), inputs, graphs, attrs: NodeAttrs::new(attrs) }),
+            );
         }
         let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
         Ok(Symbol { outputs: self.outputs.iter().map(entry).collect() })
@@ -397,7 +399,7 @@ impl Symbol {
 
 /// The output whose calibrated range is a parameter of the node: its own, or that of its first input.
 fn calibrated_output(node: &Arc<Node>) -> Option<NodeEntry> {
-    match node.op.as_ref()?.def.name {
+    match node.op()?.def.name {
         QUANTIZE | QUANTIZE_ASYMMETRIC | REQUANTIZE => node.inputs.first().cloned(),
         name => QUANTIZED_OPS.iter().any(|f| f.is_calibrated && f.quantized == name).then(|| output(node, 0)),
     }
@@ -414,7 +416,7 @@ impl Pass<'_> {
             let input = &node.inputs[0].node;
             input.is_variable() && self.rules.offline_params.contains(&input.name)
         };
-        let is_quantize = |node: &Node| node.op.as_ref().is_some_and(|op| op.def.name == QUANTIZE);
+        let is_quantize = |node: &Node| node.op().is_some_and(|op| op.def.name == QUANTIZE);
         let nodes = graph.nodes();
         let online = nodes.iter().filter(|n| !(is_quantize(n) && is_offline(n)));
         online.filter_map(calibrated_output).map(name).collect()

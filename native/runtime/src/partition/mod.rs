@@ -105,7 +105,7 @@ impl Draft {
 
     /// The operator of a node; empty for a variable.
     fn op(&self, node: usize) -> &'static str {
-        self.nodes[node].node.op.as_ref().map_or("", |op| op.def.name)
+        self.nodes[node].node.op().map_or("", |op| op.def.name)
     }
 
     /// An attribute of a node as text.
@@ -196,7 +196,7 @@ impl Draft {
         into.rotate_left(replacement.rotation);
         let op = subgraph_call(replacement.op, &replacement.attrs)?;
         let (attrs, graphs) = (NodeAttrs::new(replacement.attrs), vec![replacement.graph]);
-        let node = Arc::new(Node { name: replacement.name, op: Some(op), inputs: Vec::new(), graphs, attrs });
+        let node = Arc::new(Node { name: replacement.name, op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
         let new = self.nodes.len();
         let inputs = into.iter().map(|slot| self.port(*slot)).collect();
         for (position, slot) in into.iter().enumerate() {

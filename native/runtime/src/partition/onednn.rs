@@ -114,7 +114,7 @@ fn convolution_node(graph: Symbol, id: usize) -> Replacement {
     let (mut name, mut attrs) = (String::from("sg_mkldnn_"), Attrs::new());
     let mut rotation = 0;
     for node in operators(&graph) {
-        let (word, key) = match node.op.as_ref().map_or("", |op| op.def.name) {
+        let (word, key) = match node.op().map_or("", |op| op.def.name) {
             "Convolution" => ("conv_", None),
             "BatchNorm" => ("bn_", Some("with_bn")),
             "elemwise_add" => ("add_", Some("with_sum")),
@@ -141,7 +141,7 @@ fn with_swapped_sum(graph: &Symbol) -> Symbol {
     };
     for node in operators(graph) {
         let mut inputs: Vec<NodeEntry> = node.inputs.iter().map(|e| find(&copies, e)).collect();
-        if node.op.as_ref().is_some_and(|op| op.def.name == "elemwise_add") {
+        if node.op().is_some_and(|op| op.def.name == "elemwise_add") {
             inputs.reverse();
         }
         let new = NodeEntry { node: copy_with_inputs(&node, inputs), index: 0 };
@@ -196,7 +196,7 @@ fn set_attrs(draft: &mut Draft, node: usize, new_attrs: &[(&str, String)]) -> Re
     let (name, graphs) = (old.name.clone(), old.graphs.clone());
     let attrs = NodeAttrs::new(attrs);
     draft.nodes[node].node =
-        std::sync::Arc::new(crate::symbol::Node { name, op: Some(op), inputs: Vec::new(), graphs, attrs });
+        std::sync::Arc::new(crate::symbol::Node { name, op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
     Ok(())
 }
 

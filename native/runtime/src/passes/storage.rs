@@ -105,7 +105,7 @@ pub fn infer_storage(
 
 /// Whether a node may have sparse outputs for dense inputs, or is a sparse variable.
 fn may_be_sparse(node: &Node) -> bool {
-    match &node.op {
+    match node.op() {
         None => node.attrs.read().contains_key(STORAGE_ATTR),
         Some(op) => {
             op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params))

@@ -11,12 +11,12 @@ use ferromx_core::params::{Attrs, Params};
 use ferromx_core::subgraph::Subgraph;
 use ferromx_ops::registry;
 
+use super::node::is_hidden;
 use super::subgraph_ops::{expand, subgraph_call};
 use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, SymbolSubgraph};
 
 /// Keys of attributes that users write as `ctx_group` and graphs store as `__ctx_group__`.
-pub(super) const HIDDEN_KEYS: &[&str] =
-    &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
+pub(super) const HIDDEN_KEYS: &[&str] = &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"];
 
 /// The name under which a node keeps an attribute.
 pub(super) fn stored_key(key: &str) -> String {
@@ -38,9 +38,7 @@ impl Symbol {
     /// A group or a variable.
     pub fn to_atomic(&self) -> Result<AtomicSymbol> {
         let node = self.single_node()?;
-        let op =
-            node.op.as_ref().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
-        let is_hidden = |key: &str| key.starts_with("__") && key.ends_with("__");
+        let op = node.op().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
         let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| is_hidden(key));
         Ok(AtomicSymbol { op: op.name, attrs, extra })
     }
@@ -51,12 +49,12 @@ impl AtomicSymbol {
     ///
     /// # Errors
     /// No such operator, parameters that do not parse.
-    pub fn new(op: &str, mut attrs: Attrs) -> Result<AtomicSymbol> {
+    pub fn new(op: &str, given: Attrs) -> Result<AtomicSymbol> {
         let (name, def) = registry::find(op)?;
-        for key in HIDDEN_KEYS {
-            if let Some(value) = attrs.shift_remove(*key) {
-                attrs.insert(format!("__{key}__"), value);
-            }
+        // Of equal keys, the first one counts.
+        let mut attrs = Attrs::new();
+        for (key, value) in given {
+            attrs.entry(stored_key(&key)).or_insert(value);
         }
         let mut with_count = attrs.clone();
         if let Inputs::Variadic { count, .. } = def.inputs {
@@ -76,9 +74,20 @@ impl AtomicSymbol {
         &self.attrs
     }
 
-    /// Adds an attribute to the node, which is not a parameter of the operator.
-    pub fn set_attr(&mut self, key: &str, value: &str) {
-        self.extra.insert(stored_key(key), value.into());
+    /// Adds an attribute to the node.
+    ///
+    /// # Errors
+    /// A parameter that the operator does not accept.
+    pub fn set_attr(&mut self, key: &str, value: &str) -> Result<()> {
+        let key = stored_key(key);
+        if is_hidden(&key) {
+            self.extra.insert(key, value.into());
+            return Ok(());
+        }
+        let mut attrs = self.attrs.clone();
+        attrs.insert(key, value.into());
+        self.attrs = AtomicSymbol::new(self.op, attrs)?.attrs;
+        Ok(())
     }
 
     /// Creates the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
@@ -98,7 +107,8 @@ impl AtomicSymbol {
             expand(def, &name, &attrs, &inputs, graphs).map_err(locate)?;
             let op = subgraph_call(self.op, &attrs).map_err(locate)?;
             attrs.extend(self.extra.clone());
-            let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) };
+            let node =
+                Node { name, op: Some(op).into(), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) };
             return Ok(all_outputs(Arc::new(node)));
         }
         if is_variadic && keys.is_some() && !inputs.is_empty() {
@@ -121,7 +131,8 @@ impl AtomicSymbol {
             .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
             .collect();
         let op = OpCall { name: self.op, def, params };
-        let node = Arc::new(Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) });
+        let node =
+            Arc::new(Node { name, op: Some(op).into(), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) });
         Ok(all_outputs(node))
     }
 }

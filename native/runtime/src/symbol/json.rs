@@ -50,7 +50,7 @@ fn list(items: impl Iterator<Item = String>, indent: usize) -> String {
 }
 
 fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) -> String {
-    let op = node.op.as_ref().map_or("null", |op| op.def.name);
+    let op = node.op().map_or("null", |op| op.def.name);
     let mut fields = vec![format!("\"op\": {}", quote(op)), format!("\"name\": {}", quote(&node.name))];
     let attrs = node.attrs.read();
     let mut keys: Vec<_> = attrs.iter().collect();
@@ -246,7 +246,13 @@ fn read_node(
     if is_subgraph_op(def) {
         expand(def, name, &attrs, &inputs, &graphs)?;
         let call = subgraph_call(op, &attrs)?;
-        return Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: NodeAttrs::new(attrs) }));
+        return Ok(Arc::new(Node {
+            name: name.into(),
+            op: Some(call).into(),
+            inputs,
+            graphs,
+            attrs: NodeAttrs::new(attrs),
+        }));
     }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
@@ -262,7 +268,7 @@ fn read_node(
     if inputs.len() != expected {
         return Err(invalid(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node { name: name.into(), op: Some(call).into(), inputs, graphs, attrs: NodeAttrs::new(attrs) }))
 }
 
 #[cfg(test)]

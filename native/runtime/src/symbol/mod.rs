@@ -23,7 +23,7 @@ use hashbrown::{HashMap, HashSet};
 
 pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
-pub use node::{Node, NodeAttrs, NodeEntry, OpCall, topological};
+pub use node::{Node, NodeAttrs, NodeEntry, NodeOp, OpCall, topological};
 pub(crate) use subgraph::{CachedInference, InferenceCache, SymbolSubgraph};
 pub(crate) use subgraph_ops::subgraph_call;
 
@@ -55,7 +55,7 @@ impl Symbol {
 
     /// Whether any operator has output shapes that depend on the values of its inputs, which a plan does not support.
     pub fn is_dynamic(&self) -> bool {
-        self.nodes().iter().any(|n| n.op.as_ref().is_some_and(OpCall::is_dynamic))
+        self.nodes().iter().any(|n| n.op().is_some_and(OpCall::is_dynamic))
     }
 
     /// The symbol of an existing variable node.
@@ -162,7 +162,7 @@ impl Symbol {
         let nodes = self.nodes();
         let mut aux: HashSet<*const Node> = HashSet::new();
         for node in &nodes {
-            if node.op.is_some() {
+            if !node.is_variable() {
                 for i in node.mutated().iter() {
                     if let Some(input) = node.inputs.get(*i) {
                         aux.insert(Arc::as_ptr(&input.node));
@@ -180,7 +180,7 @@ impl Symbol {
     /// A user operator that is not registered, with its node and how to register it.
     pub fn check_ready(&self) -> Result<()> {
         for node in self.nodes() {
-            if let (Some(op), None) = (&node.op, node.subgraph()) {
+            if let (Some(op), None) = (node.op(), node.subgraph()) {
                 op.def.ready(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
             }
         }
@@ -229,6 +229,15 @@ impl Symbol {
     /// # Errors
     /// The symbol is a group.
     pub fn set_attr(&self, key: &str, value: &str) -> Result<()> {
+        if let Some(suffix) =
+            compose::HIDDEN_KEYS.iter().find(|k| key.strip_suffix(**k).is_some_and(|s| s.ends_with('_')))
+            && !node::is_hidden(key)
+        {
+            let text = format!(
+                "'{key}' does not set {suffix} of an input: set it where the variable is created, such as Variable({suffix}=...)"
+            );
+            return Err(Error::Value(text));
+        }
         self.set_node_attr(&compose::stored_key(key), value)
     }
 
@@ -237,8 +246,7 @@ impl Symbol {
     /// # Errors
     /// The symbol is a group.
     pub fn set_node_attr(&self, key: &str, value: &str) -> Result<()> {
-        self.single_node()?.attrs.write().insert(key.into(), value.into());
-        Ok(())
+        self.single_node()?.set_attr(key, value)
     }
 
     /// The attributes of the symbol's node.
@@ -263,7 +271,7 @@ impl Symbol {
             let _ = writeln!(s, "\toutput[{i}]={}({})", e.node.name, e.index);
         }
         for node in self.nodes() {
-            let Some(op) = &node.op else {
+            let Some(op) = node.op() else {
                 let _ = writeln!(s, "Variable:{}", node.name);
                 continue;
             };

@@ -1,18 +1,20 @@
-//! Nodes of a symbolic graph. Nodes are shared and immutable, except for their attributes.
+//! Nodes of a symbolic graph. Nodes are shared and immutable, except for their attributes and parameters.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ferromx_core::context::Context;
+use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
+use ferromx_core::op::{Cache, Forward, Inputs, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::Symbol;
+use super::subgraph_ops::subgraph_call;
+use super::{Symbol, attach};
 use crate::random;
 
 /// An operator with its parameters.
@@ -83,6 +85,11 @@ impl OpCall {
     }
 }
 
+/// Whether an attribute with this key is not a parameter of an operator.
+pub(super) fn is_hidden(key: &str) -> bool {
+    key.starts_with("__") && key.ends_with("__")
+}
+
 /// Whether the operator is a cached operator, whose outputs are those of its graph.
 pub(super) fn is_cached_op(def: &OpDef) -> bool {
     matches!(def.name, "_CachedOp" | "_CachedOpThreadSafe")
@@ -124,12 +131,59 @@ impl Clone for NodeAttrs {
     }
 }
 
+/// The operator of a node, or none for a variable. Replacing it leaves references to the old one valid.
+#[derive(Default)]
+pub struct NodeOp {
+    call: Option<OpCall>,
+    replacement: OnceLock<Box<NodeOp>>,
+}
+
+impl NodeOp {
+    fn last(&self) -> &NodeOp {
+        let mut op = self;
+        while let Some(next) = op.replacement.get() {
+            op = next;
+        }
+        op
+    }
+
+    /// Replaces the operator in all symbols that have the node.
+    fn replace(&self, call: OpCall) {
+        let mut replacement = Box::new(NodeOp::from(Some(call)));
+        while let Err(rejected) = self.last().replacement.set(replacement) {
+            replacement = rejected;
+        }
+    }
+}
+
+impl From<Option<OpCall>> for NodeOp {
+    fn from(call: Option<OpCall>) -> NodeOp {
+        NodeOp { call, replacement: OnceLock::new() }
+    }
+}
+
+impl Clone for NodeOp {
+    fn clone(&self) -> NodeOp {
+        self.last().call.clone().into()
+    }
+}
+
+impl Drop for NodeOp {
+    /// Drops replacements iteratively: recursion would overflow the stack if there are many.
+    fn drop(&mut self) {
+        let mut next = self.replacement.take();
+        while let Some(mut op) = next {
+            next = op.replacement.take();
+        }
+    }
+}
+
 /// A variable or an operator in a graph.
 pub struct Node {
     /// Name; unique by convention only.
     pub name: String,
-    /// The operator; `None` for a variable.
-    pub op: Option<OpCall>,
+    /// The operator, if it is not a variable.
+    pub op: NodeOp,
     /// Inputs, auxiliary states last.
     pub inputs: Vec<NodeEntry>,
     /// Subgraphs of the operator, such as the body of a loop.
@@ -152,27 +206,69 @@ impl Node {
     pub fn variable(name: &str, attrs: Attrs) -> Arc<Node> {
         Arc::new(Node {
             name: name.into(),
-            op: None,
+            op: NodeOp::default(),
             inputs: Vec::new(),
             graphs: Vec::new(),
             attrs: NodeAttrs::new(attrs),
         })
     }
 
+    /// The operator; `None` for a variable.
+    pub fn op(&self) -> Option<&OpCall> {
+        self.op.last().call.as_ref()
+    }
+
     /// Whether the node is a variable.
     pub fn is_variable(&self) -> bool {
-        self.op.is_none()
+        self.op().is_none()
+    }
+
+    /// Sets an attribute. If it is a parameter of the operator, the operator changes in all symbols that have the node.
+    ///
+    /// # Errors
+    /// A parameter that the operator does not accept, or that changes the number of its inputs or outputs.
+    pub(super) fn set_attr(&self, key: &str, value: &str) -> Result<()> {
+        let mut attrs = self.attrs.write();
+        if let Some(op) = self.op().filter(|_| !is_hidden(key)) {
+            let mut changed = attrs.clone();
+            changed.insert(key.into(), value.into());
+            let call = self.with_params(op, &changed).map_err(|e| e.in_operator(op.name, &self.name))?;
+            self.op.replace(call);
+        }
+        attrs.insert(key.into(), value.into());
+        Ok(())
+    }
+
+    /// The node's operator with other parameters.
+    fn with_params(&self, op: &OpCall, attrs: &Attrs) -> Result<OpCall> {
+        if is_subgraph_op(op.def) {
+            return subgraph_call(op.name, attrs);
+        }
+        let params = attach(op.def, op.def.parse(attrs)?, &self.graphs)?;
+        let count = self.graphs.len() + self.inputs.len();
+        let inputs = match op.def.inputs {
+            Inputs::Variadic { count: key, .. } => attrs.get(key).and_then(|n| n.trim().parse().ok()).unwrap_or(count),
+            _ if self.graphs.is_empty() => op.def.num_inputs(&params).unwrap_or(count),
+            _ => count,
+        };
+        ensure!(
+            inputs == count && op.def.num_outputs(&params) == self.num_outputs(),
+            "a node with {} inputs and {} outputs cannot get other numbers of them: create a new symbol",
+            self.inputs.len(),
+            self.num_outputs()
+        );
+        Ok(OpCall { params, ..op.clone() })
     }
 
     /// The subgraph that the node computes, if its operator is a subgraph operator.
     pub fn subgraph(&self) -> Option<&Symbol> {
-        self.op.as_ref().filter(|op| is_subgraph_op(op.def)).and_then(|_| self.graphs.first())
+        self.op().filter(|op| is_subgraph_op(op.def)).and_then(|_| self.graphs.first())
     }
 
     /// Output names of a node that holds a subgraph: those of a cached operator's graph, or `output`, and the ends of its range if it is
     /// quantized.
     fn subgraph_outputs(&self) -> Option<Vec<String>> {
-        let (subgraph, op) = (self.subgraph()?, self.op.as_ref()?);
+        let (subgraph, op) = (self.subgraph()?, self.op()?);
         if is_cached_op(op.def) {
             return Some(subgraph.list_outputs());
         }
@@ -185,7 +281,7 @@ impl Node {
 
     /// Indices of the inputs that the node mutates.
     pub fn mutated(&self) -> Cow<'_, [usize]> {
-        match (self.subgraph(), &self.op) {
+        match (self.subgraph(), self.op()) {
             (Some(subgraph), _) => {
                 let variables = subgraph.variables().into_iter().enumerate();
                 variables.filter(|(_, (_, is_aux))| *is_aux).map(|(i, _)| i).collect()
@@ -200,7 +296,7 @@ impl Node {
         if let Some(names) = self.subgraph_outputs() {
             return names.len();
         }
-        self.op.as_ref().map_or(1, |op| op.def.num_outputs(&op.params))
+        self.op().map_or(1, |op| op.def.num_outputs(&op.params))
     }
 
     /// Number of outputs without hidden ones.
@@ -208,7 +304,7 @@ impl Node {
         if let Some(names) = self.subgraph_outputs() {
             return names.len();
         }
-        self.op.as_ref().map_or(1, |op| op.def.num_visible(&op.params))
+        self.op().map_or(1, |op| op.def.num_visible(&op.params))
     }
 
     /// Name of output `index` as listings show it: the variable's own, or `node_output`.
@@ -216,7 +312,7 @@ impl Node {
         if let Some(output) = self.subgraph_outputs().as_ref().and_then(|names| names.get(index)) {
             return format!("{}_{output}", self.name);
         }
-        match &self.op {
+        match self.op() {
             None => self.name.clone(),
             Some(op) => match op.def.output_names(&op.params).get(index) {
                 Some(output) => format!("{}_{output}", self.name),

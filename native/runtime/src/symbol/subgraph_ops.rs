@@ -126,7 +126,7 @@ impl Symbol {
         for node in &nodes {
             let inputs: Vec<NodeEntry> = node.inputs.iter().map(|e| entry(&replacements, e)).collect();
             let attrs = node.attrs.read().clone();
-            let subgraph = node.op.as_ref().filter(|_| node.subgraph().is_some());
+            let subgraph = node.op().filter(|_| node.subgraph().is_some());
             // Creating the node already checked that it expands.
             let subgraph = subgraph.and_then(|op| expand(op.def, &node.name, &attrs, &inputs, &node.graphs).ok());
             let is_unchanged =

@@ -40,7 +40,7 @@ impl Builder {
     pub(super) fn is_dequantized(&self, handle: usize) -> bool {
         let symbol = self.tensors[handle].symbol.as_ref();
         let node = symbol.and_then(|symbol| symbol.entries().first()).map(|e| &e.node);
-        node.and_then(|node| node.op.as_ref()).is_some_and(|op| op.def.name == DEQUANTIZE_LINEAR.name())
+        node.and_then(|node| node.op()).is_some_and(|op| op.def.name == DEQUANTIZE_LINEAR.name())
     }
 
     /// Repeats the folded call that dequantized these weights as a node of the graph, so that a plan finds the integers; `None` if

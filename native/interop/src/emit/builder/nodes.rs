@@ -39,7 +39,7 @@ impl Builder {
         let is_from_placeholder = ins.iter().any(|h| self.tensors[*h].is_from_placeholder);
         let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
         if let Some((subgraph, _)) = self.open_subgraphs.last() {
-            atomic.set_attr(SUBGRAPH_NAME, subgraph);
+            atomic.set_attr(SUBGRAPH_NAME, subgraph)?;
         }
         let symbol = atomic.compose(&name, &symbols, None)?;
         let mut outs = Vec::new();
