@@ -24,7 +24,7 @@ private[mxnet] object Base {
   type MXFloat = Float
 
   /** The default element type of arrays. */
-  val MX_REAL_TYPE: DType.DType = DType.Float32
+  lazy val MX_REAL_TYPE: DType.DType = DType.Float32
 
   /** The types of numbers that operators take as scalars. */
   lazy val MX_PRIMITIVES: Specializable.Group[(Double.type, Float.type)] = new Specializable.Group((Double, Float))

@@ -37,7 +37,7 @@ object Executor {
     keepAlive(aux)
     keepAlive(sharedExec)
     keepAlive(symbol)
-    new Executor(handle, ctx, group2ctx, GivenArrays(args, grads, aux))
+    new Executor(handle, ctx, group2ctx, GivenArrays(args, grads, aux), symbol)
   }
 
   /** Binds a symbol to new arrays of zeros.
@@ -68,7 +68,7 @@ object Executor {
       dtypes.map(_.id)
     )
     keepAlive(symbol)
-    new Executor(handle, ctx, Map.empty, OwnArrays(areDense = true, areDisposedTogether = false))
+    new Executor(handle, ctx, Map.empty, OwnArrays(areDense = true, areDisposedTogether = false), symbol)
   }
 
   private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.liveHandle
@@ -106,12 +106,14 @@ object Executor {
   * for most arrays none does. They belong to the executor's scope then, as if they had been created with it.
   *
   * @param address the handle
+  * @param boundSymbol the symbol that was bound, which a program may have disposed
   */
 class Executor private[mxnet] (
     address: ExecutorHandle,
     private[mxnet] val ctx: Context,
     private[mxnet] val group2ctx: Map[String, Context],
-    arrays: Executor.Arrays
+    arrays: Executor.Arrays,
+    boundSymbol: Symbol
 ) extends NativeResource {
 
   override def nativeAddress: CPtrAddress = address
@@ -172,10 +174,17 @@ class Executor private[mxnet] (
 
   /** New objects for arrays of the engine; null where it has none. */
   private def ownArrays(list: ExecutorHandle => Array[Long], areDense: Boolean): Array[NDArray] = {
-    val created = native(list).map { handle =>
-      if (handle == 0L) null else if (areDense) new NDArray(handle) else NDArray.fromHandle(handle)
+    val handles = native(list)
+    val created = new Array[NDArray](handles.length)
+    val own = scope
+    var i = 0
+    while (i < created.length) {
+      if (handles(i) != 0L) {
+        created(i) = if (areDense) new NDArray(handles(i)) else NDArray.fromHandle(handles(i))
+        if (own.nonEmpty) own.get.add(created(i))
+      }
+      i += 1
     }
-    scope.foreach(own => created.foreach(array => if (array != null) own.add(array)))
     created
   }
 
@@ -242,7 +251,13 @@ class Executor private[mxnet] (
         dims
       )
     )
-    new Executor(reshaped, ctx, group2ctx, Executor.OwnArrays(areDense = false, areDisposedTogether = true))
+    new Executor(
+      reshaped,
+      ctx,
+      group2ctx,
+      Executor.OwnArrays(areDense = false, areDisposedTogether = true),
+      boundSymbol
+    )
   }
 
   /** Computes the outputs.
@@ -329,7 +344,8 @@ class Executor private[mxnet] (
   /** The gradients by the names of the arguments; null for an argument without gradient. */
   lazy val gradDict: Map[String, NDArray] = byName("gradDict", "argument", argNames, gradArrays)
 
-  private lazy val argNames = symbol.listArguments()
+  /** The symbol that was bound knows the names if it has listed them before. */
+  private lazy val argNames = (if (boundSymbol.isDisposed) symbol else boundSymbol).listArguments()
 
   /** The auxiliary states by name. */
   lazy val auxDict: Map[String, NDArray] =
@@ -342,10 +358,20 @@ class Executor private[mxnet] (
       names: IndexedSeq[String],
       arrays: Array[NDArray]
   ): Map[String, NDArray] = {
-    names.diff(names.distinct).headOption.foreach { name =>
-      throw new MXNetError(s"Executor: two ${kind}s are called '$name'; give them different names")
+    val byName = Map.newBuilder[String, NDArray]
+    var i = 0
+    while (i < arrays.length) {
+      byName += ((names(i), arrays(i)))
+      i += 1
     }
-    names.zip(arrays).toMap.withDefault(name => throw unknown(s"Executor.$dict", kind, name, names))
+    val all = byName.result()
+    if (all.size < names.length) throw sameName(kind, names)
+    all.withDefault(name => throw unknown(s"Executor.$dict", kind, name, names))
+  }
+
+  private def sameName(kind: String, names: IndexedSeq[String]): MXNetError = {
+    val name = names.diff(names.distinct).head
+    new MXNetError(s"Executor: two ${kind}s are called '$name'; give them different names")
   }
 
   /** Copies parameters into the arguments and auxiliary states, converting their types.

@@ -237,7 +237,7 @@ class NDArray private[mxnet] (
 
   private[mxnet] var inputs: Array[NDArrayOrigin] = NDArrayOrigin.none
   private var ownOrigin: NDArrayOrigin = _
-  private var knownShape: Shape = _
+  private[mxnet] var knownShape: Shape = _
   private var knownDType: DType = _
   private var knownContext: Context = _
 
@@ -246,6 +246,8 @@ class NDArray private[mxnet] (
 
   /** The handle for a native call. */
   private[mxnet] def liveHandle: NDArrayHandle = handleOf("NDArray")
+
+  private[mxnet] override def detail: String = if (knownShape == null) "" else s" of shape $knownShape"
 
   private[mxnet] override def operand: NDArray = this
 

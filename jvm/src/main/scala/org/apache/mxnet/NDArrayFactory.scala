@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
@@ -16,42 +16,73 @@ trait NDArrayFactory {
 
   /** An array whose elements are arbitrary until they are set. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
-    requireShapeAndType("NDArray.empty", shape, dtype)
-    val device = orDefault(ctx)
-    new NDArray(
-      _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
-    )
+    if (dtype == null) requireNonNull("NDArray.empty", "dtype" -> dtype)
+    emptyOf(shape, ctx, dtype.id)
   }
 
   /** A float32 array whose elements are arbitrary until they are set. */
-  def empty(shape: Int*): NDArray = empty(Shape(shape: _*))
+  def empty(shape: Int*): NDArray = emptyOf(Shape(shape), null, NDArrayFactory.float32Id)
 
   /** A float32 array whose elements are arbitrary until they are set. */
-  def empty(ctx: Context, shape: Int*): NDArray = empty(Shape(shape: _*), ctx)
+  def empty(ctx: Context, shape: Int*): NDArray = emptyOf(Shape(shape), ctx, NDArrayFactory.float32Id)
 
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
-    create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, dtype)
+    create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, nameOf("NDArray.zeros", dtype))
 
   /** A float32 array of zeros. */
-  def zeros(shape: Int*): NDArray = zeros(Shape(shape: _*))
+  def zeros(shape: Int*): NDArray = zerosOf(Shape(shape), null)
 
   /** A float32 array of zeros. */
-  def zeros(ctx: Context, shape: Int*): NDArray = zeros(Shape(shape: _*), ctx)
+  def zeros(ctx: Context, shape: Int*): NDArray = zerosOf(Shape(shape), ctx)
+
+  // As in `Shape`: without a sequence for the arguments, a program starts earlier.
+
+  /** A float32 vector of zeros. */
+  def zeros(length: Int): NDArray = zerosOf(Shape(length), null)
+
+  /** A float32 matrix of zeros. */
+  def zeros(rows: Int, columns: Int): NDArray = zerosOf(Shape(rows, columns), null)
+
+  /** A float32 array of zeros with three axes, outermost first. */
+  def zeros(dim0: Int, dim1: Int, dim2: Int): NDArray = zerosOf(Shape(dim0, dim1, dim2), null)
+
+  /** A float32 array of zeros with four axes, outermost first. */
+  def zeros(dim0: Int, dim1: Int, dim2: Int, dim3: Int): NDArray = zerosOf(Shape(dim0, dim1, dim2, dim3), null)
+
+  private def zerosOf(shape: Shape, ctx: Context): NDArray =
+    create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, NDArrayFactory.float32)
 
   /** An array of ones. */
   def ones(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
-    create("NDArray.ones", NDArrayOps.ones, shape, ctx, dtype)
+    create("NDArray.ones", NDArrayOps.ones, shape, ctx, nameOf("NDArray.ones", dtype))
 
   /** A float32 array of ones. */
-  def ones(shape: Int*): NDArray = ones(Shape(shape: _*))
+  def ones(shape: Int*): NDArray = onesOf(Shape(shape), null)
 
   /** A float32 array of ones. */
-  def ones(ctx: Context, shape: Int*): NDArray = ones(Shape(shape: _*), ctx)
+  def ones(ctx: Context, shape: Int*): NDArray = onesOf(Shape(shape), ctx)
+
+  // As in `Shape`: without a sequence for the arguments, a program starts earlier.
+
+  /** A float32 vector of ones. */
+  def ones(length: Int): NDArray = onesOf(Shape(length), null)
+
+  /** A float32 matrix of ones. */
+  def ones(rows: Int, columns: Int): NDArray = onesOf(Shape(rows, columns), null)
+
+  /** A float32 array of ones with three axes, outermost first. */
+  def ones(dim0: Int, dim1: Int, dim2: Int): NDArray = onesOf(Shape(dim0, dim1, dim2), null)
+
+  /** A float32 array of ones with four axes, outermost first. */
+  def ones(dim0: Int, dim1: Int, dim2: Int, dim3: Int): NDArray = onesOf(Shape(dim0, dim1, dim2, dim3), null)
+
+  private def onesOf(shape: Shape, ctx: Context): NDArray =
+    create("NDArray.ones", NDArrayOps.ones, shape, ctx, NDArrayFactory.float32)
 
   /** A float32 array filled with a value. */
   def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
-    create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float32, NativeOp.render(value))
+    create("NDArray.full", NDArrayOps.fill, shape, ctx, NDArrayFactory.float32, NativeOp.render(value))
 
   // Scala prefers overloads without default arguments: without this one, it would choose that for `Double`.
   /** A float32 array filled with a value. */
@@ -59,7 +90,7 @@ trait NDArrayFactory {
 
   /** A float64 array filled with a value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray =
-    create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float64, NativeOp.render(value))
+    create("NDArray.full", NDArrayOps.fill, shape, ctx, NDArrayFactory.float64, NativeOp.render(value))
 
   /** A float64 array filled with a value. */
   def full(shape: Shape, value: Double): NDArray = full(shape, value, null)
@@ -70,7 +101,7 @@ trait NDArrayFactory {
     * @throws MXNetError unless there are as many elements as the shape has
     */
   def array(sourceArr: Array[Float], shape: Shape, ctx: Context = null): NDArray =
-    empty(shape, ctx).set(sourceArr)
+    emptyOf(shape, ctx, NDArrayFactory.float32Id).set(sourceArr)
 
   /** A float64 array of the given elements.
     *
@@ -201,27 +232,54 @@ trait NDArrayFactory {
   /** Reads what [[NDArray.serialize]] wrote. */
   def deserialize(bytes: Array[Byte]): NDArray = NDArray.fromHandle(_LIB.ndarrayLoadFromRawBytes(bytes))
 
+  // The default type is given by its code or name, because the first use of `DType` loads many classes.
+
+  private def emptyOf(shape: Shape, ctx: Context, dtypeId: Int): NDArray = {
+    requireShape("NDArray.empty", shape)
+    val device = orDefault(ctx)
+    ofShape(_LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtypeId), shape)
+  }
+
   /** The result of an operator without inputs; `value` is the parameter of this name, or null. */
   private def create(
       owner: String,
       op: NativeOp,
       shape: Shape,
       ctx: Context,
-      dtype: DType,
+      dtype: String,
       value: String = null
   ): NDArray = {
-    requireShapeAndType(owner, shape, dtype)
+    requireShape(owner, shape)
     val dims = shape.toString
     val device = orDefault(ctx).toString
     val keys = if (value == null) Array("shape", "ctx", "dtype") else Array("shape", "ctx", "dtype", "value")
-    val values = if (value == null) Array(dims, device, dtype.toString) else Array(dims, device, dtype.toString, value)
-    new NDArray(_LIB.imperativeInvoke(op.handle, new Array[Long](0), null, keys, values)(0))
+    val values = if (value == null) Array(dims, device, dtype) else Array(dims, device, dtype, value)
+    ofShape(_LIB.imperativeInvoke(op.handle, new Array[Long](0), null, keys, values)(0), shape)
   }
 
-  private def requireShapeAndType(owner: String, shape: Shape, dtype: DType): Unit = {
-    if (shape == null || dtype == null) requireNonNull(owner, "shape" -> shape, "dtype" -> dtype)
+  private def ofShape(handle: NDArrayHandle, shape: Shape): NDArray = {
+    val array = new NDArray(handle)
+    if (shape.isKnown) array.knownShape = shape
+    array
+  }
+
+  private def nameOf(owner: String, dtype: DType): String = {
+    if (dtype == null) requireNonNull(owner, "dtype" -> dtype)
+    dtype.toString
+  }
+
+  private def requireShape(owner: String, shape: Shape): Unit = {
+    if (shape == null) requireNonNull(owner, "shape" -> shape)
     if (shape.isNegative) throw new MXNetError(s"$owner: the shape $shape has a negative dimension; give lengths")
   }
 
   private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
+}
+
+private object NDArrayFactory {
+  final val float32 = "float32"
+  final val float64 = "float64"
+
+  /** The code of float32. */
+  final val float32Id = 0
 }

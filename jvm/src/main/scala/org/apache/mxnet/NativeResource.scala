@@ -27,8 +27,11 @@ trait NativeResource extends AutoCloseable {
   /** Bytes outside the Java heap that are freed with this object. */
   def bytesAllocated: Long
 
-  /** The scope that disposes this object. */
+  /** The scope that disposes this object, or that has disposed it. */
   @volatile private[mxnet] var scope: Option[ResourceScope] = None
+
+  /** The entry of this object in that scope. */
+  @volatile private[mxnet] var scopeEntry: ResourceScope.Entry = _
   @volatile private var disposed: Boolean = false
 
   /** Whether [[dispose]] was called. */
@@ -59,16 +62,26 @@ trait NativeResource extends AutoCloseable {
     * @param kind name of the object in errors
     */
   protected[mxnet] final def handleOf(kind: String): CPtrAddress = {
-    if (disposed)
-      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy it")
+    if (disposed) throw NativeResource.usedAfterDisposal(this, kind)
     nativeAddress
   }
+
+  /** What an error says about this object after its kind, such as its shape. */
+  private[mxnet] def detail: String = ""
 }
 
 private[mxnet] object NativeResource {
 
   /** Bytes outside the Java heap that arrays use now. */
   def totalBytesAllocated: AtomicLong = new AtomicLong(Base._LIB.memoryInUse())
+
+  private def usedAfterDisposal(resource: NativeResource, kind: String): MXNetError = {
+    val freedBy = resource.scope.filter(_.hasEnded)
+    new MXNetError(freedBy match {
+      case Some(scope) => s"$kind${resource.detail}: it was used after ${scope.describeEnd}"
+      case None => s"$kind${resource.detail}: it was used after dispose(); keep it until the last use, or copy it"
+    })
+  }
 
   /** Keeps the object reachable up to this call. Otherwise the JVM could collect it, and so free its handle, while a
     * native call uses the handle.
@@ -95,10 +108,8 @@ class NativeResourceRef private[mxnet] (
 
   /** Frees the handle if that has not happened yet. */
   private[mxnet] def free(deAllocator: CPtrAddress => Int = resourceDeAllocator): Unit =
-    if (NativeResourceRef.unlink(this)) {
-      clear()
-      deAllocator(address)
-    }
+    // A reference that nothing tracks is never enqueued, so it need not be cleared.
+    if (NativeResourceRef.unlink(this)) deAllocator(address)
 }
 
 private[mxnet] object NativeResourceRef {

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import java.util.{Collection => JCollection, Collections, IdentityHashMap, Map => JMap}
+import java.util.{ArrayList, Collection => JCollection, Collections, IdentityHashMap, Map => JMap}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -14,11 +14,19 @@ import org.slf4j.Logger
   * {{{
   * val mean = ResourceScope.using() { (a + b) / 2 } // the sum is freed, the quotient is not
   * }}}
+  *
+  * Resources in the result live on, in the enclosing scope: see [[ResourceScope.using]] for the results in which they are
+  * found. Using a resource after its scope has ended is an [[MXNetError]].
   */
 class ResourceScope extends AutoCloseable {
-  private val resources = Collections.newSetFromMap(new IdentityHashMap[NativeResource, java.lang.Boolean])
+
+  /** The head of a list of entries, newest first. */
+  private var newest: ResourceScope.Entry = _
   private val asOption = Some(this)
   @volatile private var isClosed = false
+
+  /** The class of the result of [[ResourceScope.using]], if resources in it are not found. */
+  @volatile private var opaqueResult: Class[_] = _
 
   ResourceScope.open(this)
 
@@ -27,11 +35,63 @@ class ResourceScope extends AutoCloseable {
     isClosed = true
     ResourceScope.leave(this)
     val remaining = synchronized {
-      val all = resources.toArray(new Array[NativeResource](resources.size))
-      resources.clear()
+      val all = resources
+      while (newest != null) unlink(newest)
       all
     }
-    remaining.foreach(_.dispose(removeFromScope = false))
+    // The oldest first.
+    var i = remaining.size - 1
+    while (i >= 0) {
+      remaining.get(i).dispose(removeFromScope = false)
+      i -= 1
+    }
+  }
+
+  private[mxnet] def hasEnded: Boolean = isClosed
+
+  /** How this scope freed its resources, and what to change. */
+  private[mxnet] def describeEnd: String = {
+    val result = opaqueResult
+    val end = "the ResourceScope in which it was created had ended and freed it; "
+    if (result == null)
+      end + "return it from the scope, move it to the outer scope, or copy it into an array from outside"
+    else
+      end + s"the scope returned a ${result.getName}, in which arrays are not found: return the arrays themselves, or a " +
+        "collection, tuple or case class of them, or create them outside of the scope"
+  }
+
+  /** The resources, newest first. */
+  private def resources: ArrayList[NativeResource] = {
+    val all = new ArrayList[NativeResource]
+    var entry = newest
+    while (entry != null) {
+      all.add(entry.resource)
+      entry = entry.older
+    }
+    all
+  }
+
+  private def link(resource: NativeResource): Unit = {
+    val entry = new ResourceScope.Entry(resource, this)
+    entry.older = newest
+    if (newest != null) newest.newer = entry
+    newest = entry
+    resource.scopeEntry = entry
+  }
+
+  private def unlink(entry: ResourceScope.Entry): Unit = {
+    if (entry.newer != null) entry.newer.older = entry.older else newest = entry.older
+    if (entry.older != null) entry.older.newer = entry.newer
+    entry.newer = null
+    entry.older = null
+    entry.isLinked = false
+  }
+
+  /** The entry of a resource in this scope; null if it has none. */
+  private def entryOf(resource: NativeResource): ResourceScope.Entry = {
+    val latest = resource.scopeEntry
+    if (latest != null && (latest.scope eq this)) { if (latest.isLinked) latest else null }
+    else null
   }
 
   /** Moves a resource from its scope to this one. */
@@ -44,17 +104,21 @@ class ResourceScope extends AutoCloseable {
 
   /** Adds a resource that is in no other scope. */
   private def adopt(resource: NativeResource): Unit = {
-    synchronized(resources.add(resource))
+    synchronized(if (entryOf(resource) == null) link(resource))
     resource.scope = asOption
   }
 
   /** Whether a resource is in this scope. */
-  def contains(resource: NativeResource): Boolean = synchronized(resources.contains(resource))
+  def contains(resource: NativeResource): Boolean =
+    resource != null && synchronized(entryOf(resource) != null)
 
   /** Removes a resource, so that this scope does not free it. */
   def remove(resource: NativeResource): Unit = {
     if (resource == null) requireNonNull("ResourceScope.remove", "resource" -> resource)
-    synchronized(resources.remove(resource))
+    synchronized {
+      val entry = entryOf(resource)
+      if (entry != null) unlink(entry)
+    }
     val around = resource.scope
     if (around.nonEmpty && (around.get eq this)) resource.scope = None
   }
@@ -69,6 +133,14 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
+
+  /** A resource in a scope, whose lock guards all fields. */
+  private[mxnet] final class Entry(val resource: NativeResource, val scope: ResourceScope) {
+    var newer: Entry = _
+    var older: Entry = _
+    var isLinked: Boolean = true
+  }
+
   // Lazy, because finding a logging library takes as long as loading the engine.
   private[mxnet] lazy val logger: Logger = Logging.of(classOf[ResourceScope])
 
@@ -82,8 +154,12 @@ object ResourceScope {
     if (stack == null) Nil else stack
   }
 
-  /** Runs `body` in a scope. Resources in the result, also within collections, options, tuples, case classes, modules,
-    * batches and data iterators, move to the enclosing scope.
+  /** Runs `body` in a scope, which frees the resources that `body` creates.
+    *
+    * Resources in the result move to the enclosing scope, also within collections, options, tuples, case classes, modules,
+    * batches and data iterators. They are not found in functions and in objects of other classes, such as
+    * `() => array.toArray`: return the arrays beside the function, or create them outside of the scope. Otherwise they are
+    * freed, and using one is an [[MXNetError]] that names the class of the result.
     *
     * @param scope an existing scope, which the caller closes; null for a new one, which is closed at the end
     */
@@ -93,6 +169,7 @@ object ResourceScope {
     try {
       val result = body
       resourcesIn(result).foreach(current.moveToOuterScope)
+      current.opaqueResult = opaqueClass(result)
       result
     } finally if (scope != null) leaveInnermost(scope) else current.close()
   }
@@ -150,6 +227,14 @@ object ResourceScope {
         }
     }
     found.iterator
+  }
+
+  /** The class of a result in which resources are not found although it may refer to some; null for other results. */
+  private def opaqueClass(result: Any): Class[_] = result match {
+    case null | () | _: java.lang.Number | _: String | _: java.lang.Boolean | _: java.lang.Character => null
+    case item: AnyRef if mayHoldResources(item) || item.getClass.isArray                             => null
+    case item: AnyRef                                                                                => item.getClass
+    case _                                                                                           => null
   }
 
   private def mayHoldResources(item: AnyRef): Boolean = item match {

@@ -263,7 +263,18 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   def getInternals(): Symbol = new Symbol(native(_LIB.symbolGetInternals))
 
   /** The names of the arguments in topological order, in which arrays are bound. */
-  def listArguments(): IndexedSeq[String] = native(_LIB.symbolListArguments).toIndexedSeq
+  def listArguments(): IndexedSeq[String] = {
+    val known = knownArguments
+    if (known != null && !isDisposed) known
+    else {
+      val arguments = native(_LIB.symbolListArguments).toIndexedSeq
+      knownArguments = arguments
+      arguments
+    }
+  }
+
+  /** A graph never changes, so its arguments are listed once. */
+  @volatile private var knownArguments: IndexedSeq[String] = _
 
   /** The names of the outputs: that of the operator with `_output`, such as `fc1_output`, or with the operator's own suffix if
     * it has several outputs.
