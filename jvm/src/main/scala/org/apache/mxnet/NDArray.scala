@@ -13,7 +13,7 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.SparseFormat.SparseFormat
 import org.apache.mxnet.internal.memory.{MemoryPressure, NDArrayOrigin}
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
-import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.util.NullChecks.{requireNonNull, requireValue}
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
 @AddNDArrayFunctions(false)
@@ -258,8 +258,7 @@ class NDArray private[mxnet] (
   }
 
   /** The arrays that this one was computed from and that were not freed, by their handles. */
-  private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] =
-    NDArrayOrigin.liveArrays(inputs).map(array => array.handle -> new WeakReference(array)).toMap
+  private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] = NDArrayOrigin.byHandle(inputs)
 
   private[mxnet] def requireWritable(op: NativeOp): Unit = if (!writable) readOnly(op.name)
 
@@ -379,8 +378,14 @@ class NDArray private[mxnet] (
     * @throws MXNetError if the shape has more elements than this array
     */
   def reshape(dims: Array[Int]): NDArray = {
-    requireNonNull("NDArray.reshape", "dims" -> dims)
-    reshape(dims.map(_.toLong))
+    requireValue("NDArray.reshape", "dims", dims)
+    val longs = new Array[Long](dims.length)
+    var i = 0
+    while (i < longs.length) {
+      longs(i) = dims(i)
+      i += 1
+    }
+    reshape(longs)
   }
 
   /** A view of another shape.

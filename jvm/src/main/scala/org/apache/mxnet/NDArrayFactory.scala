@@ -6,7 +6,7 @@ import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
-import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.util.NullChecks.{requireNonNull, requireValue}
 
 /** Creates arrays from shapes, Java arrays, other arrays, files and bytes.
   *
@@ -16,9 +16,12 @@ trait NDArrayFactory {
 
   /** An array whose elements are arbitrary until they are set. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
-    if (dtype == null) requireNonNull("NDArray.empty", "dtype" -> dtype)
+    requireValue("NDArray.empty", "dtype", dtype)
     emptyOf(shape, ctx, dtype.id)
   }
+
+  /** A float32 array whose elements are arbitrary until they are set. */
+  def empty(shape: Shape): NDArray = emptyOf(shape, null, NDArrayFactory.float32Id)
 
   /** A float32 array whose elements are arbitrary until they are set. */
   def empty(shape: Int*): NDArray = emptyOf(Shape(shape), null, NDArrayFactory.float32Id)
@@ -29,6 +32,9 @@ trait NDArrayFactory {
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
     create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, nameOf("NDArray.zeros", dtype))
+
+  /** A float32 array of zeros. */
+  def zeros(shape: Shape): NDArray = zerosOf(shape, null)
 
   /** A float32 array of zeros. */
   def zeros(shape: Int*): NDArray = zerosOf(Shape(shape), null)
@@ -56,6 +62,9 @@ trait NDArrayFactory {
   /** An array of ones. */
   def ones(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
     create("NDArray.ones", NDArrayOps.ones, shape, ctx, nameOf("NDArray.ones", dtype))
+
+  /** A float32 array of ones. */
+  def ones(shape: Shape): NDArray = onesOf(shape, null)
 
   /** A float32 array of ones. */
   def ones(shape: Int*): NDArray = onesOf(Shape(shape), null)
@@ -115,47 +124,7 @@ trait NDArrayFactory {
   def array(sourceArr: Array[Double], shape: Shape): NDArray = array(sourceArr, shape, null)
 
   /** An array from nested Java arrays of `Float` (float32) or `Double` (float64), whose rows have equal lengths. */
-  def toNDArray(sourceArr: Array[_], ctx: Context = null): NDArray = {
-    val dims = ArrayBuffer.empty[Int]
-    def measure(value: Any): Unit = value match {
-      case items: Array[_] =>
-        if (items.isEmpty)
-          throw new MXNetError("NDArray.toNDArray: an empty nested array has no shape; give at least one element")
-        dims += items.length
-        measure(items(0))
-      case _: Float | _: Double =>
-      case other => throw new MXNetError(s"NDArray.toNDArray: elements must be Float or Double, not ${typeName(other)}")
-    }
-    measure(sourceArr)
-    val isDouble = leaf(sourceArr).isInstanceOf[Double]
-    val values = new Array[Double](dims.foldLeft(1)(Math.multiplyExact(_, _)))
-    var next = 0
-    def fill(value: Any, axis: Int): Unit = value match {
-      case items: Array[_] if axis < dims.length && items.length == dims(axis) =>
-        items.foreach(fill(_, axis + 1))
-      case number: Number if axis == dims.length && number.isInstanceOf[java.lang.Double] == isDouble =>
-        values(next) = number.doubleValue
-        next += 1
-      case other =>
-        throw new MXNetError(
-          s"NDArray.toNDArray: the elements at depth $axis differ: the first ones have the shape ${Shape(dims)}, but " +
-            s"one is ${typeName(other)}"
-        )
-    }
-    fill(sourceArr, 0)
-    empty(Shape(dims), ctx, if (isDouble) DType.Float64 else DType.Float32).set(values)
-  }
-
-  private def leaf(value: Any): Any = value match {
-    case items: Array[_] => leaf(items(0))
-    case other           => other
-  }
-
-  private def typeName(value: Any): String = value match {
-    case null            => "null"
-    case items: Array[_] => s"an array of ${items.length}"
-    case other           => other.getClass.getSimpleName
-  }
+  def toNDArray(sourceArr: Array[_], ctx: Context = null): NDArray = NDArrayFactory.toNDArray(sourceArr, ctx)
 
   /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times. */
   def arange(
@@ -165,11 +134,7 @@ trait NDArrayFactory {
       repeat: Int = 1,
       ctx: Context = null,
       dType: DType = Base.MX_REAL_TYPE
-  ): NDArray = {
-    requireNonNull("NDArray.arange", "stop" -> stop)
-    val params = Seq("start" -> start, "step" -> step, "repeat" -> repeat, "ctx" -> orDefault(ctx), "dtype" -> dType)
-    NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
-  }
+  ): NDArray = NDArrayFactory.arange(start, stop, step, repeat, ctx, dType)
 
   /** Concatenates arrays along an axis. Their other dimensions must be equal.
     *
@@ -177,57 +142,29 @@ trait NDArrayFactory {
     * @param axis the axis; negative ones count from the last
     * @param alwaysCopy if false, a single array is returned itself
     */
-  def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
-    requireNonNull("NDArray.concatenate", "arrays" -> arrays)
-    if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: the list of arrays is empty; give at least one")
-    if (arrays.length == 1 && !alwaysCopy) arrays.head
-    else
-      NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
-  }
+  def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = NDArrayFactory.concatenate(arrays, axis, alwaysCopy)
 
   /** Concatenates arrays along the first axis. */
-  def concatenate(arrays: NDArray*): NDArray = {
-    requireNonNull("NDArray.concatenate", "arrays" -> arrays)
-    concatenate(arrays.toSeq, 0)
-  }
+  def concatenate(arrays: NDArray*): NDArray = NDArrayFactory.concatenate(arrays, axis = 0, alwaysCopy = true)
 
   /** Reads a file that [[save]] or MXNet wrote, usually `*.params`.
     *
     * @throws MXNetError if the file is missing or damaged
     * @return names and arrays; no names if the file was saved without
     */
-  def load(fname: String): (Array[String], Array[NDArray]) = {
-    val loaded = _LIB.ndarrayLoad(fname)
-    (loaded.names, loaded.handles.map(NDArray.fromHandle(_)))
-  }
+  def load(fname: String): (Array[String], Array[NDArray]) = NDArrayFactory.load(fname)
 
   /** Reads a `.params` file that was saved with names. */
-  def load2Map(fname: String): Map[String, NDArray] = {
-    val (names, arrays) = load(fname)
-    if (names.length != arrays.length)
-      throw new MXNetError(s"NDArray.load2Map: the ${arrays.length} arrays in '$fname' have no names; use load2Array")
-    names.zip(arrays).toMap
-  }
+  def load2Map(fname: String): Map[String, NDArray] = NDArrayFactory.load2Map(fname)
 
   /** Reads the arrays of a `.params` file, with or without names. */
   def load2Array(fname: String): Array[NDArray] = load(fname)._2
 
   /** Writes a `.params` file with names. */
-  def save(fname: String, data: Map[String, NDArray]): Unit = {
-    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
-    val (names, arrays) = data.toArray.unzip
-    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), names)
-    keepAlive(arrays)
-  }
+  def save(fname: String, data: Map[String, NDArray]): Unit = NDArrayFactory.save(fname, data)
 
   /** Writes a `.params` file without names. */
-  def save(fname: String, data: Iterable[NDArray]): Unit = {
-    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
-    val arrays = data.toArray
-    requireNonNull("NDArray.save", "data" -> arrays)
-    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
-    keepAlive(arrays)
-  }
+  def save(fname: String, data: Iterable[NDArray]): Unit = NDArrayFactory.save(fname, data)
 
   /** Reads what [[NDArray.serialize]] wrote. */
   def deserialize(bytes: Array[Byte]): NDArray = NDArray.fromHandle(_LIB.ndarrayLoadFromRawBytes(bytes))
@@ -264,22 +201,115 @@ trait NDArrayFactory {
   }
 
   private def nameOf(owner: String, dtype: DType): String = {
-    if (dtype == null) requireNonNull(owner, "dtype" -> dtype)
+    requireValue(owner, "dtype", dtype)
     dtype.toString
   }
 
   private def requireShape(owner: String, shape: Shape): Unit = {
-    if (shape == null) requireNonNull(owner, "shape" -> shape)
+    requireValue(owner, "shape", shape)
     if (shape.isNegative) throw new MXNetError(s"$owner: the shape $shape has a negative dimension; give lengths")
   }
 
   private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
 }
 
+/** What needs collections. The first array of a program does not load these methods; see `Shape`. */
 private object NDArrayFactory {
   final val float32 = "float32"
   final val float64 = "float64"
 
   /** The code of float32. */
   final val float32Id = 0
+
+  private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
+
+  def toNDArray(sourceArr: Array[_], ctx: Context): NDArray = {
+    val dims = ArrayBuffer.empty[Int]
+    def measure(value: Any): Unit = value match {
+      case items: Array[_] =>
+        if (items.isEmpty)
+          throw new MXNetError("NDArray.toNDArray: an empty nested array has no shape; give at least one element")
+        dims += items.length
+        measure(items(0))
+      case _: Float | _: Double =>
+      case other => throw new MXNetError(s"NDArray.toNDArray: elements must be Float or Double, not ${typeName(other)}")
+    }
+    measure(sourceArr)
+    val isDouble = leaf(sourceArr).isInstanceOf[Double]
+    val values = new Array[Double](dims.foldLeft(1)(Math.multiplyExact(_, _)))
+    var next = 0
+    def fill(value: Any, axis: Int): Unit = value match {
+      case items: Array[_] if axis < dims.length && items.length == dims(axis) =>
+        items.foreach(fill(_, axis + 1))
+      case number: Number if axis == dims.length && number.isInstanceOf[java.lang.Double] == isDouble =>
+        values(next) = number.doubleValue
+        next += 1
+      case other =>
+        throw new MXNetError(
+          s"NDArray.toNDArray: the elements at depth $axis differ: the first ones have the shape ${Shape(dims)}, but " +
+            s"one is ${typeName(other)}"
+        )
+    }
+    fill(sourceArr, 0)
+    NDArray.empty(Shape(dims), ctx, if (isDouble) DType.Float64 else DType.Float32).set(values)
+  }
+
+  private def leaf(value: Any): Any = value match {
+    case items: Array[_] => leaf(items(0))
+    case other           => other
+  }
+
+  private def typeName(value: Any): String = value match {
+    case null            => "null"
+    case items: Array[_] => s"an array of ${items.length}"
+    case other           => other.getClass.getSimpleName
+  }
+
+  def arange(
+      start: Float,
+      stop: Option[Float],
+      step: Float,
+      repeat: Int,
+      ctx: Context,
+      dType: DType
+  ): NDArray = {
+    requireNonNull("NDArray.arange", "stop" -> stop)
+    val params = Seq("start" -> start, "step" -> step, "repeat" -> repeat, "ctx" -> orDefault(ctx), "dtype" -> dType)
+    NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
+  }
+
+  def concatenate(arrays: Seq[NDArray], axis: Int, alwaysCopy: Boolean): NDArray = {
+    requireNonNull("NDArray.concatenate", "arrays" -> arrays)
+    if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: the list of arrays is empty; give at least one")
+    if (arrays.length == 1 && !alwaysCopy) arrays.head
+    else
+      NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
+  }
+
+  def load(fname: String): (Array[String], Array[NDArray]) = {
+    val loaded = _LIB.ndarrayLoad(fname)
+    (loaded.names, loaded.handles.map(NDArray.fromHandle(_)))
+  }
+
+  def load2Map(fname: String): Map[String, NDArray] = {
+    val (names, arrays) = load(fname)
+    if (names.length != arrays.length)
+      throw new MXNetError(s"NDArray.load2Map: the ${arrays.length} arrays in '$fname' have no names; use load2Array")
+    names.zip(arrays).toMap
+  }
+
+  def save(fname: String, data: Map[String, NDArray]): Unit = {
+    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
+    val (names, arrays) = data.toArray.unzip
+    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), names)
+    keepAlive(arrays)
+  }
+
+  def save(fname: String, data: Iterable[NDArray]): Unit = {
+    requireNonNull("NDArray.save", "fname" -> fname, "data" -> data)
+    val arrays = data.toArray
+    requireNonNull("NDArray.save", "data" -> arrays)
+    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
+    keepAlive(arrays)
+  }
 }

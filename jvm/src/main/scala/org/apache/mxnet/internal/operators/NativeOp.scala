@@ -18,7 +18,7 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
   lazy val keyVarNumArgs: Option[String] = Some(info(2)).filter(_.nonEmpty)
 
   /** The names and type strings of all arguments, in metadata order. */
-  lazy val arguments: IndexedSeq[(String, String)] =
+  lazy val arguments: Vector[(String, String)] =
     info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
 
   /** Whether an argument accepts None, but has another default. */
@@ -28,10 +28,10 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
   }
 
   /** The names of the arguments that are arrays or symbols. */
-  lazy val inputNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if NativeOp.isInput(kind) => arg }
+  lazy val inputNames: Vector[String] = arguments.collect { case (arg, kind) if NativeOp.isInput(kind) => arg }
 
   /** The names of the other arguments. */
-  lazy val paramNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if !NativeOp.isInput(kind) => arg }
+  lazy val paramNames: Vector[String] = arguments.collect { case (arg, kind) if !NativeOp.isInput(kind) => arg }
 
   /** Rejects attributes that the operator would take for parameters that it does not have: a file with them could not be
     * read again.
