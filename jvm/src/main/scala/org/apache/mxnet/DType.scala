@@ -8,14 +8,31 @@ import org.apache.mxnet.literal.OneOf
 object DType extends Enumeration {
   type DType = Value
 
+  /** 32-bit floating point, the default. */
   val Float32: Value = Value(0, "float32")
+
+  /** 64-bit floating point. */
   val Float64: Value = Value(1, "float64")
+
+  /** 16-bit floating point, stored only: operators compute in 32 bits. */
   val Float16: Value = Value(2, "float16")
+
+  /** Integers from 0 to 255. */
   val UInt8: Value = Value(3, "uint8")
+
+  /** 32-bit integers. */
   val Int32: Value = Value(4, "int32")
+
+  /** Integers from -128 to 127. */
   val Int8: Value = Value(5, "int8")
+
+  /** 64-bit integers. */
   val Int64: Value = Value(6, "int64")
+
+  /** 0 (false) or 1 (true), one byte each. */
   val Bool: Value = Value(7, "bool")
+
+  /** The upper 16 bits of a 32-bit floating-point number, stored only. */
   val BFloat16: Value = Value(12, "bfloat16")
 
   /** An unknown type. */

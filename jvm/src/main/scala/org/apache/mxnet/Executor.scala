@@ -344,12 +344,14 @@ class Executor private[mxnet] (
   /** The gradients by the names of the arguments; null for an argument without gradient. */
   lazy val gradDict: Map[String, NDArray] = byName("gradDict", "argument", argNames, gradArrays)
 
-  /** The symbol that was bound knows the names if it has listed them before. */
-  private lazy val argNames = (if (boundSymbol.isDisposed) symbol else boundSymbol).listArguments()
+  /** The symbol that was bound knows its names if it has listed them before. */
+  private def nameSource: Symbol = if (boundSymbol.isDisposed) symbol else boundSymbol
+
+  private lazy val argNames = nameSource.listArguments()
 
   /** The auxiliary states by name. */
   lazy val auxDict: Map[String, NDArray] =
-    byName("auxDict", "auxiliary state", symbol.listAuxiliaryStates(), auxArrays)
+    byName("auxDict", "auxiliary state", nameSource.listAuxiliaryStates(), auxArrays)
 
   /** The arrays by name. Applied to another name, the map throws an error that lists the names. */
   private def byName(
@@ -393,9 +395,11 @@ class Executor private[mxnet] (
     }
   }
 
+  /** Copies arguments only, converting their types; see above. */
   def copyParamsFrom(argParams: Map[String, NDArray], allowExtraParams: Boolean): Unit =
     copyParamsFrom(argParams, null, allowExtraParams)
 
+  /** Copies arguments only, converting their types. A name that the symbol does not have is an error. */
   def copyParamsFrom(argParams: Map[String, NDArray]): Unit = copyParamsFrom(argParams, allowExtraParams = false)
 
   private def copyInto(

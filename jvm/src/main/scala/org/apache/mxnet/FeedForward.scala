@@ -240,12 +240,15 @@ class FeedForward private (
       batchEndCallback: BatchEndCallback
   ): Unit = fit(trainData, evalData, evalMetric, kvStoreType, epochEndCallback, batchEndCallback, logger, null)
 
+  /** As above, without callbacks. */
   def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric, kvStoreType: String): Unit =
     fit(trainData, evalData, evalMetric, kvStoreType, null, null)
 
+  /** As above, with the key-value store `local`. */
   def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric): Unit =
     fit(trainData, evalData, evalMetric, "local")
 
+  /** As above, with the metric [[Accuracy]]. */
   def fit(trainData: DataIter, evalData: DataIter): Unit = fit(trainData, evalData, new Accuracy())
 
   def fit(
@@ -275,9 +278,11 @@ class FeedForward private (
       batchEndCallback: BatchEndCallback
   ): Unit = fit(trainData, evalData, evalMetric, kvStore, epochEndCallback, batchEndCallback, logger, null)
 
+  /** As above, with a given key-value store and without callbacks. */
   def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric, kvStore: KVStore): Unit =
     fit(trainData, evalData, evalMetric, kvStore, null, null)
 
+  /** As above, with a given key-value store and the metric [[Accuracy]]. */
   def fit(trainData: DataIter, evalData: DataIter, kvStore: KVStore): Unit =
     fit(trainData, evalData, new Accuracy(), kvStore)
 

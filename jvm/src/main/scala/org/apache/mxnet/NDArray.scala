@@ -2,7 +2,6 @@ package org.apache.mxnet
 
 import java.util.{Collections, IdentityHashMap}
 
-import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
 import scala.ref.WeakReference
 
@@ -27,7 +26,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions wit
 
   /** Converts the result of a function to an array: its first output. */
   implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = {
-    if (ret == null) requireNonNull("NDArray", "the result of a function" -> ret)
+    requireValue("NDArray", "the result of a function", ret)
     ret.head
   }
 
@@ -36,9 +35,9 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions wit
 
   /** Writes the one-hot encoding of `indices`, one row each, to `out` and returns `out`. */
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
-    requireNonNull("NDArray.onehotEncode", "indices" -> indices, "out" -> out)
-    val depth = out.shape(out.shape.length - 1)
-    invoke(NDArrayOps.oneHot, Array(indices), Array(out), Seq("depth" -> depth, "dtype" -> out.dtype)).head
+    requireValue("NDArray.onehotEncode", "indices", indices)
+    requireValue("NDArray.onehotEncode", "out", out)
+    NDArrayCalls.onehotEncode(indices, out)
   }
 
   /** Runs an operator by name.
@@ -52,66 +51,10 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions wit
       funcName: String,
       args: Seq[Any],
       kwargs: Map[String, Any] = null
-  ): NDArrayFuncReturn = {
-    if (args == null) requireNonNull(s"NDArray.$funcName", "args" -> args)
-    val op = NativeOp(funcName)
-    val inputs = ArrayBuffer.empty[NDArray]
-    val positional = ArrayBuffer.empty[Any]
-    args.foreach { arg =>
-      if (arg == null)
-        throw new MXNetError(
-          s"$funcName: argument ${args.indexOf(null)} of ${args.length} is null; give an array or a value"
-        )
-      if (!collectArrays(arg, inputs)) positional += arg
-    }
-    val named = if (kwargs == null) Map.empty[String, Any] else kwargs
-    val outputs = named.get("out").filter(out => out != null && out != None).map { out =>
-      val arrays = ArrayBuffer.empty[NDArray]
-      if (!collectArrays(out, arrays))
-        throw new MXNetError(s"$funcName: out must be an NDArray or a sequence of them, it is ${out.getClass.getName}")
-      arrays.toArray
-    }
-    val params = bindPositional(op, positional) ++ named.view.filterKeys(_ != "out")
-    invoke(op, inputs.toArray, outputs.orNull, withInputCount(op, inputs.length, params))
-  }
-
-  private def bindPositional(op: NativeOp, values: ArrayBuffer[Any]): Seq[(String, Any)] =
-    if (values.isEmpty) Nil
-    else {
-      if (values.length > op.paramNames.length)
-        throw new MXNetError(
-          s"${op.name}: besides arrays ${values.length} values were given, it takes " +
-            (if (op.paramNames.isEmpty) "none" else op.paramNames.mkString("at most ", ", ", ""))
-        )
-      op.paramNames.zip(values)
-    }
+  ): NDArrayFuncReturn = NDArrayCalls.byName(funcName, args, kwargs)
 
   private[mxnet] def withInputCount(op: NativeOp, count: Int, params: Seq[(String, Any)]): Seq[(String, Any)] =
-    op.keyVarNumArgs match {
-      case Some(key) if !params.exists(_._1 == key) => params :+ (key -> count)
-      case _                                        => params
-    }
-
-  /** Appends the arrays in `value` to `into`; false if `value` has another type. */
-  private def collectArrays(value: Any, into: ArrayBuffer[NDArray]): Boolean = value match {
-    case array: NDArray              => into += array; true
-    case returned: NDArrayFuncReturn => into ++= returned.arr; true
-    case items: Array[AnyRef]        => collectAll(items, into)
-    case items: Seq[_]               => collectAll(items, into)
-    case Some(content)               => collectArrays(content, into)
-    case _                           => false
-  }
-
-  /** Keep a null among the arrays, so that [[invoke]] reports it. */
-  private def collectAll(items: collection.Seq[Any], into: ArrayBuffer[NDArray]): Boolean = {
-    def isArray(item: Any) = item match {
-      case _: NDArray | _: NDArrayFuncReturn => true
-      case _                                 => false
-    }
-    val areArrays = items.exists(isArray) && items.forall(item => item == null || isArray(item))
-    if (areArrays) items.foreach(item => if (item == null) into += null else collectArrays(item, into))
-    areArrays
-  }
+    NDArrayCalls.withInputCount(op, count, params)
 
   /** Runs an operator.
     *
@@ -122,40 +65,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions wit
       inputs: Array[NDArray],
       outputs: Array[NDArray],
       params: Iterable[(String, Any)]
-  ): NDArrayFuncReturn = {
-    val (keys, values) = NativeOp.renderPairs(params)
-    val inputHandles = handlesOf(op, "input", inputs)
-    if (outputs != null) {
-      outputs.foreach(output => if (output != null) output.requireWritable(op))
-      _LIB.imperativeInvoke(op.handle, inputHandles, handlesOf(op, "output", outputs), keys, values)
-      keepAlive(inputs)
-      keepAlive(outputs)
-      new NDArrayFuncReturn(outputs)
-    } else {
-      val results = _LIB.imperativeInvoke(op.handle, inputHandles, null, keys, values)
-      val mayBeSparse = inputs.exists(_.isSparse) || (keys != null && keys.contains("stype"))
-      val origins = inputs.map(_.origin)
-      new NDArrayFuncReturn(results.map { handle =>
-        val array = if (mayBeSparse) fromHandle(handle) else new NDArray(handle)
-        array.inputs = origins
-        array
-      })
-    }
-  }
-
-  private def handlesOf(op: NativeOp, role: String, arrays: Array[NDArray]): Array[Long] = {
-    val handles = new Array[Long](arrays.length)
-    var i = 0
-    while (i < arrays.length) {
-      if (arrays(i) == null)
-        throw new MXNetError(
-          s"${op.name}: $role $i of ${arrays.length} (${op.inputNames.lift(i).getOrElse("data")}) is null; give an array"
-        )
-      handles(i) = arrays(i).liveHandle
-      i += 1
-    }
-    handles
-  }
+  ): NDArrayFuncReturn = NDArrayCalls.invoke(op, inputs, outputs, params)
 
   private def requireOperand(op: NativeOp, array: NDArray): NDArray = {
     if (array == null) throw new MXNetError(s"${op.name}: an operand is null; give an array")
@@ -190,13 +100,13 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions wit
   }
 
   private[mxnet] def scalar(op: NativeOp, array: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
-    if (value == null) requireNonNull(op.name, "the operand" -> value)
+    requireValue(op.name, "the operand", value)
     val out = _LIB.imperativeInvokeScalar(op.handle, requireOperand(op, array).liveHandle, value.toDouble, 0L)
     result(out, Array(array.origin), array.isSparse)
   }
 
   private[mxnet] def scalarInto(op: NativeOp, target: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
-    if (value == null) requireNonNull(op.name, "the operand" -> value)
+    requireValue(op.name, "the operand", value)
     target.requireWritable(op)
     _LIB.imperativeInvokeScalar(op.handle, target.liveHandle, value.toDouble, target.liveHandle)
     keepAlive(target)
@@ -258,7 +168,7 @@ class NDArray private[mxnet] (
   }
 
   /** The arrays that this one was computed from and that were not freed, by their handles. */
-  private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] = NDArrayOrigin.byHandle(inputs)
+  private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] = NDArrayCalls.dependencies(inputs)
 
   private[mxnet] def requireWritable(op: NativeOp): Unit = if (!writable) readOnly(op.name)
 
@@ -328,7 +238,7 @@ class NDArray private[mxnet] (
 
   /** Rows `range._1 until range._2` of the first axis, as a view. */
   def slice(range: (Int, Int)): NDArray = {
-    requireNonNull("NDArray.slice", "range" -> range)
+    requireValue("NDArray.slice", "range", range)
     slice(range._1, range._2)
   }
 
@@ -367,7 +277,7 @@ class NDArray private[mxnet] (
 
   /** A copy with another element type; this array itself if it has that type. */
   def asType(dtype: DType): NDArray = {
-    requireNonNull("NDArray.asType", "dtype" -> dtype)
+    requireValue("NDArray.asType", "dtype", dtype)
     if (dtype == this.dtype) this
     else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
   }
@@ -399,7 +309,7 @@ class NDArray private[mxnet] (
 
   /** A view of another shape. */
   def reshape(dims: Shape): NDArray = {
-    requireNonNull("NDArray.reshape", "dims" -> dims)
+    requireValue("NDArray.reshape", "dims", dims)
     reshape(dims.toLongs)
   }
 
@@ -427,7 +337,7 @@ class NDArray private[mxnet] (
     * @return this array
     */
   def set(other: NDArray): NDArray = {
-    requireNonNull("NDArray.set", "other" -> other)
+    requireValue("NDArray.set", "other", other)
     other.copyTo(this)
   }
 
@@ -437,17 +347,19 @@ class NDArray private[mxnet] (
     * @return this array
     */
   def set(other: Array[Float]): NDArray = {
-    requireNonNull("NDArray.set", "other" -> other)
+    requireValue("NDArray.set", "other", other)
     checkSource(other.length)
-    native(_LIB.ndarraySetFloats(_, 0L, other, 0, other.length))
+    _LIB.ndarraySetFloats(liveHandle, 0L, other, 0, other.length)
+    keepAlive(this)
     this
   }
 
   /** As above, from 64-bit numbers. */
   def set(other: Array[Double]): NDArray = {
-    requireNonNull("NDArray.set", "other" -> other)
+    requireValue("NDArray.set", "other", other)
     checkSource(other.length)
-    native(_LIB.ndarraySetDoubles(_, 0L, other, 0, other.length))
+    _LIB.ndarraySetDoubles(liveHandle, 0L, other, 0, other.length)
+    keepAlive(this)
     this
   }
 
@@ -530,7 +442,7 @@ class NDArray private[mxnet] (
 
   /** A copy in a sparse storage type, by default row_sparse. */
   def toSparse(sfOption: Option[SparseFormat] = None): SparseNDArray = {
-    requireNonNull("NDArray.toSparse", "sfOption" -> sfOption)
+    requireValue("NDArray.toSparse", "sfOption", sfOption)
     val format = sfOption.getOrElse(SparseFormat.ROW_SPARSE)
     if (format == SparseFormat.DEFAULT)
       throw new MXNetError("NDArray.toSparse: 'default' is not a sparse format; use row_sparse or csr")

@@ -13,48 +13,103 @@ trait NDArrayArithmetic {
   /** The array on the left-hand side. */
   private[mxnet] def operand: NDArray
 
+  /** The sum of elements at the same positions. The shapes must be equal: `broadcast_*` operators expand axes. */
   def +(other: NDArray): NDArray = NDArray.binary(NDArrayOps.add, operand, other)
+
+  /** The sum of each element and a number, converted to the type of this array. */
   def +(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.addScalar, operand, other)
+
+  /** As `+`, written to this array, which is returned. */
   def +=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.add, operand, other)
+
+  /** As `+`, written to this array, which is returned. */
   def +=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.addScalar, operand, other)
 
+  /** The difference of elements at the same positions of arrays with equal shapes. */
   def -(other: NDArray): NDArray = NDArray.binary(NDArrayOps.subtract, operand, other)
+
+  /** The difference of each element and a number, converted to the type of this array. */
   def -(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.subtractScalar, operand, other)
+
+  /** As `-`, written to this array, which is returned. */
   def -=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.subtract, operand, other)
+
+  /** As `-`, written to this array, which is returned. */
   def -=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.subtractScalar, operand, other)
 
+  /** The product of elements at the same positions of arrays with equal shapes. */
   def *(other: NDArray): NDArray = NDArray.binary(NDArrayOps.multiply, operand, other)
+
+  /** The product of each element and a number, converted to the type of this array. */
   def *(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.multiplyScalar, operand, other)
+
+  /** As `*`, written to this array, which is returned. */
   def *=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.multiply, operand, other)
+
+  /** As `*`, written to this array, which is returned. */
   def *=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.multiplyScalar, operand, other)
 
   /** The element-wise negation. */
   def unary_- : NDArray = NDArray.scalar(NDArrayOps.multiplyScalar, operand, -1f)
 
+  /** The quotient of elements at the same positions of arrays with equal shapes. */
   def /(other: NDArray): NDArray = NDArray.binary(NDArrayOps.divide, operand, other)
+
+  /** The quotient of each element and a number, converted to the type of this array. */
   def /(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.divideScalar, operand, other)
+
+  /** As `/`, written to this array, which is returned. */
   def /=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.divide, operand, other)
+
+  /** As `/`, written to this array, which is returned. */
   def /=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.divideScalar, operand, other)
 
   /** The element-wise power. */
   def **(other: NDArray): NDArray = NDArray.binary(NDArrayOps.power, operand, other)
+
+  /** Each element to the power of a number. */
   def **(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.powerScalar, operand, other)
+
+  /** As `**`, written to this array, which is returned. */
   def **=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.power, operand, other)
+
+  /** As `**`, written to this array, which is returned. */
   def **=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.powerScalar, operand, other)
 
   /** The remainder of the division, with the sign of the divisor. */
   def %(other: NDArray): NDArray = NDArray.binary(NDArrayOps.mod, operand, other)
+
+  /** The remainder, with the sign of the divisor, of each element and a number. */
   def %(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.modScalar, operand, other)
+
+  /** As `%`, written to this array, which is returned. */
   def %=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.mod, operand, other)
+
+  /** As `%`, written to this array, which is returned. */
   def %=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.modScalar, operand, other)
 
+  /** 1 where an element is greater than that of `other`, which has the same shape, else 0. */
   def >(other: NDArray): NDArray = NDArray.greater(operand, other)
+
+  /** 1 where an element is greater than a number, else 0. */
   def >(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.greater(operand, other)
+
+  /** 1 where an element is greater than or equal to that of `other`, which has the same shape, else 0. */
   def >=(other: NDArray): NDArray = NDArray.greaterEqual(operand, other)
+
+  /** 1 where an element is greater than or equal to a number, else 0. */
   def >=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.greaterEqual(operand, other)
+
+  /** 1 where an element is less than that of `other`, which has the same shape, else 0. */
   def <(other: NDArray): NDArray = NDArray.lesser(operand, other)
+
+  /** 1 where an element is less than a number, else 0. */
   def <(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.lesser(operand, other)
+
+  /** 1 where an element is less than or equal to that of `other`, which has the same shape, else 0. */
   def <=(other: NDArray): NDArray = NDArray.lesserEqual(operand, other)
+
+  /** 1 where an element is less than or equal to a number, else 0. */
   def <=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.lesserEqual(operand, other)
 }
 

@@ -24,10 +24,10 @@ trait NDArrayFactory {
   def empty(shape: Shape): NDArray = emptyOf(shape, null, NDArrayFactory.float32Id)
 
   /** A float32 array whose elements are arbitrary until they are set. */
-  def empty(shape: Int*): NDArray = emptyOf(Shape(shape), null, NDArrayFactory.float32Id)
+  def empty(shape: Int*): NDArray = emptyOf(Shape(shape: _*), null, NDArrayFactory.float32Id)
 
   /** A float32 array whose elements are arbitrary until they are set. */
-  def empty(ctx: Context, shape: Int*): NDArray = emptyOf(Shape(shape), ctx, NDArrayFactory.float32Id)
+  def empty(ctx: Context, shape: Int*): NDArray = emptyOf(Shape(shape: _*), ctx, NDArrayFactory.float32Id)
 
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
@@ -37,10 +37,10 @@ trait NDArrayFactory {
   def zeros(shape: Shape): NDArray = zerosOf(shape, null)
 
   /** A float32 array of zeros. */
-  def zeros(shape: Int*): NDArray = zerosOf(Shape(shape), null)
+  def zeros(shape: Int*): NDArray = zerosOf(Shape(shape: _*), null)
 
   /** A float32 array of zeros. */
-  def zeros(ctx: Context, shape: Int*): NDArray = zerosOf(Shape(shape), ctx)
+  def zeros(ctx: Context, shape: Int*): NDArray = zerosOf(Shape(shape: _*), ctx)
 
   // As in `Shape`: without a sequence for the arguments, a program starts earlier.
 
@@ -67,10 +67,10 @@ trait NDArrayFactory {
   def ones(shape: Shape): NDArray = onesOf(shape, null)
 
   /** A float32 array of ones. */
-  def ones(shape: Int*): NDArray = onesOf(Shape(shape), null)
+  def ones(shape: Int*): NDArray = onesOf(Shape(shape: _*), null)
 
   /** A float32 array of ones. */
-  def ones(ctx: Context, shape: Int*): NDArray = onesOf(Shape(shape), ctx)
+  def ones(ctx: Context, shape: Int*): NDArray = onesOf(Shape(shape: _*), ctx)
 
   // As in `Shape`: without a sequence for the arguments, a program starts earlier.
 
@@ -109,16 +109,20 @@ trait NDArrayFactory {
     * @param sourceArr the elements in row-major order
     * @throws MXNetError unless there are as many elements as the shape has
     */
-  def array(sourceArr: Array[Float], shape: Shape, ctx: Context = null): NDArray =
+  def array(sourceArr: Array[Float], shape: Shape, ctx: Context = null): NDArray = {
+    requireValue("NDArray.array", "sourceArr", sourceArr)
     emptyOf(shape, ctx, NDArrayFactory.float32Id).set(sourceArr)
+  }
 
   /** A float64 array of the given elements.
     *
     * @param sourceArr the elements in row-major order
     * @throws MXNetError unless there are as many elements as the shape has
     */
-  def array(sourceArr: Array[Double], shape: Shape, ctx: Context): NDArray =
+  def array(sourceArr: Array[Double], shape: Shape, ctx: Context): NDArray = {
+    requireValue("NDArray.array", "sourceArr", sourceArr)
     empty(shape, ctx, DType.Float64).set(sourceArr)
+  }
 
   /** A float64 array of the given elements, in row-major order. */
   def array(sourceArr: Array[Double], shape: Shape): NDArray = array(sourceArr, shape, null)
@@ -142,7 +146,8 @@ trait NDArrayFactory {
     * @param axis the axis; negative ones count from the last
     * @param alwaysCopy if false, a single array is returned itself
     */
-  def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = NDArrayFactory.concatenate(arrays, axis, alwaysCopy)
+  def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray =
+    NDArrayFactory.concatenate(arrays, axis, alwaysCopy)
 
   /** Concatenates arrays along the first axis. */
   def concatenate(arrays: NDArray*): NDArray = NDArrayFactory.concatenate(arrays, axis = 0, alwaysCopy = true)

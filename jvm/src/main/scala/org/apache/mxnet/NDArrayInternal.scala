@@ -16,14 +16,19 @@ class NDArrayInternal private[mxnet] (internal: Array[Byte], dtype: DType.DType)
   /** The bytes. */
   def getRaw: Array[Byte] = internal
 
+  /** The elements as `Double`; 64-bit integers may be rounded. */
   def toDoubleArray: Array[Double] = Array.tabulate(size)(i => if (isIntegral) long(i).toDouble else real(i))
 
+  /** The elements as `Float`; larger types are rounded. */
   def toFloatArray: Array[Float] = Array.tabulate(size)(i => if (isIntegral) long(i).toFloat else real(i).toFloat)
 
+  /** The elements as `Int`; fractions are cut off, and the bits above 31 of integers. */
   def toIntArray: Array[Int] = Array.tabulate(size)(i => if (isIntegral) long(i).toInt else real(i).toInt)
 
+  /** The elements as `Long`; fractions are cut off. */
   def toLongArray: Array[Long] = Array.tabulate(size)(i => if (isIntegral) long(i) else real(i).toLong)
 
+  /** The elements as `Byte`; fractions are cut off, and the bits above 7 of integers. */
   def toByteArray: Array[Byte] = Array.tabulate(size)(i => if (isIntegral) long(i).toByte else real(i).toByte)
 
   private def size: Int = internal.length / unit

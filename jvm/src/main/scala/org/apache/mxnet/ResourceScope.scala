@@ -256,7 +256,7 @@ object ResourceScope {
   }
 
   /** A lazy collection with more elements is assumed to be infinite. */
-  private val maxLazyItems = 1000000
+  private val maxLazyItems = 100000
 
   private val strict = classOf[collection.StrictOptimizedIterableOps[Any, Iterable, Any]]
 

@@ -5,7 +5,7 @@ import java.util.Arrays
 import scala.collection.immutable.ArraySeq
 import scala.language.implicitConversions
 
-import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.util.NullChecks.requireValue
 
 // The first array of a program should load few of Scala's classes, which takes most of the time. The JVM loads the classes
 // that a method converts between when it loads the class of the method, even if the method is never called. So whatever
@@ -91,7 +91,7 @@ class Shape private (private val values: Array[Int], isOwned: Boolean) {
 
   /** The dimensions of this shape, followed by those of `other`. */
   def ++(other: Shape): Shape = {
-    if (other == null) requireNonNull("Shape.++", "other" -> other)
+    requireValue("Shape.++", "other", other)
     val joined = Arrays.copyOf(values, values.length + other.values.length)
     System.arraycopy(other.values, 0, joined, values.length, other.values.length)
     Shape.wrap(joined)
@@ -176,7 +176,7 @@ object Shape {
   implicit def fromSeq(dims: Seq[Int]): Shape = wrap(Dimensions.ofSeq(dims))
 
   implicit def fromArray(dims: Array[Int]): Shape = {
-    if (dims == null) requireNonNull("Shape", "dims" -> dims)
+    requireValue("Shape", "dims", dims)
     wrap(Arrays.copyOf(dims, dims.length))
   }
 
@@ -209,7 +209,7 @@ object Shape {
 /** Conversions between dimensions and collections. */
 private object Dimensions {
   def of(dims: Iterable[Int]): Array[Int] = {
-    if (dims == null) requireNonNull("Shape", "dims" -> dims)
+    requireValue("Shape", "dims", dims)
     dims match {
       case items: ArraySeq.ofInt => items.unsafeArray.clone()
       case items                 => items.toArray
@@ -219,7 +219,7 @@ private object Dimensions {
   def ofSeq(dims: Seq[Int]): Array[Int] = of(dims)
 
   def ofProduct(dims: Product): Array[Int] = {
-    if (dims == null) requireNonNull("Shape", "dims" -> dims)
+    requireValue("Shape", "dims", dims)
     dims.productIterator.map(_.asInstanceOf[Int]).toArray
   }
 

@@ -215,28 +215,64 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     result
   }
 
+  /** The sum of elements at the same positions. Both arrays must have the same shape. */
   def +(other: Symbol): Symbol = Symbol.binary("_Plus", this, other)
+
+  /** The sum of each element and a number. */
   def +[V](other: V): Symbol = Symbol.scalar("_PlusScalar", this, other)
+
+  /** The difference of elements at the same positions. Both arrays must have the same shape. */
   def -(other: Symbol): Symbol = Symbol.binary("_Minus", this, other)
+
+  /** The difference of each element and a number. */
   def -[V](other: V): Symbol = Symbol.scalar("_MinusScalar", this, other)
+
+  /** The product of elements at the same positions. Both arrays must have the same shape. */
   def *(other: Symbol): Symbol = Symbol.binary("_Mul", this, other)
+
+  /** The product of each element and a number. */
   def *[V](other: V): Symbol = Symbol.scalar("_MulScalar", this, other)
+
+  /** The quotient of elements at the same positions. Both arrays must have the same shape. */
   def /(other: Symbol): Symbol = Symbol.binary("_Div", this, other)
+
+  /** The quotient of each element and a number. */
   def /[V](other: V): Symbol = Symbol.scalar("_DivScalar", this, other)
+
+  /** The remainder, with the sign of the divisor, of elements at the same positions. Both arrays must have the same shape. */
   def %(other: Symbol): Symbol = Symbol.binary("_Mod", this, other)
+
+  /** The remainder, with the sign of the divisor, of each element and a number. */
   def %[V](other: V): Symbol = Symbol.scalar("_ModScalar", this, other)
 
   /** The element-wise power. */
   def **(other: Symbol): Symbol = Symbol.pow(this, other)
+
+  /** Each element to the power of a number. */
   def **[V](other: V): Symbol = Symbol.pow(this, other)
 
+  /** 1 where an element is greater than that of `other`, which has the same shape, else 0. */
   def >(other: Symbol): Symbol = Symbol.greater(this, other)
+
+  /** 1 where an element is greater than a number, else 0. */
   def >[V](other: V): Symbol = Symbol.greater(this, other)
+
+  /** 1 where an element is greater than or equal to that of `other`, which has the same shape, else 0. */
   def >=(other: Symbol): Symbol = Symbol.greaterEqual(this, other)
+
+  /** 1 where an element is greater than or equal to a number, else 0. */
   def >=[V](other: V): Symbol = Symbol.greaterEqual(this, other)
+
+  /** 1 where an element is less than that of `other`, which has the same shape, else 0. */
   def <(other: Symbol): Symbol = Symbol.lesser(this, other)
+
+  /** 1 where an element is less than a number, else 0. */
   def <[V](other: V): Symbol = Symbol.lesser(this, other)
+
+  /** 1 where an element is less than or equal to that of `other`, which has the same shape, else 0. */
   def <=(other: Symbol): Symbol = Symbol.lesserEqual(this, other)
+
+  /** 1 where an element is less than or equal to a number, else 0. */
   def <=[V](other: V): Symbol = Symbol.lesserEqual(this, other)
 
   /** The element-wise negation. */
@@ -273,8 +309,9 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     }
   }
 
-  /** A graph never changes, so its arguments are listed once. */
+  // A graph never changes, so its names are listed once.
   @volatile private var knownArguments: IndexedSeq[String] = _
+  @volatile private var knownAuxiliaryStates: IndexedSeq[String] = _
 
   /** The names of the outputs: that of the operator with `_output`, such as `fc1_output`, or with the operator's own suffix if
     * it has several outputs.
@@ -282,7 +319,15 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   def listOutputs(): IndexedSeq[String] = native(_LIB.symbolListOutputs).toIndexedSeq
 
   /** The names of the auxiliary states, which operators update in the forward pass. */
-  def listAuxiliaryStates(): IndexedSeq[String] = native(_LIB.symbolListAuxiliaryStates).toIndexedSeq
+  def listAuxiliaryStates(): IndexedSeq[String] = {
+    val known = knownAuxiliaryStates
+    if (known != null && !isDisposed) known
+    else {
+      val states = native(_LIB.symbolListAuxiliaryStates).toIndexedSeq
+      knownAuxiliaryStates = states
+      states
+    }
+  }
 
   /** An attribute of the output's node. */
   def attr(key: String): Option[String] = Option(native(_LIB.symbolGetAttr(_, key)))

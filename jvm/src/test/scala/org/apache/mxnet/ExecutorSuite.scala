@@ -190,7 +190,7 @@ class ExecutorSuite extends munit.FunSuite {
     val executor = ResourceScope.using()(bound)
     assert(outer.contains(executor.argDict("x")) && outer.contains(executor.outputs(0)))
     outer.close()
-    assert(intercept[MXNetError](executor.argArrays(0).toArray).getMessage.contains("after dispose()"))
+    assert(intercept[MXNetError](executor.argArrays(0).toArray).getMessage.contains("used after the ResourceScope"))
   }
 
   test("a collector gets the arrays of an executor that is bound in its scope") {

@@ -295,4 +295,53 @@ class NativeResourceSuite extends munit.FunSuite {
       assertEquals(freed.get, 1)
     }
   }
+
+  test("an array that a function took out of its scope says which scope freed it") {
+    val sum = ResourceScope.using() {
+      val array = NDArray.ones(2, 3)
+      () => array.toArray.sum
+    }
+    val message = intercept[MXNetError](sum()).getMessage
+    assert(message.startsWith("NDArray of shape (2,3): it was used after the ResourceScope"), message)
+    assert(message.contains("the scope returned a org.apache.mxnet.NativeResourceSuite$$Lambda"), message)
+    assert(message.contains("return the arrays themselves"), message)
+  }
+
+  test("an array from a closed scope names its shape, one that was disposed does not blame the scope") {
+    var freed, disposed: NDArray = null
+    ResourceScope.using() {
+      freed = NDArray.zeros(4)
+      disposed = NDArray.zeros(4)
+      disposed.dispose()
+    }
+    assert(
+      intercept[MXNetError](freed.toArray).getMessage
+        .startsWith("NDArray of shape (4): it was used after the ResourceScope")
+    )
+    val message = intercept[MXNetError](disposed + freed).getMessage
+    assert(message.startsWith("NDArray of shape (4): it was used after dispose()"), message)
+  }
+
+  test("resources leave and enter scopes in any order") {
+    withCounter { freed =>
+      val outer = new ResourceScope
+      val inner = new ResourceScope
+      val resources = Vector.fill(5)(new Fake(freed))
+      inner.remove(resources(2))
+      inner.remove(resources(0))
+      inner.remove(resources(0))
+      outer.add(resources(4))
+      inner.add(resources(0))
+      inner.add(resources(0))
+      assertEquals(resources.map(inner.contains), Vector(true, true, false, true, false))
+      assertEquals(resources.map(outer.contains), Vector(false, false, false, false, true))
+      resources(1).dispose()
+      assertEquals(freed.get, 1)
+      inner.close()
+      assertEquals(resources.map(_.isDisposed), Vector(true, true, false, true, false))
+      outer.close()
+      assertEquals(freed.get, 4)
+      resources(2).dispose()
+    }
+  }
 }

@@ -25,6 +25,26 @@ class ShapeSuite extends munit.FunSuite {
     assertEquals(shape.toVector, Vector(2, 3, 4))
   }
 
+  test("ranges of dimensions are cut at the ends, as those of collections") {
+    for (from <- -1 to 4; end <- -1 to 4) {
+      assertEquals(shape.slice(from, end).toVector, shape.toVector.slice(from, end), s"slice($from, $end)")
+    }
+    for (count <- -1 to 4) assertEquals(shape.drop(count).toVector, shape.toVector.drop(count))
+  }
+
+  test("one to four numbers and a sequence give the same shape") {
+    val numbers = Vector(Shape(5), Shape(5, 6), Shape(5, 6, 7), Shape(5, 6, 7, 8), Shape(5, 6, 7, 8, 9))
+    assertEquals(numbers, (5 to 9).map(last => Shape((5 to last): _*)).toVector)
+    val arrays = Vector(NDArray.zeros(1), NDArray.zeros(1, 2), NDArray.zeros(1, 2, 3), NDArray.zeros(1, 2, 3, 4))
+    assertEquals(arrays.map(_.shape), (1 to 4).map(last => Shape(1 to last)).toVector)
+    assertEquals(
+      Seq(NDArray.ones(1, 1, 2, 1), NDArray.ones(1, 2, 1), NDArray.ones(2, 1)).map(_.toArray.sum),
+      Seq.fill(3)(2f)
+    )
+    assertEquals(Seq(2, 3).map(NDArray.ones(_)).map(_.size), Seq(2, 3))
+    assertEquals((NDArray.zeros(Shape(0, 2)).shape, NDArray.empty(Shape(3)).dtype), (Shape(0, 2), DType.Float32))
+  }
+
   test("a shape is made from numbers, a collection, an array") {
     val all = Seq(Shape(Seq(2, 3, 4)), Shape(Array(2, 3, 4)), new Shape(2, 3, 4), Shape.create(2, 3, 4))
     all.foreach(assertEquals(_, shape))

@@ -24,6 +24,10 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
     val heavy = Set(
       "scala.Predef$",
       "scala.package$",
+      "scala.Enumeration",
+      "scala.collection.immutable.Map",
+      "scala.collection.immutable.ArraySeq",
+      "scala.runtime.ScalaRunTime$",
       "scala.collection.ArrayOps$",
       "scala.Tuple2$mcDD$sp",
       "scala.util.Using$Releasable",
@@ -47,6 +51,10 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
 
 /** Avoids Scala's own `println`. */
 object FirstArrayProgram {
-  def main(arguments: Array[String]): Unit =
-    System.out.println("elements: ".concat(Integer.toString(NDArray.ones(2, 2).toArray.length)))
+  def main(arguments: Array[String]): Unit = {
+    val zeros = NDArray.zeros(Shape(2, 1, 1, 1))
+    val copied = NDArray.array(zeros.toArray, Shape(2))
+    val count = NDArray.ones(2, 2).toArray.length + zeros.size + copied.shape.length - 3
+    System.out.println("elements: ".concat(Integer.toString(count)))
+  }
 }

@@ -98,15 +98,21 @@ object ObjectDetector {
   * @param args probability, xmin, ymin, xmax and ymax
   */
 class ObjectDetectorOutput(className: String, args: Array[Float]) {
+  /** The name of its class, from the file `synset.txt`. */
   def getClassName: String = className
 
+  /** The probability of the class, from 0 to 1. */
   def getProbability: Float = args(0)
 
+  /** The left edge, as a fraction of the width of the image. */
   def getXMin: Float = args(1)
 
+  /** The upper edge, as a fraction of the height of the image. */
   def getYMin: Float = args(2)
 
+  /** The right edge, as a fraction of the width of the image. */
   def getXMax: Float = args(3)
 
+  /** The lower edge, as a fraction of the height of the image. */
   def getYMax: Float = args(4)
 }

@@ -171,7 +171,11 @@ private[mxnet] object NativeLibrary {
   private def explicitFile(location: String, name: String): Path = {
     val path = Paths.get(location).toAbsolutePath
     val file = if (Files.isDirectory(path)) path.resolve(name) else path
-    if (!Files.isRegularFile(file)) throw notFound(Seq(s"$file (from -D$PathProperty=$location): no such file"))
+    if (!Files.isRegularFile(file)) {
+      val tried = new ArrayList[String]
+      tried.add(s"$file (from -D$PathProperty=$location): no such file")
+      throw notFound(tried)
+    }
     file
   }
 
@@ -184,10 +188,13 @@ private[mxnet] object NativeLibrary {
     val resourceName = String.join("/", "", "native", target, name)
     val notSet = "-D".concat(PathProperty).concat(": not set")
     val bundled = resource(resourceName)
-    if (bundled.isEmpty) throw notFound(Seq(notSet, s"resource $resourceName: not found on the class path"))
-    bundled.get.close()
     val tried = new ArrayList[String]
     tried.add(notSet)
+    if (bundled.isEmpty) {
+      tried.add(s"resource $resourceName: not found on the class path")
+      throw notFound(tried)
+    }
+    bundled.get.close()
     val stored = storedDigest(resource, resourceName)
     var found: Path = null
     var i = 0
@@ -200,7 +207,7 @@ private[mxnet] object NativeLibrary {
         }
       i += 1
     }
-    if (found == null) throw notFound(tried.asScala.toSeq)
+    if (found == null) throw notFound(tried)
     found
   }
 
@@ -243,9 +250,9 @@ private[mxnet] object NativeLibrary {
   private def describe(e: IOException): String =
     s"${e.getClass.getSimpleName.stripSuffix("Exception")}: ${e.getMessage}"
 
-  private def notFound(tried: Seq[String]): MXNetError =
+  private def notFound(tried: ArrayList[String]): MXNetError =
     new MXNetError(
-      "NativeLibrary: no libmxnet was found; tried" + tried.map("\n  - " + _).mkString +
+      "NativeLibrary: no libmxnet was found; tried" + tried.asScala.map("\n  - " + _).mkString +
         s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
     )
 

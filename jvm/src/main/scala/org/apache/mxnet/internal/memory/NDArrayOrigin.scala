@@ -38,8 +38,4 @@ private[mxnet] object NDArrayOrigin {
     inputs.foreach(visit)
     found
   }
-
-  /** The arrays of [[liveArrays]] by their handles. */
-  def byHandle(inputs: Array[NDArrayOrigin]): collection.Map[Long, scala.ref.WeakReference[NDArray]] =
-    liveArrays(inputs).map(array => array.handle -> new scala.ref.WeakReference(array)).toMap
 }

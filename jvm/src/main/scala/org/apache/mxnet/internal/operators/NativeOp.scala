@@ -3,7 +3,7 @@ package internal.operators
 
 import java.util.concurrent.ConcurrentHashMap
 
-import org.apache.mxnet.internal.util.NullChecks.requireNonNull
+import org.apache.mxnet.internal.util.NullChecks.requireValue
 
 /** An operator of the engine: its handle and its lazily loaded metadata.
   *
@@ -52,7 +52,7 @@ private[mxnet] object NativeOp {
 
   /** The operator of this name; an unknown one is an [[MXNetError]]. */
   def apply(name: String): NativeOp = {
-    if (name == null) requireNonNull("NativeOp", "name" -> name)
+    requireValue("NativeOp", "name", name)
     val known = cache.get(name)
     if (known != null) known
     else {
