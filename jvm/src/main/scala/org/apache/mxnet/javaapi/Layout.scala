@@ -2,6 +2,7 @@ package org.apache.mxnet.javaapi
 
 /** Names of the order of an array's axes, for Java: N batch, C channels, H height, W width, T time. */
 object Layout {
+
   /** No layout: the first axis is the batch. */
   val UNDEFINED: String = org.apache.mxnet.Layout.UNDEFINED
 

@@ -98,6 +98,7 @@ object ObjectDetector {
   * @param args probability, xmin, ymin, xmax and ymax
   */
 class ObjectDetectorOutput(className: String, args: Array[Float]) {
+
   /** The name of its class, from the file `synset.txt`. */
   def getClassName: String = className
 
