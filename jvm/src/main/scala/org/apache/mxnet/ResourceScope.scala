@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import java.util.{ArrayList, Collection => JCollection, Collections, IdentityHashMap, Map => JMap}
+import java.util.{ArrayList, Collection => JCollection, Collections, IdentityHashMap, Map => JMap, Optional}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -240,6 +240,7 @@ object ResourceScope {
   private def mayHoldResources(item: AnyRef): Boolean = item match {
     case _: NativeResource | _: ResourceHolder | _: NDArrayFuncReturn                       => true
     case _: Iterable[_] | _: Array[AnyRef] | _: Product | _: JCollection[_] | _: JMap[_, _] => true
+    case _: Optional[_]                                                                     => true
     case _                                                                                  => false
   }
 
@@ -252,6 +253,7 @@ object ResourceScope {
     case items: JCollection[_]       => items.iterator.asScala
     case items: JMap[_, _]           => items.keySet.iterator.asScala ++ items.values.iterator.asScala
     case product: Product            => product.productIterator
+    case option: Optional[_]         => option.stream().iterator.asScala
     case _                           => Iterator.empty
   }
 

@@ -322,6 +322,11 @@ class NativeResourceSuite extends munit.FunSuite {
     assert(message.startsWith("NDArray of shape (4): it was used after dispose()"), message)
   }
 
+  test("an array within an option of Java is kept") {
+    val kept = ResourceScope.using()(java.util.Optional.of(NDArray.ones(2)))
+    assertEquals(kept.get.toArray.sum, 2f)
+  }
+
   test("resources leave and enter scopes in any order") {
     withCounter { freed =>
       val outer = new ResourceScope
