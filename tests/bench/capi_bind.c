@@ -5,7 +5,7 @@
  *   target/capi_bind tests/bench/scala/target/lenet-symbol.json */
 #include "capi.h"
 
-/* Binds the network for training and frees everything that it created. With `by_name`, also lists the names of the arrays, and the outputs. */
+/* Binds the network for training and frees everything that it created. With `by_name`, lists the names and outputs, too. */
 static void bind(SymbolHandle symbol, int by_name) {
   const char *names[] = {"data", "softmax_label"}, *request = "write";
   const int sizes[] = {32, 1, 28, 28, 32};
