@@ -1,11 +1,12 @@
-//! Times the elementwise, reduction, movement and sorting kernels: `cargo run --release -p ferromx-kernels --example elementwise_bench`.
+//! Times the elementwise, reduction, softmax, movement and sorting kernels: `cargo run --release -p ferromx-kernels --example elementwise_bench`.
 //! `OMP_NUM_THREADS` sets the number of threads.
 
 use ferromx_kernels::map::{Src, map};
 use ferromx_kernels::reduce::{Sum, reduce};
 use ferromx_kernels::rng::Philox;
+use ferromx_kernels::softmax::{SoftmaxKind, softmax_forward};
 use ferromx_kernels::sort::{Order, argsort, sort, topk};
-use ferromx_kernels::{broadcast, lane_fn, math, movement, par, zip};
+use ferromx_kernels::{AxisShape, broadcast, lane_fn, math, movement, par, zip};
 use std::io::Write;
 use std::time::Instant;
 
@@ -67,6 +68,12 @@ fn main() -> std::io::Result<()> {
     })?;
     time("sum (4096,1024) axis 1", || reduce::<Sum, f32, f32, f32>(&x[0], &[4096, 1024], &[1], &mut sums))?;
     time("transpose (1024,1024)", || movement::transpose(&x[0][..m], &[1024, 1024], &[1, 0], &mut y[..m]))?;
+
+    for axis in [1000, 64] {
+        let (shape, len) = (AxisShape { outer: 4096, axis, inner: 1 }, 4096 * axis);
+        let name = format!("softmax (4096,{axis})");
+        time(&name, || softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, &x[0][..len], &mut y[..len]))?;
+    }
 
     let million = &x[0][..1_000_000];
     let mut indices = vec![0f32; 1_000_000];

@@ -1,4 +1,5 @@
-//! Axes of reductions: resolved by the rules of MXNet's older operators or of NumPy, and the shapes that result.
+//! Axes of reductions: resolved by the rules of MXNet's older operators or of NumPy, and the shapes that result. Lengths of the rows and
+//! matrices of an array.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -8,6 +9,19 @@ use smallvec::SmallVec;
 
 /// Axes or lengths of axes; six fit without a heap allocation.
 pub(crate) type Axes = SmallVec<[usize; 6]>;
+
+/// The length of a row: the product of the dimensions starting at `axis`.
+pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
+    shape.to_usize()[axis..].iter().product()
+}
+
+/// The numbers of rows and columns of the matrices in the last two axes; (0, 0) for fewer than two axes.
+pub(crate) fn matrix_dims(shape: &Shape) -> (usize, usize) {
+    match *shape.dims() {
+        [.., rows, cols] => (rows.max(0) as usize, cols.max(0) as usize),
+        _ => (0, 0),
+    }
+}
 
 /// The permutation that undoes `perm`.
 pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {

@@ -18,21 +18,24 @@ pub enum Padding<T> {
     Symmetric,
 }
 
-/// The source index for padded index `i`, or `None` for the constant.
-fn source_index<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usize> {
-    let source = i as isize - before as isize;
-    let last = n as isize - 1;
-    match mode {
-        Padding::Constant(_) => (0..=last).contains(&source).then_some(source as usize),
-        Padding::Edge => Some(source.clamp(0, last) as usize),
-        Padding::Reflect if last == 0 => Some(0),
-        Padding::Reflect => {
-            let source = source.rem_euclid(2 * last);
-            Some(source.min(2 * last - source) as usize)
-        }
-        Padding::Symmetric => {
-            let source = source.rem_euclid(2 * n as isize);
-            Some(source.min(2 * n as isize - 1 - source) as usize)
+impl<T> Padding<T> {
+    /// The source index for index `i` of a padded axis, or `None` for the constant. The source has `n` elements along the axis, and
+    /// `before` come before them.
+    pub fn source_index(&self, i: usize, before: usize, n: usize) -> Option<usize> {
+        let source = i as isize - before as isize;
+        let last = n as isize - 1;
+        match self {
+            Padding::Constant(_) => (0..=last).contains(&source).then_some(source as usize),
+            Padding::Edge => Some(source.clamp(0, last) as usize),
+            Padding::Reflect if last == 0 => Some(0),
+            Padding::Reflect => {
+                let source = source.rem_euclid(2 * last);
+                Some(source.min(2 * last - source) as usize)
+            }
+            Padding::Symmetric => {
+                let source = source.rem_euclid(2 * n as isize);
+                Some(source.min(2 * n as isize - 1 - source) as usize)
+            }
         }
     }
 }
@@ -56,7 +59,7 @@ pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usiz
     // For each axis, the offset of the source of each padded index.
     let offsets: Vec<Vec<Option<usize>>> = (0..shape.len())
         .map(|axis| {
-            let source = |i| source_index(&mode, i, pads[axis].0, shape[axis]);
+            let source = |i| mode.source_index(i, pads[axis].0, shape[axis]);
             (0..out[axis]).map(|i| source(i).map(|index| index * strides[axis] as usize)).collect()
         })
         .collect();

@@ -13,10 +13,9 @@ use ferromx_kernels::gemm::{MatMut, MatRef, gemm, gemm_batched};
 use ferromx_kernels::linalg::{Scalar, copy_triangle};
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{
-    self, check_rank, check_square, copy_unless_in_place, matrix_dims, matrix_type, replace_last_axes,
-};
+use super::matrices::{self, check_rank, check_square, copy_unless_in_place, matrix_type, replace_last_axes};
 use super::product::batch_matrix;
+use crate::axes::matrix_dims;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];

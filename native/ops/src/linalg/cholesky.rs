@@ -11,7 +11,8 @@ use ferromx_kernels::linalg::{
 use ferromx_kernels::par::with_scratch;
 
 use super::blas::{TriangularParam, keep_triangles, triangular_shape};
-use super::matrices::{self, batch_item, copy_unless_in_place, matrix_dims, matrix_error, matrix_type, square_shape};
+use super::matrices::{self, batch_item, copy_unless_in_place, matrix_error, matrix_type, square_shape};
+use crate::axes::matrix_dims;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];

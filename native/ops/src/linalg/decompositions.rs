@@ -18,8 +18,9 @@ use ferromx_kernels::math::log;
 use ferromx_kernels::par::{parallel_rows2, with_scratch};
 
 use super::matrices::{
-    self, batch_item, check_rank, check_square, matrix_dims, matrix_error, matrix_type, replace_last_axes, square_shape,
+    self, batch_item, check_rank, check_square, matrix_error, matrix_type, replace_last_axes, square_shape,
 };
+use crate::axes::matrix_dims;
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.

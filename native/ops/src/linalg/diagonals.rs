@@ -10,7 +10,8 @@ use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
 use ferromx_kernels::math::log;
 use ferromx_kernels::movement::{diagonal, diagonal_assign};
 
-use super::matrices::{self, check_square, matrix_dims, matrix_type, replace_last_axes};
+use super::matrices::{self, check_square, matrix_type, replace_last_axes};
+use crate::axes::matrix_dims;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];

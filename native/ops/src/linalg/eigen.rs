@@ -12,8 +12,9 @@ use ferromx_kernels::linalg::{EigenError, for_each_matrix, general_eigen, symmet
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_dims, matrix_error, matrix_type, with_converted,
+    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_error, matrix_type, with_converted,
 };
+use crate::axes::matrix_dims;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];

@@ -16,9 +16,10 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_dims, matrix_error, matrix_type, with_converted,
+    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_error, matrix_type, with_converted,
 };
 use crate::axes::inverse_permutation;
+use crate::axes::matrix_dims;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];

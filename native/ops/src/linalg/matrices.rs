@@ -22,14 +22,6 @@ macro_rules! matrix_type {
 }
 pub(super) use matrix_type;
 
-/// The numbers of rows and columns of an operand's matrices; (0, 0) for fewer than two axes.
-pub(super) fn matrix_dims(shape: &Shape) -> (usize, usize) {
-    match *shape.dims() {
-        [.., rows, cols] => (rows.max(0) as usize, cols.max(0) as usize),
-        _ => (0, 0),
-    }
-}
-
 /// Checks that an operand of known rank has at least two axes.
 pub(super) fn check_rank(shape: &Shape, name: &str) -> Result<()> {
     ensure!(shape.ndim().is_none_or(|n| n >= 2), "{name} must have at least two axes, but has shape {shape}");

@@ -17,7 +17,8 @@ use ferromx_kernels::map::Src;
 use ferromx_kernels::par::with_scratch;
 
 use super::decompositions::bounded_difference;
-use super::matrices::{self, batch_item, check_rank, matrix_dims, matrix_error, matrix_type};
+use super::matrices::{self, batch_item, check_rank, matrix_error, matrix_type};
+use crate::axes::matrix_dims;
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.

@@ -2,11 +2,11 @@
 
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
-use ferromx_kernels::math::{self, MathFloat};
+use ferromx_kernels::math::MathFloat;
 
 use crate::sparse::lazy_rule;
 
-use super::family::{self, bound, clip, sign, step, step_params};
+use super::family::{self, bias_correction, bound, clip, sign, step, step_params};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] =
@@ -178,11 +178,6 @@ params! {
     }
 }
 
-/// The divisor `1 - beta^t` that corrects the bias of a moving mean after `t` steps.
-fn bias_correction(beta: f32, t: i32) -> f64 {
-    1.0 - math::pow(f64::from(beta), f64::from(t))
-}
-
 step!(FTML_UPDATE: Ftml, "ftml_update",
 "A step of FTML: with g = clip(rescale_grad * grad + wd * weight), v = beta2 * v + (1 - beta2) * g^2, \
  d' = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon) and z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * weight, \
@@ -190,8 +185,8 @@ step!(FTML_UPDATE: Ftml, "ftml_update",
 FtmlParam,
 states [d = "The last divisor.", v = "The moving mean of squared gradients.", z = "The numerator."],
 scalars |p| [
-    scale = bias_correction(p.beta1, p.t) / f64::from(p.lr), beta1 = p.beta1, beta2 = p.beta2, bias2 = bias_correction(p.beta2, p.t),
-    epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_grad),
+    scale = bias_correction(p.beta1, p.t.into()) / f64::from(p.lr), beta1 = p.beta1, beta2 = p.beta2,
+    bias2 = bias_correction(p.beta2, p.t.into()), epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_grad),
 ],
 |weight, grad| {
     let g = clip(rescale * grad + wd * weight, limit);

@@ -9,7 +9,7 @@ use ferromx_core::op::OpCtx;
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Lane, Load, Store};
-use ferromx_kernels::math::MathFloat;
+use ferromx_kernels::math::{self, MathFloat};
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
@@ -39,6 +39,11 @@ pub(super) fn clip<C: MathFloat>(x: C, bound: C) -> C {
     } else {
         x
     }
+}
+
+/// The divisor `1 - beta^t` that corrects the bias of a moving mean after `t` steps.
+pub(super) fn bias_correction(beta: f32, t: i64) -> f64 {
+    1.0 - math::pow(f64::from(beta), t as f64)
 }
 
 /// The sign of `x`: 1, 0 or -1, and 0 for NaN.

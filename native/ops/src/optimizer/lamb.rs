@@ -11,13 +11,13 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Lane, LaneFn, Load, Store};
-use ferromx_kernels::math::{MathFloat, pow};
+use ferromx_kernels::math::MathFloat;
 use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::{NumericLane, SumSquares, reduce};
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
-use super::family::{self, Rule, bound, clip, rule, slices};
+use super::family::{self, Rule, bias_correction, bound, clip, rule, slices};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 
 /// The operators of this file.
@@ -43,15 +43,15 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// The divisor that corrects the bias of a moving mean with decay rate `beta`.
-    fn bias_correction(&self, beta: f32) -> f64 {
-        self.t.map_or(1.0, |t| 1.0 - pow(f64::from(beta), t as f64))
+    /// The divisor of a moving mean with decay rate `beta`.
+    fn divisor(&self, beta: f32) -> f64 {
+        self.t.map_or(1.0, |t| bias_correction(beta, t))
     }
 }
 
 rule!(Lamb, Direction, states [mean, var],
 scalars |p| [
-    beta1 = p.beta1, beta2 = p.beta2, bias1 = p.bias_correction(p.beta1), bias2 = p.bias_correction(p.beta2),
+    beta1 = p.beta1, beta2 = p.beta2, bias1 = p.divisor(p.beta1), bias2 = p.divisor(p.beta2),
     epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {

@@ -14,6 +14,7 @@ use ferromx_kernels::movement::{self, diagonal_len};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Sum};
 
+use crate::axes::matrix_dims;
 use crate::elemwise::family::NUMERIC;
 use crate::moves::{by_size, source, target};
 
@@ -329,12 +330,6 @@ pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
         Ok(())
     })
     .grad(Grad::Kernel(Backward::new(tril_backward), None));
-
-/// The numbers of rows and columns of the matrices in the last two axes.
-fn matrix_dims(shape: &Shape) -> (usize, usize) {
-    let dims = shape.to_usize();
-    (dims[dims.len() - 2], dims[dims.len() - 1])
-}
 
 /// Copies the elements on and below diagonal `k` of each matrix, and writes zeros above. A source of a single row is broadcast.
 fn copy_lower<T: Copy + Default>(src: &[T], rows: usize, columns: usize, k: i64, dst: &mut [T]) {

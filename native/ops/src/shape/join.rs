@@ -12,6 +12,7 @@ use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
 use super::axes::atleast_nd;
+use crate::axes::row_len;
 use crate::moves::{by_size, source, target};
 
 /// The operators of this file.
@@ -56,11 +57,6 @@ pub(crate) fn split_rows(
         offset += n;
     }
     Ok(())
-}
-
-/// The length of a row: the product of the dimensions starting at `axis`.
-pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
-    shape.to_usize()[axis..].iter().product()
 }
 
 /// The index of an axis; a negative one counts from the end.

@@ -109,14 +109,17 @@ fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         return Ok(());
     }
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let mode = match p.mode {
-            SpatialPadMode::Constant => Padding::Constant(<T as Element>::from_f64(p.constant_value)),
-            SpatialPadMode::Edge => Padding::Edge,
-            SpatialPadMode::Reflect => Padding::Reflect,
-        };
-        movement::pad(ins[0].slice::<T>()?, &dims, &widths(p), mode, outs[0].slice_mut()?);
+        movement::pad(ins[0].slice::<T>()?, &dims, &widths(p), padding(p), outs[0].slice_mut()?);
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+fn padding<T: Element>(p: &SpatialPadParam) -> Padding<T> {
+    match p.mode {
+        SpatialPadMode::Constant => Padding::Constant(T::from_f64(p.constant_value)),
+        SpatialPadMode::Edge => Padding::Edge,
+        SpatialPadMode::Reflect => Padding::Reflect,
+    }
 }
 
 /// Adds each element of the gradient to the element of `dst` from which the forward pass copied it.
@@ -125,10 +128,11 @@ where
     C: NumericLane,
     T: Load<C> + Store<C>,
 {
+    let mode = padding::<C>(p);
     let sources: Vec<Vec<Option<usize>>> = dims
         .iter()
         .zip(widths(p))
-        .map(|(&n, (before, after))| (0..before + n + after).map(|i| source_index(p.mode, i, before, n)).collect())
+        .map(|(&n, (before, after))| (0..before + n + after).map(|i| mode.source_index(i, before, n)).collect())
         .collect();
     let mut sums = vec![C::ZERO; dst.len()];
     let Some((row, outer)) = sources.split_last() else { return };
@@ -148,20 +152,6 @@ where
         }
     }
     dst.iter_mut().zip(sums).for_each(|(d, s)| *d = T::element(s));
-}
-
-/// The input index whose element is copied to index `i` of a padded axis, or `None` where the padding is constant. The input axis has
-/// length `n`.
-fn source_index(mode: SpatialPadMode, i: usize, before: usize, n: usize) -> Option<usize> {
-    let index = i as i64 - before as i64;
-    let last = n as i64 - 1;
-    let source = match mode {
-        SpatialPadMode::Constant => Some(index).filter(|index| (0..=last).contains(index)),
-        SpatialPadMode::Edge => Some(index.clamp(0, last.max(0))),
-        SpatialPadMode::Reflect if index < 0 => Some(-index),
-        SpatialPadMode::Reflect => Some(if index > last { 2 * last - index } else { index }),
-    };
-    source.map(|index| index as usize)
 }
 
 /// The number of elements before and after each axis: `((1, 2), (0, 3))`. A single pair, `(1, 2)`, pads an array with one axis.

@@ -9,7 +9,8 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 
-use super::join::{axis_index, join, row_len, split_rows};
+use super::join::{axis_index, join, split_rows};
+use crate::axes::row_len;
 use crate::rules::one_dtype;
 
 /// The operators of this file.

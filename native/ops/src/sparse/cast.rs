@@ -9,7 +9,8 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice, write_bytes};
 use ferromx_kernels::sparse as kernels;
 
-use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, stored_rows, with_rows};
+use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, stored_rows, with_rows};
+use crate::axes::row_len;
 
 /// Converts an array to a dense one. A dense array is returned without a copy.
 ///
@@ -31,7 +32,7 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
     if a.storage_type() == StorageType::Csr {
         return call_once(&csr_parts(&parts)?, &target, |ins, outs| {
             moved!(a.dtype(), T => {
-                kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape()), outs[0].slice_mut()?);
+                kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape(), 1), outs[0].slice_mut()?);
                 Ok(())
             })
         });
@@ -39,7 +40,7 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
     call_once(&[&parts.indices, &parts.data], &target, |ins, outs| {
         moved!(a.dtype(), T => {
             let indices = ins[0].slice::<i64>()?;
-            kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape()), outs[0].slice_mut()?);
+            kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
             Ok(())
         })
     })

@@ -26,6 +26,8 @@ use ferromx_core::sparse::{Array, Parts, SparseArray, StorageType};
 use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
+use crate::axes::row_len;
+
 pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
 pub use lazy::{add_rows, all_row_sparse, lazy, lazy_update};
@@ -128,7 +130,7 @@ pub(crate) struct StoredRows {
 impl StoredRows {
     /// The number of elements in a row.
     pub(crate) fn row_len(&self) -> usize {
-        row_len(self.values.shape())
+        row_len(self.values.shape(), 1)
     }
 }
 
@@ -142,11 +144,6 @@ pub(crate) fn stored_rows(array: &Array) -> Result<StoredRows> {
         }
         other => Ok(StoredRows { values: cast::to_dense(other)?, indices: None }),
     }
-}
-
-/// The length of a row: the product of all dimensions but the first.
-pub(crate) fn row_len(shape: &Shape) -> usize {
-    shape.dims()[1..].iter().product::<i64>() as usize
 }
 
 /// The shape with `rows` as its first dimension.

@@ -14,7 +14,8 @@ use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_kernels::sparse::{self as kernels, Positions};
 use smallvec::SmallVec;
 
-use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, row_len, stored_rows, with_rows};
+use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, stored_rows, with_rows};
+use crate::axes::row_len;
 use crate::moves::copy;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
@@ -76,7 +77,7 @@ fn check_rows(indices: &[i64], rows: i64) -> Result<()> {
 }
 
 fn retain_dense(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (rows, len) = (ins[0].shape().dim(0), row_len(ins[0].shape()));
+    let (rows, len) = (ins[0].shape().dim(0), row_len(ins[0].shape(), 1));
     let indices: Vec<i64> = dispatch!(ins[1].dtype(), I in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
         ins[1].slice::<I>()?.iter().map(|i| i.to_f64() as i64).collect()
     }, d => return Err(Error::Internal(format!("no indices of type {d}"))));

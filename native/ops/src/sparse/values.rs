@@ -9,7 +9,8 @@ use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse as kernels;
 
 use super::cast::{cast, to_dense};
-use super::{csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use super::{csr_of, csr_parts, moved, new_vector, with_rows};
+use crate::axes::row_len;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// Storage rule of functions with f(0) = 0: the output has the storage type of the input.
@@ -90,7 +91,7 @@ pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     call_once(&[&parts.indices, &parts.data], &[(&out, Req::Write)], |ins, outs| {
         let indices = kernels::positions(ins[0].slice::<i64>()?, rows);
         moved!(a.dtype(), T => {
-            kernels::scatter_rows(ins[1].slice::<T>()?, &indices, row_len(a.shape()), outs[0].slice_mut()?);
+            kernels::scatter_rows(ins[1].slice::<T>()?, &indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
             Ok(())
         })
     })?;
@@ -150,7 +151,7 @@ pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
     let parts = sparse.parts()?;
     let out = NDArray::empty(parts.data.shape(), dense.dtype(), dense.context())?;
-    let (target, len) = ([(&out, Req::Write)], row_len(sparse.shape()));
+    let (target, len) = ([(&out, Req::Write)], row_len(sparse.shape(), 1));
     if sparse.storage_type() == Csr {
         let [indptr, indices, values] = csr_parts(&parts)?;
         call_once(&[indptr, indices, values, dense], &target, |ins, outs| {
