@@ -5,6 +5,7 @@
 //! - `region` has the locks of an operation, and `operands` the views of locked arrays that kernels get;
 //! - `call` checks the operands of one kernel call, and `chain` those of a chain of elementwise kernels;
 //! - `blocks` runs a chain block by block, and can record the `loops` of its kernels;
+//! - `replacement` lets a plan read another array than the one that it was compiled with;
 //! - `operand_lists` passes operands to kernels without allocating.
 //!
 //! This module and `memory::reserve` are the only ones of the crate with `unsafe`. Its guarantees: no other slice overlaps a kernel's
@@ -24,6 +25,7 @@ mod operands;
 pub mod pages;
 mod pool;
 mod region;
+mod replacement;
 
 pub use blocks::{Block, Blocks};
 pub use call::{Call, call_once};
@@ -36,3 +38,4 @@ pub use operands::{In, Out, Req, in_out};
 pub use pages::ALIGN;
 pub use pool::{memory_in_use, release_cached_memory};
 pub use region::{Region, RegionGuard};
+pub use replacement::Replacement;

@@ -9,6 +9,7 @@ use super::ndarray::{NDArray, overlap};
 use super::operand_lists::with_operands;
 use super::operands::{In, Out, Req, View};
 use super::region::{Locks, Region, RegionGuard};
+use super::replacement::Replacement;
 use crate::error::{Error, Result};
 
 #[derive(Clone)]
@@ -71,6 +72,18 @@ impl Call {
             ins: ins.iter().zip(shared).map(|(array, shared_with)| slot(array, Req::Null, shared_with)).collect(),
             outs: outs.iter().map(|(array, req)| slot(array, *req, None)).collect(),
         })
+    }
+
+    /// Replaces an input, if it is one. A call with other locks is not changed.
+    pub fn replace(&mut self, replacement: &Replacement) {
+        let [old, new] = replacement.regions;
+        if self.region == old {
+            for slot in self.ins.iter_mut().chain(&mut self.outs) {
+                replacement.apply(&mut slot.array);
+                slot.ptr = slot.array.start();
+            }
+            self.region = new;
+        }
     }
 
     /// Runs a kernel on the operands.

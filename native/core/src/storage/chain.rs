@@ -11,6 +11,7 @@ use super::ndarray::{NDArray, overlap};
 use super::operands::Req;
 use super::pages::ALIGN;
 use super::region::Region;
+use super::replacement::Replacement;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -175,6 +176,25 @@ impl Chain {
         let streams = block_arrays.map(|(array, _)| stream(array)).collect();
         let recording = OnceLock::new();
         Ok(Chain { region: region.id, arrays, streams, len, block, shapes, buffer_bytes, calls, recording })
+    }
+
+    /// Replaces an input, if it is one. A chain with other locks is not changed.
+    pub fn replace(&mut self, replacement: &Replacement) {
+        let [old, new] = replacement.regions;
+        if self.region != old {
+            return;
+        }
+        self.arrays.iter_mut().for_each(|array| replacement.apply(array));
+        self.streams.iter_mut().for_each(|stream| replacement.apply_to_address(&mut stream.first));
+        let inputs = self.calls.iter_mut().flat_map(|call| &mut call.ins).map(|(source, _)| &mut source.base);
+        let recorded =
+            self.recording.get_mut().into_iter().flat_map(|recording| recording.calls.iter_mut().flatten().flatten());
+        for base in inputs.chain(recorded.flat_map(|chain_loop| &mut chain_loop.operands)) {
+            if let Base::Array(address) | Base::Scalar(address) = base {
+                replacement.apply_to_address(address);
+            }
+        }
+        self.region = new;
     }
 
     /// Number of elements of each array.

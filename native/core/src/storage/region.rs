@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::chunk::{Chunk, lock, unlock};
 use super::ndarray::NDArray;
+use super::replacement::Replacement;
 
 static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
 
@@ -71,8 +72,23 @@ impl Region {
         RegionGuard { region: self }
     }
 
+    /// Locks `new` instead of `old` from now on. `None`, without a change, if `old` is not locked or is written, or if `new` is locked as
+    /// another operand or has another size. Calls and chains with these locks fail until the replacement is applied to them.
+    pub fn replace(&mut self, old: &NDArray, new: &NDArray) -> Option<Replacement> {
+        let is_read = self.covers(old, false) && !self.covers(old, true);
+        if !is_read || self.covers(new, false) || old.byte_range().len() != new.byte_range().len() {
+            return None;
+        }
+        let id = NEXT_REGION.fetch_add(1, Ordering::Relaxed);
+        let replacement = Replacement::new(old, new, [self.id, id]);
+        self.chunks.iter_mut().filter(|(c, _)| Arc::ptr_eq(c, old.chunk())).for_each(|(c, _)| *c = new.chunk().clone());
+        sort_for_locking(&mut self.chunks);
+        self.id = id;
+        Some(replacement)
+    }
+
     /// True if the region locks the array's chunk, for writing if `write`.
-    pub(super) fn covers(&self, array: &NDArray, write: bool) -> bool {
+    pub fn covers(&self, array: &NDArray, write: bool) -> bool {
         let address = Arc::as_ptr(array.chunk()) as usize;
         match self.chunks.binary_search_by_key(&address, |(c, _)| Arc::as_ptr(c) as usize) {
             Ok(i) => self.chunks[i].1 || !write,

@@ -12,8 +12,9 @@ use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd, Positions};
 use smallvec::SmallVec;
 
 use super::{EmbeddingParam, TakeMode, TakeParam};
+use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{CsrBuilder, append, moved, new_csr, new_vector, row_len, stored_rows, summed, with_rows};
+use crate::sparse::{CsrBuilder, append, moved, new_csr, new_vector, stored_rows, summed, with_rows};
 use StorageType::Default as Dense;
 
 /// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
@@ -79,7 +80,7 @@ pub(super) fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         summed!(call, grad.dtype(), T => {
             let ones = vec![<T as MulAdd>::ONE; columns.len()];
             let m = Csr { indptr: &indptr, indices: &columns, data: &ones };
-            kernels::product(m, ins[0].slice::<T>()?, row_len(shape), outs[0].slice_mut()?, |r| r);
+            kernels::product(m, ins[0].slice::<T>()?, row_len(shape, 1), outs[0].slice_mut()?, |r| r);
             Ok(())
         })
     })?;

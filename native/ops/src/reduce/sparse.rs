@@ -14,8 +14,9 @@ use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
 use super::family::ReduceParam;
 use super::norm::NormParam;
 use crate::axes::resolve;
+use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{csr_of, csr_parts, new_vector, row_len, summed};
+use crate::sparse::{csr_of, csr_parts, new_vector, summed};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -131,7 +132,7 @@ pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         }
         grad => (to_dense(grad)?, parts.indices.clone(), false),
     };
-    let (num_rows, len) = (shape.dim(0) as usize, row_len(shape));
+    let (num_rows, len) = (shape.dim(0) as usize, row_len(shape, 1));
     let out = NDArray::zeros(&Shape::new(&[rows.len() as i64, shape.dim(1)]), x.dtype(), x.context())?;
     call_once(&[&parts.indices, &parts.data, &rows, &grad], &[(&out, Req::Write)], |ins, outs| {
         let (stored, rows) = (ins[0].slice::<i64>()?, ins[2].slice::<i64>()?);

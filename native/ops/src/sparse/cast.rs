@@ -81,7 +81,7 @@ fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<S
         return new_csr(shape, parts, context);
     }
     ensure!(n >= 1, "a scalar cannot be stored as row_sparse");
-    let (rows, len) = (shape.dim(0) as usize, row_len(shape));
+    let (rows, len) = (shape.dim(0) as usize, row_len(shape, 1));
     let (indices, values) = read_slice(dense, |x: &[T]| {
         let indices = kernels::nonzero_rows(x, rows, len);
         let mut values = memory::filled(T::default(), indices.len() * len);

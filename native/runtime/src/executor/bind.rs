@@ -101,7 +101,6 @@ impl Executor {
             reqs: bound.reqs.clone(),
             aux: Vec::new(),
             outputs: Vec::new(),
-            head_grads: Vec::new(),
             filled: Vec::new(),
             execution: Execution::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs, context)?)),
             monitor: Mutex::new(None),
@@ -140,13 +139,10 @@ fn bind(
         }
     }
     let (shapes, dtypes) = infer_all(&graph, num_forward_nodes, &external, &outputs, &head_grads)?;
-    let mut head_grad_arrays = vec![None; outputs.len()];
-    for (i, head_grad) in head_grads.iter().enumerate() {
+    for (output, head_grad) in outputs.iter().zip(&head_grads) {
         if let Some(e) = head_grad {
-            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(outputs[i]).context);
-            let array = NDArray::zeros(&shapes[*e], dtype, context)?;
-            external.insert(*e, array.clone());
-            head_grad_arrays[i] = Some(array);
+            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(*output).context);
+            external.insert(*e, NDArray::zeros(&shapes[*e], dtype, context)?);
         }
     }
     for (i, e) in outputs.iter().enumerate() {
@@ -170,9 +166,8 @@ fn bind(
         reqs: bound.reqs,
         aux: bound.aux,
         outputs: output_arrays,
-        head_grads: head_grad_arrays,
         filled,
-        execution: Execution::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
+        execution: Execution::Planned(Box::new(PlanLock::new(Plans::new(blueprint, head_grads, &arenas)?))),
         monitor: Mutex::new(None),
     })
 }

@@ -40,7 +40,7 @@ pub use simple_bind::SimpleBind;
 use stepwise::Stepwise;
 
 use crate::arrays;
-use crate::imperative::{self, Tensor};
+use crate::imperative::Tensor;
 pub use crate::passes::devices::Devices;
 use crate::symbol::Symbol;
 
@@ -62,7 +62,6 @@ pub struct Executor {
     reqs: Vec<Req>,
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
-    head_grads: Vec<Option<NDArray>>,
     /// Arguments that a forward pass fills with constants.
     filled: Vec<(NDArray, f64)>,
     execution: Execution,
@@ -108,7 +107,8 @@ impl Executor {
     }
 
     /// Computes the gradients of the last forward pass. `head_grads` are the gradients of the outputs, in their order and of any type;
-    /// those of losses and surplus ones are ignored. Does nothing if no gradient is requested.
+    /// those of losses and surplus ones are ignored. Does nothing if no gradient is requested. Large arrays are read in place: the executor
+    /// refers to them until it gets others.
     ///
     /// # Errors
     /// A head gradient that is missing or has the wrong shape; errors of the operators.
@@ -132,12 +132,10 @@ impl Executor {
         if self.reqs.iter().all(|r| *r == Req::Null) {
             return Ok(());
         }
-        for (i, bound) in self.head_grads.iter().enumerate() {
-            let Some(bound) = bound else { continue };
-            imperative::copy_dense(head_grad(&self.symbol, i, head_grads, bound.shape(), NDArray::shape)?, bound)?;
-        }
         let monitor = self.monitor.lock().clone();
-        plans.enter()?.backward(is_train, monitor.as_ref(), on_complete)
+        let mut plans = plans.enter()?;
+        plans.set_head_grads(&self.symbol, head_grads)?;
+        plans.backward(is_train, monitor.as_ref(), on_complete)
     }
 
     /// [`Executor::backward`] with head gradients of any storage type. `on_complete` is called for each requested gradient once the pass

@@ -237,6 +237,26 @@ impl Plan {
         }
     }
 
+    /// True if no step writes to `old`, a kernel reads it unless there are no gradient steps, and no kernel accesses `new`.
+    pub(super) fn can_replace(&self, old: &NDArray, new: &NDArray) -> bool {
+        let is_read = self.region.covers(old, false) || self.num_forward_steps == self.steps.len();
+        is_read && !self.region.covers(old, true) && !self.region.covers(new, false)
+    }
+
+    /// Lets the steps read `new` instead of `old`; see [`Plan::can_replace`].
+    pub(super) fn replace(&mut self, old: &NDArray, new: &NDArray) {
+        let Some(replacement) = self.region.replace(old, new) else { return };
+        for step in &mut self.steps {
+            match &mut step.work {
+                Work::Single(_, call) => call.replace(&replacement),
+                Work::Chain(_, chain) => chain.replace(&replacement),
+                Work::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
+            }
+        }
+        let reports = self.forward_reports.iter_mut().chain(&mut self.backward_reports);
+        reports.for_each(|report| replacement.apply(&mut report.array));
+    }
+
     /// Runs one forward step in inference mode and returns the number of remaining steps.
     pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         if step >= self.num_forward_steps {

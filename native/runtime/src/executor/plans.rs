@@ -1,18 +1,25 @@
 //! The plans of an executor: one for each purpose, compiled on first use. They share the arenas.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
-use super::{Monitor, OnComplete};
+use super::{Monitor, OnComplete, head_grad};
+use crate::arrays::is_same_view;
+use crate::symbol::Symbol;
 use crate::thread_id::thread_id;
 use crate::{imperative, random};
+
+/// Copying fewer bytes takes less time than changing the operands of a plan.
+const MIN_IN_PLACE_BYTES: usize = 1 << 18;
 
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
@@ -24,6 +31,8 @@ pub(super) struct Plans {
     random: Option<random::State>,
     has_random: bool,
     blueprint: Blueprint,
+    /// The variable of each output's gradient, and whether it has the memory of an array that the program passed; `None` for losses.
+    head_grads: Vec<Option<(Entry, bool)>>,
     inference: Option<Plan>,
     training: Option<Plan>,
     monitoring: Option<Plan>,
@@ -33,7 +42,7 @@ pub(super) struct Plans {
 
 impl Plans {
     /// Compiles the plan that is most likely needed, so that errors are reported when the symbol is bound.
-    pub(super) fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
+    pub(super) fn new(blueprint: Blueprint, head_grads: Vec<Option<Entry>>, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
         let has_random = blueprint.forward_calls().any(|(_, op)| op.def.random);
         let mut plans = Plans {
@@ -42,6 +51,7 @@ impl Plans {
             random: None,
             has_random,
             blueprint,
+            head_grads: head_grads.into_iter().map(|e| Some((e?, false))).collect(),
             inference: None,
             training: None,
             monitoring: None,
@@ -107,6 +117,53 @@ impl Plans {
     pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         self.last_purpose = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
+    }
+
+    /// Sets the gradients of the outputs for the next backward pass. An array of the bound type that is large and not bound as something
+    /// else is read in place, others are copied.
+    pub(super) fn set_head_grads(&mut self, symbol: &Symbol, given: &[NDArray]) -> Result<()> {
+        for i in 0..self.head_grads.len() {
+            let Some((e, is_borrowed)) = self.head_grads[i] else { continue };
+            let bound = self.blueprint.external[&e].clone();
+            let given = head_grad(symbol, i, given, bound.shape(), NDArray::shape)?;
+            if is_same_view(given, &bound) {
+                continue;
+            }
+            if self.reads_in_place(&bound, given) {
+                self.replace(e, &bound, given);
+                self.head_grads[i] = Some((e, true));
+                continue;
+            }
+            let own = if is_borrowed {
+                NDArray::empty(bound.shape(), bound.dtype(), bound.context())?
+            } else {
+                bound.clone()
+            };
+            if is_borrowed {
+                self.replace(e, &bound, &own);
+                self.head_grads[i] = Some((e, false));
+            }
+            imperative::copy_dense(given, &own)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the plans should read the head gradient `given` instead of a copy in `bound`.
+    fn reads_in_place(&self, bound: &NDArray, given: &NDArray) -> bool {
+        let is_alike = given.dtype() == bound.dtype() && given.context() == bound.context();
+        let is_bound = |array: &NDArray| Arc::ptr_eq(array.chunk(), given.chunk());
+        let gradients = self.blueprint.targets.iter().map(|t| &t.array);
+        is_alike
+            && given.byte_range().len() >= MIN_IN_PLACE_BYTES
+            && !self.blueprint.external.values().chain(gradients).any(is_bound)
+            && self.all().all(|plan| plan.can_replace(bound, given))
+    }
+
+    /// Lets all plans read `new` instead of `old`, the array of a variable that no step writes.
+    fn replace(&mut self, variable: Entry, old: &NDArray, new: &NDArray) {
+        self.blueprint.external.insert(variable, new.clone());
+        let plans = [&mut self.training, &mut self.inference, &mut self.monitoring];
+        plans.into_iter().flatten().for_each(|plan| plan.replace(old, new));
     }
 
     /// Computes the gradients from the intermediate results of the last forward pass. If that ran in inference mode, which does not keep
