@@ -102,6 +102,9 @@ typedef void (*EngineSyncFunc)(void*, void*);
 // A symbol bound to arrays.
 typedef void *ExecutorHandle;
 
+// A key-value store.
+typedef void *KVStoreHandle;
+
 // Called for each output that an executor computes. Arguments: name, array, user data. The callee owns the array handle.
 typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
 
@@ -116,9 +119,6 @@ typedef void *AtomicSymbolCreator;
 
 // A membership in a distributed job.
 typedef void *FerroJobHandle;
-
-// A key-value store.
-typedef void *KVStoreHandle;
 
 // Updates the stored array of an integer key. Arguments: key, pushed array, stored array, user data. The callee owns both array handles.
 typedef void (*MXKVStoreUpdater)(int, NDArrayHandle, NDArrayHandle, void*);

@@ -209,7 +209,7 @@ fn a_rank_lost_during_the_backward_pass_is_named() {
     assert!(errors[0].contains("rank 1 (127.0.0.1:") && errors[0].contains("was lost"), "{errors:?}");
 }
 
-/// Pushes arrays of alternating types, each of which needs a bucket of its own; returns the keys.
+/// Pushes and sends arrays of alternating types, each of which needs a bucket of its own; returns the keys.
 fn push_many(store: &KvStore, num_keys: i32) -> Vec<Key> {
     let keys: Vec<_> = (0..num_keys).map(Key::Number).collect();
     let array = |i: i32| {
@@ -220,6 +220,7 @@ fn push_many(store: &KvStore, num_keys: i32) -> Vec<Key> {
     let arrays: Vec<_> = (0..num_keys).map(array).collect();
     store.init(&keys, &arrays).unwrap();
     store.push(&keys, &arrays).unwrap();
+    store.distributed().unwrap().send_open().unwrap();
     keys
 }
 
