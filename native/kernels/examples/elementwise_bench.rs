@@ -1,4 +1,5 @@
-//! Times the elementwise, reduction, softmax, movement and sorting kernels: `cargo run --release -p ferromx-kernels --example elementwise_bench`.
+//! Times the elementwise, reduction, softmax, movement and sorting kernels:
+//! `cargo run --release -p ferromx-kernels --example elementwise_bench`.
 //! `OMP_NUM_THREADS` sets the number of threads.
 
 use ferromx_kernels::map::{Src, map};
