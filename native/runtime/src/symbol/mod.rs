@@ -1,6 +1,6 @@
 //! Symbols: graphs as users build them.
 //!
-//! - `node` has the nodes, `compose` applies operators and substitutes variables;
+//! - `node` has the nodes, `parameters` changes their attributes, `compose` applies operators and substitutes variables;
 //! - `json` reads and writes symbol files, and `legacy_json` upgrades those of older versions;
 //! - `subgraph` has the symbols that operators hold as parameters, such as loop bodies;
 //! - `subgraph_ops` expands nodes that hold a subgraph, and `cut` cuts out the subgraph of a loop body;
@@ -12,6 +12,7 @@ mod cut;
 mod json;
 mod legacy_json;
 mod node;
+mod parameters;
 mod subgraph;
 mod subgraph_ops;
 

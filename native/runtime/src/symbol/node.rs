@@ -4,17 +4,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ferromx_core::context::Context;
-use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{Cache, Forward, Inputs, OpCtx, OpDef};
+use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::subgraph_ops::subgraph_call;
-use super::{Symbol, attach};
+use super::Symbol;
 use crate::random;
 
 /// An operator with its parameters.
@@ -148,7 +146,7 @@ impl NodeOp {
     }
 
     /// Replaces the operator in all symbols that have the node.
-    fn replace(&self, call: OpCall) {
+    pub(super) fn replace(&self, call: OpCall) {
         let mut replacement = Box::new(NodeOp::from(Some(call)));
         while let Err(rejected) = self.last().replacement.set(replacement) {
             replacement = rejected;
@@ -221,43 +219,6 @@ impl Node {
     /// Whether the node is a variable.
     pub fn is_variable(&self) -> bool {
         self.op().is_none()
-    }
-
-    /// Sets an attribute. If it is a parameter of the operator, the operator changes in all symbols that have the node.
-    ///
-    /// # Errors
-    /// A parameter that the operator does not accept, or that changes the number of its inputs or outputs.
-    pub(super) fn set_attr(&self, key: &str, value: &str) -> Result<()> {
-        let mut attrs = self.attrs.write();
-        if let Some(op) = self.op().filter(|_| !is_hidden(key)) {
-            let mut changed = attrs.clone();
-            changed.insert(key.into(), value.into());
-            let call = self.with_params(op, &changed).map_err(|e| e.in_operator(op.name, &self.name))?;
-            self.op.replace(call);
-        }
-        attrs.insert(key.into(), value.into());
-        Ok(())
-    }
-
-    /// The node's operator with other parameters.
-    fn with_params(&self, op: &OpCall, attrs: &Attrs) -> Result<OpCall> {
-        if is_subgraph_op(op.def) {
-            return subgraph_call(op.name, attrs);
-        }
-        let params = attach(op.def, op.def.parse(attrs)?, &self.graphs)?;
-        let count = self.graphs.len() + self.inputs.len();
-        let inputs = match op.def.inputs {
-            Inputs::Variadic { count: key, .. } => attrs.get(key).and_then(|n| n.trim().parse().ok()).unwrap_or(count),
-            _ if self.graphs.is_empty() => op.def.num_inputs(&params).unwrap_or(count),
-            _ => count,
-        };
-        ensure!(
-            inputs == count && op.def.num_outputs(&params) == self.num_outputs(),
-            "a node with {} inputs and {} outputs cannot get other numbers of them: create a new symbol",
-            self.inputs.len(),
-            self.num_outputs()
-        );
-        Ok(OpCall { params, ..op.clone() })
     }
 
     /// The subgraph that the node computes, if its operator is a subgraph operator.
