@@ -421,7 +421,6 @@ class Module(
     case Some(kv) if kv.isDistributed && getClass == classOf[Module] =>
       requireTrainable()
       forward(dataBatch, isTrain = Some(true))
-      paramsDirty = true
       val pushed = trainedIndices.flatMap(i => group.gradArrays(i).map(paramNames(i) -> _))
       group.backwardAndPush(kv, pushed.map(_._1).toArray, pushed.map(_._2).toArray)
       updateByPushed()
@@ -431,10 +430,12 @@ class Module(
   private def trainedIndices: IndexedSeq[Int] = paramNames.indices.filter(hasGradient)
 
   /** Updates the parameters after the gradients were pushed. */
-  private def updateByPushed(): Unit =
+  private def updateByPushed(): Unit = {
+    paramsDirty = true
     if (updateOnKVStore)
       kvstore.foreach(kv => trainedIndices.foreach(i => kv.pull(paramNames(i), group.paramArrays(i))))
     else updateOnDevices()
+  }
 
   private def updateOnDevices(): Unit = {
     val apply = updater.get
