@@ -170,14 +170,29 @@ fn num_scans(data: &[u8]) -> usize {
     scans
 }
 
-/// Refuses images with too many scans for their number of bytes. A scan of a few bytes still visits all pixels, so a small malicious
-/// file could keep the decoder busy for minutes.
+/// The pixels per byte of a file that are decoded without question, however large the image is.
+const PIXELS_PER_BYTE: usize = 1024;
+
+/// Refuses JPEG images with too many scans for their number of bytes. A scan of a few bytes still visits all pixels, so a small
+/// malicious file could keep the decoder busy for minutes.
 fn check_scans(scans: usize, pixels: usize, bytes: usize) -> Result<()> {
-    const PIXELS_PER_BYTE: usize = 1024;
     if scans.saturating_mul(pixels) > MAX_PIXELS + PIXELS_PER_BYTE * bytes {
         return Err(Error::Format(format!(
             "a JPEG image of {pixels} pixels in {scans} scans and {bytes} bytes is refused, because such files serve to keep programs \
              busy; save it as a baseline JPEG"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses large JPEG and BMP images of few bytes. Two bits of JPEG encode at most 64 pixels and two bytes of BMP at most 255, but the
+/// decoders also visit all pixels of an image whose data ends early or skips pixels.
+fn check_density(format: &str, pixels: usize, bytes: usize) -> Result<()> {
+    const ALWAYS_DECODED: usize = 1 << 24;
+    if pixels > ALWAYS_DECODED + PIXELS_PER_BYTE * bytes {
+        return Err(Error::Format(format!(
+            "a {format} image of {pixels} pixels in {bytes} bytes is refused, because most of its data is missing; check that the file \
+             is complete"
         )));
     }
     Ok(())
@@ -192,6 +207,7 @@ fn jpeg(data: &[u8], gray: bool) -> Result<DecodedImage> {
     decoder.decode_headers().map_err(|e| damaged("JPEG", e))?;
     let (width, height) = check_size("JPEG", decoder.dimensions())?;
     check_scans(num_scans(data), width * height, data.len())?;
+    check_density("JPEG", width * height, data.len())?;
     let input = decoder.input_colorspace();
     let to_luma = input == Some(ColorSpace::Luma) || gray && input == Some(ColorSpace::YCbCr);
     let (space, channels) = if to_luma { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
@@ -241,6 +257,7 @@ fn bmp(data: &[u8]) -> Result<DecodedImage> {
     let mut decoder = zune_bmp::BmpDecoder::new_with_options(ZCursor::new(data), options());
     decoder.decode_headers().map_err(|e| damaged("BMP", format!("{e:?}")))?;
     let (width, height) = check_size("BMP", decoder.dimensions())?;
+    check_density("BMP", width * height, data.len())?;
     let channels = decoder.colorspace().map_or(0, |c| c.num_components());
     let samples = decoder.decode().map_err(|e| damaged("BMP", format!("{e:?}")))?;
     check_samples("BMP", DecodedImage { width, height, channels, samples })
@@ -343,5 +360,26 @@ mod tests {
         assert_eq!(check_scans(10, 12_000_000, 2_000_000), Ok(()));
         let e = check_scans(10, 120_000_000, 300_000).unwrap_err().to_string();
         assert!(e.contains("120000000 pixels in 10 scans and 300000 bytes"), "{e}");
+    }
+
+    #[test]
+    fn large_images_of_few_bytes_are_refused() {
+        let palette = [[10, 20, 30, 0], [40, 50, 60, 0]].concat();
+        let encoded = |width: i32, height: i32, runs: &[u8]| {
+            let mut bytes = image()[..54].to_vec();
+            bytes[10] = 54 + 8;
+            bytes[18..22].copy_from_slice(&width.to_le_bytes());
+            bytes[22..26].copy_from_slice(&height.to_le_bytes());
+            bytes[28] = 8;
+            bytes[30] = 1;
+            bytes[46] = 2;
+            [&bytes, &palette[..], runs].concat()
+        };
+        let y = decoded(&encoded(3, 2, &[3, 1, 0, 0, 3, 0, 0, 1]), &[]).unwrap();
+        assert_eq!(y.to_vec::<u8>().unwrap(), [[30, 20, 10].repeat(3), [60, 50, 40].repeat(3)].concat());
+        let e = decoded(&encoded(1 << 13, 1 << 14, &[3, 1, 0, 1]), &[]).unwrap_err().to_string();
+        assert!(e.contains("a BMP image of 134217728 pixels in 66 bytes is refused"), "{e}");
+        assert_eq!(check_density("JPEG", 48_000_000, 100_000), Ok(()));
+        assert!(check_density("JPEG", 48_000_000, 1000).is_err());
     }
 }
