@@ -1,8 +1,11 @@
-//! Multi-head attention on interleaved projections, the output of one fully connected layer (MXNet's `interleaved_matmul_*`).
+//! Multi-head attention on interleaved projections, the output of one fully connected layer (MXNet's `interleaved_matmul_*`), and masks of
+//! attention scores.
 
+use crate::float::Accum;
 use crate::gemm::{GemmElement, gemm_batched};
 use crate::movement::Item;
 use crate::par::{MatRef, parallel_rows, with_scratch};
+use smallvec::{SmallVec, smallvec};
 
 /// The shape (length, batch, heads, parts, dim) of projections: for each token, sequence and head, `parts` vectors such as query,
 /// key and value.
@@ -173,4 +176,75 @@ pub fn attention_values_backward<T: GemmElement + Item + crate::par::Pod>(
             values.shape.interleave(&parts[..values.shape.parts], out);
         });
     }
+}
+
+/// Elements per chunk.
+const GRAIN: usize = 1 << 14;
+
+/// A mask that is broadcast to attention scores of shape (..., queries, keys).
+#[derive(Clone, Debug)]
+pub struct ScoreMask {
+    /// For each axis of the scores but the last, its length and the stride of the mask along it, 0 if the mask is broadcast.
+    outer: SmallVec<[(usize, usize); 6]>,
+    /// The stride of the mask along the keys, 0 or 1.
+    key_stride: usize,
+    num_keys: usize,
+}
+
+impl ScoreMask {
+    /// The mask of shape `mask` of scores of shape `scores`, to which it can be broadcast.
+    pub fn new(mask: &[usize], scores: &[usize]) -> ScoreMask {
+        let mut strides: SmallVec<[usize; 6]> = smallvec![0; scores.len()];
+        let mut stride = 1;
+        for (to, length) in strides.iter_mut().rev().zip(mask.iter().rev()) {
+            *to = if *length == 1 { 0 } else { stride };
+            stride *= length;
+        }
+        let key_stride = strides.pop().unwrap_or(0);
+        let num_keys = scores.last().copied().unwrap_or(1);
+        ScoreMask { outer: scores.iter().copied().zip(strides).collect(), key_stride, num_keys }
+    }
+
+    /// The offset of the mask row that is added to a row of the scores.
+    fn offset(&self, row: usize) -> usize {
+        let (mut rest, mut offset) = (row, 0);
+        for (length, stride) in self.outer.iter().rev() {
+            offset += rest % length * stride;
+            rest /= length;
+        }
+        offset
+    }
+
+    /// Adds the elements of the mask to the scores.
+    ///
+    /// # Panics
+    /// Panics if `mask` does not have its shape.
+    pub fn add<T: Accum>(&self, mask: &[T], scores: &mut [T]) {
+        parallel_rows(scores, self.num_keys, GRAIN.div_ceil(self.num_keys.max(1)), |row, scores| {
+            let mask = &mask[self.offset(row)..];
+            match self.key_stride {
+                0 => scores.iter_mut().for_each(|x| *x += mask[0]),
+                _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x += *m),
+            }
+        });
+    }
+
+    /// Writes the gradient of the mask: the sums of the gradients of the scores to which its elements are added.
+    ///
+    /// # Panics
+    /// Panics if `mask_grad` does not have the shape of the mask.
+    pub fn backward<T: Accum>(&self, score_grads: &[T], mask_grad: &mut [T]) {
+        mask_grad.fill(T::zero());
+        for (row, grads) in score_grads.chunks_exact(self.num_keys.max(1)).enumerate() {
+            let sums = &mut mask_grad[self.offset(row)..];
+            grads.iter().enumerate().for_each(|(k, grad)| sums[k * self.key_stride] += *grad);
+        }
+    }
+}
+
+/// Replaces NaN by 0: the attention weights of a query whose keys are all masked.
+pub fn zero_masked_rows<T: Accum>(weights: &mut [T]) {
+    parallel_rows(weights, GRAIN, 1, |_, chunk| {
+        chunk.iter_mut().filter(|p| p.is_nan()).for_each(|p| *p = T::zero());
+    });
 }

@@ -3,6 +3,7 @@
 use std::f64::consts::PI;
 
 use crate::linalg::Scalar;
+use crate::par::parallel_rows;
 
 /// A complex number: real and imaginary part.
 type Complex<T> = [T; 2];
@@ -120,6 +121,35 @@ impl<T: Scalar> Chirp<T> {
             *x = times([padded[0] * scale, padded[1] * scale], *chirp_k);
         }
     }
+}
+
+/// Elements per chunk.
+const GRAIN: usize = 1 << 13;
+
+/// The transforms of real rows of `len` elements. The real and imaginary parts of a row of the result are interleaved.
+///
+/// # Panics
+/// Panics if there are fewer rows in `x` than in `out`.
+pub fn transform_rows<T: Scalar>(x: &[T], len: usize, out: &mut [T]) {
+    let plan = Fft::<T>::new(len);
+    parallel_rows(out, 2 * len, GRAIN / len.max(1), |i, out| {
+        let row = out.as_chunks_mut::<2>().0;
+        row.iter_mut().zip(&x[i * len..]).for_each(|(y, x)| *y = [*x, T::zero()]);
+        plan.run(row);
+    });
+}
+
+/// The real parts of the inverse transforms, times `len`, of rows of `len` complex numbers whose parts are interleaved.
+///
+/// # Panics
+/// Panics if there are fewer rows in `x` than in `out`.
+pub fn inverse_transform_rows<T: Scalar>(x: &[T], len: usize, out: &mut [T]) {
+    let (plan, x) = (Fft::<T>::new(len), x.as_chunks::<2>().0);
+    parallel_rows(out, len, GRAIN / len.max(1), |i, out| {
+        let mut row = x[i * len..(i + 1) * len].to_vec();
+        plan.run_inverse(&mut row);
+        out.iter_mut().zip(&row).for_each(|(out, y)| *out = y[0]);
+    });
 }
 
 #[cfg(test)]

@@ -109,6 +109,17 @@ macro_rules! elements {
                 match self { $(ElementsMut::$variant(s) => ElementsMut::$variant(&mut s[range]),)* }
             }
 
+            /// Sets each element to `f(index)`.
+            pub fn set_each(self, f: &(dyn Fn(usize) -> f64 + Sync)) {
+                const GRAIN: usize = 1 << 12;
+                self.parallel_chunks(GRAIN, &|first, chunk| {
+                    let mut numbers = [0.0; GRAIN];
+                    let numbers = &mut numbers[..chunk.len()];
+                    numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(first + i));
+                    f64::store_any(numbers, chunk);
+                });
+            }
+
             /// Calls `f(start, elements)` for every chunk of `grain` elements (the last one may be shorter).
             pub fn parallel_chunks(self, grain: usize, f: &(dyn Fn(usize, ElementsMut<'_>) + Sync)) {
                 match self {

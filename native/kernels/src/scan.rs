@@ -1,4 +1,4 @@
-//! Cumulative sums and products.
+//! Cumulative sums and products, and differences.
 
 use crate::map::{Elements, ElementsMut, Load, Store};
 use crate::par::{self, Pod, with_scratch};
@@ -43,6 +43,44 @@ where
                 *out = T::element(if exclusive { *product } else { next });
                 *product = next;
             }
+        }
+    });
+}
+
+/// The differences of neighbours along the middle axis of `x`, (outer, n, inner): `out` has the shape (outer, n - 1, inner).
+///
+/// # Panics
+/// Panics if a length does not match.
+pub fn differences<C: NumericLane>(x: &[C], (outer, n, inner): (usize, usize, usize), out: &mut [C]) {
+    let m = n.saturating_sub(1);
+    assert_eq!((x.len(), out.len()), (outer * n * inner, outer * m * inner), "the differences of {n} elements");
+    let minus_one = C::from_f64(-1.0);
+    par::parallel_rows(out, m * inner, 1, |o, out| {
+        let row = &x[o * n * inner..(o + 1) * n * inner];
+        for (i, y) in out.iter_mut().enumerate() {
+            *y = row[i + inner].plus(row[i].times(minus_one));
+        }
+    });
+}
+
+/// The gradient of [`differences`]: `x` is the gradient of the differences, of shape (outer, n, inner), and `out` has the shape
+/// (outer, n + 1, inner).
+///
+/// # Panics
+/// Panics if a length does not match.
+pub fn differences_backward<C: NumericLane>(x: &[C], (outer, n, inner): (usize, usize, usize), out: &mut [C]) {
+    let m = n + 1;
+    assert_eq!((x.len(), out.len()), (outer * n * inner, outer * m * inner), "the gradient of {n} differences");
+    let minus_one = C::from_f64(-1.0);
+    par::parallel_rows(out, m * inner, 1, |o, out| {
+        let row = &x[o * n * inner..(o + 1) * n * inner];
+        out[n * inner..].fill(C::ZERO);
+        // Element i has the coefficient -1 in difference i and 1 in difference i - 1.
+        for (y, x) in out.iter_mut().zip(row) {
+            *y = x.times(minus_one);
+        }
+        for (y, x) in out[inner..].iter_mut().zip(row) {
+            *y = y.plus(*x);
         }
     });
 }

@@ -23,6 +23,11 @@ pub(crate) fn matrix_dims(shape: &Shape) -> (usize, usize) {
     }
 }
 
+/// A shape seen from one axis, as (outer, n, inner): the product of the dimensions before it, its length, the product of those after.
+pub(crate) fn outer_len_inner(dims: &[usize], axis: usize) -> (usize, usize, usize) {
+    (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
+}
+
 /// The permutation that undoes `perm`.
 pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {
     let mut inverse = Axes::from_elem(0, perm.len());

@@ -10,7 +10,7 @@
 //! - `control_flow` runs subgraphs, `custom` the operators of users. `internal` lists names that cannot be called.
 //! - `sparse` has what the sparse forms of operators share, and operators that only exist for sparse arrays.
 //! - `packed` shares weights that were packed for the loops of kernels.
-//! - `rules` has shared inference rules, `axes` the axes of reductions, `moves` helpers that move elements.
+//! - `rules` has shared inference rules, `axes` the axes of reductions, `movement` helpers of operators that move elements.
 //! - `definitions` names operators for crates that build graphs.
 //!
 //! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
@@ -29,7 +29,7 @@ pub mod index;
 pub mod init;
 pub mod internal;
 pub mod linalg;
-pub mod moves;
+pub mod movement;
 pub mod nn;
 pub mod onnx;
 pub mod optimizer;

@@ -27,7 +27,7 @@ pub use proposal::{Proposals, proposals};
 pub use regions::{
     AlignShape, Maps, Regions, RoiAlign, RotatedAlign, max_of_regions, pool_regions, pool_regions_backward,
 };
-pub use select::{Selection, box_edges, select_boxes};
+pub use select::{Selection, box_edges, select_boxes_of_classes};
 pub use suppression::{Suppression, suppress, suppress_backward};
 
 use crate::float::Accum;

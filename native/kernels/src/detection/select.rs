@@ -1,6 +1,8 @@
 //! Non-maximum suppression that returns the indices of the boxes it keeps.
 
-/// The parameters of [`select_boxes`].
+use crate::par;
+
+/// The parameters of [`select_boxes_of_classes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
     /// Boxes with a larger overlap with a kept box are suppressed.
@@ -35,8 +37,27 @@ fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
     height * width / (first + second - height * width)
 }
 
-/// Indices of the kept boxes, in order of decreasing score; boxes of equal score keep their order.
-pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], params: &Selection) -> Vec<usize> {
+/// The kept boxes of each class of each image, in order of decreasing score; boxes of equal score keep their order. `edges` has
+/// `num_boxes` boxes per image, and `scores` as many scores per image and class.
+///
+/// # Panics
+/// Panics if there are scores for more boxes than edges.
+pub fn select_boxes_of_classes(
+    edges: &[[f32; 4]],
+    scores: &[f32],
+    (num_classes, num_boxes): (usize, usize),
+    params: &Selection,
+) -> Vec<Vec<usize>> {
+    let mut kept = vec![Vec::new(); scores.len().checked_div(num_boxes).unwrap_or(0)];
+    par::parallel_rows(&mut kept, 1, 1, |i, kept| {
+        let edges = &edges[i / num_classes * num_boxes..][..num_boxes];
+        kept[0] = select_boxes(edges, &scores[i * num_boxes..(i + 1) * num_boxes], params);
+    });
+    kept
+}
+
+/// Indices of the kept boxes of one class.
+fn select_boxes(edges: &[[f32; 4]], scores: &[f32], params: &Selection) -> Vec<usize> {
     let mut candidates: Vec<usize> =
         (0..scores.len()).filter(|i| params.score.is_none_or(|least| scores[*i] > least)).collect();
     candidates.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));

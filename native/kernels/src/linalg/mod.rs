@@ -7,11 +7,13 @@
 //! - `cholesky`, `lu`, `lq`: the factorizations, and solvers based on them.
 //! - `symmetric`, `general`: eigenvalues and eigenvectors.
 //! - `svd`, `bidiagonal`: the singular value decomposition.
+//! - `khatri_rao`: column-wise Kronecker products.
 //! - `reflections`, `rotations`: Householder reflections and Givens rotations, applied in blocks.
 
 mod bidiagonal;
 mod cholesky;
 mod general;
+mod khatri_rao;
 mod lq;
 mod lu;
 mod reflections;
@@ -24,10 +26,11 @@ mod triangular;
 
 pub use cholesky::cholesky;
 pub use general::{EigenError, general_eigen};
-pub use lq::{lq, qr};
+pub use khatri_rao::khatri_rao;
+pub use lq::{lq_batch, qr};
 pub use lu::{invert, lu, solve_lu};
 pub use svd::svd;
-pub use symmetric::symmetric_eigen;
+pub use symmetric::{symmetric_eigen, symmetric_eigen_batch};
 pub use triangular::{
     Triangle, copy_triangle, pack_triangle, solve_left, solve_right, symmetric_from_lower, unpack_triangle,
 };

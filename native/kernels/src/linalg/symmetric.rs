@@ -1,5 +1,7 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::reflections::{Reflections, reflector};
 use super::rotations::Rotations;
 use super::{Scalar, axpy, dot, total};
@@ -11,6 +13,26 @@ const MAX_ITERATIONS: usize = 60;
 
 /// Rows per chunk.
 const CHUNK_ROWS: usize = 128;
+
+/// [`symmetric_eigen`] of all matrices in `a`, in parallel; `values` gets `n` eigenvalues of each.
+///
+/// # Errors
+/// The index of the first matrix with an eigenvalue that does not converge.
+///
+/// # Panics
+/// As [`symmetric_eigen`].
+pub fn symmetric_eigen_batch<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), usize> {
+    let failed = AtomicUsize::new(usize::MAX);
+    parallel_rows2((a, n * n), (values, n), 1, |i, a, values| {
+        if symmetric_eigen(a, n, values).is_err() {
+            failed.fetch_min(i, Ordering::Relaxed);
+        }
+    });
+    match failed.into_inner() {
+        usize::MAX => Ok(()),
+        i => Err(i),
+    }
+}
 
 /// Replaces a symmetric `n` x `n` matrix A by U with orthonormal rows, and writes the eigenvalues in increasing order, so that
 /// A = U^T diag(values) U: row i of U is the eigenvector of value i. Reads only the lower triangle of A. The element of largest

@@ -106,7 +106,7 @@ fn orthogonal_factors() {
     for (m, n) in [(1, 1), (1, 4), (3, 3), (5, 70), (66, 66)] {
         let a = matrix(m, n);
         let (mut q, mut l) = (a.clone(), vec![0.0; m * m]);
-        lq(&mut q, m, n, &mut l);
+        lq_batch(&mut q, (m, n), &mut l);
         let rows = MatRef::row_major(&q, m, n);
         identity(&product(rows, rows.t()), m, 1e-11);
         near(&product(square(&l, m), rows), &a, 1e-11);

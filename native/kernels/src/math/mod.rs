@@ -166,6 +166,18 @@ functions! {
     digamma digamma_ "The derivative of [`lgamma`]; NaN at negative integers and 0.";
 }
 
+/// `x` clipped to [-bound, bound]; NaN stays NaN.
+#[inline(always)]
+pub fn clip<R: MathFloat>(x: R, bound: R) -> R {
+    if x > bound {
+        bound
+    } else if x < -bound {
+        -bound
+    } else {
+        x
+    }
+}
+
 /// Double precision functions for formulas whose results have double or single precision.
 pub trait Precision {
     /// e^x.

@@ -38,7 +38,7 @@ impl<'a, T, U, const N: usize> Group<'a, T, U, N> {
 
 /// Calls `f(group, start, main, side)` for every chunk of `grain` elements (the last one of a group may be shorter) of every
 /// group, with the index of the group, the offset of the chunk in it, and the elements of the chunk in each slice.
-pub fn parallel_groups<T: Send, U: Send, const N: usize>(
+pub(crate) fn parallel_groups<T: Send, U: Send, const N: usize>(
     groups: &mut [Group<'_, T, U, N>],
     grain: usize,
     f: impl Fn(usize, usize, [&mut [T]; N], &mut [U]) + Sync,

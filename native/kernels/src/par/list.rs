@@ -24,7 +24,7 @@ fn with_free<T: 'static, R>(f: impl FnOnce(&mut Vec<Vec<T>>) -> R) -> Option<R> 
 /// A temporary list, such as the offsets of taps. On drop its memory is kept for the thread's next list of this type, so that a
 /// repeated computation allocates nothing.
 #[derive(Debug)]
-pub struct List<T: 'static>(Vec<T>);
+pub(crate) struct List<T: 'static>(Vec<T>);
 
 impl<T> Default for List<T> {
     fn default() -> Self {

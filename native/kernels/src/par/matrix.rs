@@ -208,7 +208,7 @@ impl<T> Shared<'_, '_, T> {
 
 /// Divides `matrix` into blocks of `block_rows` x `block_cols` elements (fewer at the lower and right edges) and calls
 /// `f(row, col, block)` for each in parallel, with the indices of its first row and column. Each block is one chunk.
-pub fn parallel_blocks<T: Send>(
+pub(crate) fn parallel_blocks<T: Send>(
     matrix: MatMut<'_, T>,
     block_rows: usize,
     block_cols: usize,
@@ -220,7 +220,7 @@ pub fn parallel_blocks<T: Send>(
 
 /// Like [`parallel_blocks`], for a matrix of groups of `group_rows` rows, such as the channels of an image. Each group is divided into
 /// blocks of its own, and the blocks of all groups are chunks of one loop.
-pub fn parallel_blocks_of_groups<T: Send>(
+pub(crate) fn parallel_blocks_of_groups<T: Send>(
     matrix: MatMut<'_, T>,
     group_rows: usize,
     [block_rows, block_cols]: [usize; 2],

@@ -23,9 +23,12 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use group::{Group, parallel_groups};
-pub use list::List;
-pub use matrix::{MatMut, MatRef, parallel_blocks, parallel_blocks_of_groups};
+pub use group::Group;
+pub(crate) use group::parallel_groups;
+pub(crate) use list::List;
+pub use matrix::{MatMut, MatRef};
+pub(crate) use matrix::{parallel_blocks, parallel_blocks_of_groups};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
-pub use split::{fair_chunks, num_chunks, parallel_copy, parallel_ranges, parallel_rows, parallel_rows2, spread};
+pub use split::parallel_copy;
+pub(crate) use split::{fair_chunks, parallel_ranges, parallel_rows, parallel_rows2, spread};

@@ -5,14 +5,19 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The number of chunks of `grain` items (the last one may be shorter) in `len` items. A grain of zero counts as one.
-pub fn num_chunks(len: usize, grain: usize) -> usize {
+pub(super) fn num_chunks(len: usize, grain: usize) -> usize {
     len.div_ceil(grain.max(1))
 }
 
 /// The chunk size, in rows and columns, that splits `count` grids of `size` among `threads` in the least time, where `cost(rows, cols)`
 /// is the time of a chunk. All chunks of a grid but the last in each direction have this size. Among equally good sizes the smallest
 /// is chosen, so that a delayed thread holds up the others less.
-pub fn fair_chunks(size: [usize; 2], count: usize, threads: usize, cost: impl Fn(usize, usize) -> f64) -> [usize; 2] {
+pub(crate) fn fair_chunks(
+    size: [usize; 2],
+    count: usize,
+    threads: usize,
+    cost: impl Fn(usize, usize) -> f64,
+) -> [usize; 2] {
     let max_chunks = CHUNKS_PER_THREAD * threads;
     // Number of full chunks, and size of the remainder.
     let split = |d: usize, chunk: usize| (size[d] / chunk, size[d] % chunk);
@@ -46,7 +51,7 @@ const CHUNKS_PER_THREAD: usize = 3;
 ///
 /// The ranges depend on `len` and `grain` only, not on the number of threads.
 #[inline]
-pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+pub(crate) fn parallel_ranges(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
     run_ranges(len, grain, &f);
 }
 
@@ -86,7 +91,7 @@ impl<'a, T> SharedSlice<'a, T> {
 
 /// A smaller grain, at least a quarter of `grain`, if `len` items in chunks of `grain` items do not occupy all threads; otherwise `grain`.
 /// For loops whose results do not depend on the chunks.
-pub fn spread(len: usize, grain: usize) -> usize {
+pub(crate) fn spread(len: usize, grain: usize) -> usize {
     spread_among(len, grain, num_threads())
 }
 
@@ -97,7 +102,7 @@ pub(super) fn spread_among(len: usize, grain: usize, threads: usize) -> usize {
 
 /// Calls `f(row, elements)` for every row of `row_len` elements of `data`, at most `grain` rows per chunk. The last row may be
 /// incomplete.
-pub fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+pub(crate) fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     let row_len = row_len.max(1);
     let rows = data.len().div_ceil(row_len);
     let slice = SharedSlice::new(data);
@@ -111,7 +116,7 @@ pub fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usize, f: i
 
 /// Like [`parallel_rows`], over two slices with the same number of rows: `f(row, first, second)`. Stops at the end of the slice
 /// with fewer rows.
-pub fn parallel_rows2<T: Send, U: Send>(
+pub(crate) fn parallel_rows2<T: Send, U: Send>(
     (first, first_len): (&mut [T], usize),
     (second, second_len): (&mut [U], usize),
     grain: usize,

@@ -1,5 +1,5 @@
 use super::pool::parse_threads;
-use super::split::spread_among;
+use super::split::{num_chunks, spread_among};
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

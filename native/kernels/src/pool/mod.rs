@@ -7,6 +7,7 @@
 //! - `bytes`: max pooling of 8-bit integers.
 //! - `phases`: the polyphase decomposition of rows.
 //! - `strided`: a loop over strided elements.
+//! - `ties`: max pooling whose gradient goes to all equal maxima.
 //! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
 
 mod backward;
@@ -17,11 +18,13 @@ mod phases;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod ties;
 
 pub use backward::pool_backward;
 pub use bytes::max_pool_bytes;
 pub use forward::pool_forward;
 pub(crate) use strided::each_strided;
+pub use ties::max_pool_backward_to_ties;
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use num_traits::Float;

@@ -5,12 +5,15 @@
 //! depend on the number of threads. Each fill must have its own stream.
 //!
 //! - `draws`: the random numbers of one element, and distributions that need several of them.
+//! - `samples`: samples computed from parameters and noise.
 
 mod draws;
+mod samples;
 #[cfg(test)]
 mod tests;
 
 pub use draws::Draws;
+pub use samples::{SampleFormula, SampleParameter, compute_samples, samples_of_sets, unique_zipfian};
 
 use crate::map::{Lane, Store};
 use crate::math;

@@ -2,14 +2,17 @@
 //!
 //! NaN counts as larger than every number (its order is unspecified in MXNet), and -0 equals 0.
 //!
+//! - `at_indices`: sorting rows as far as some of their elements require it.
 //! - `key`: the keys of each element type.
 //! - `radix`: radix sort, for long rows.
 
+mod at_indices;
 mod key;
 mod radix;
 #[cfg(test)]
 mod tests;
 
+pub use at_indices::sort_at_indices;
 pub use key::SortKey;
 
 use crate::par;

@@ -13,7 +13,7 @@ use ferromx_kernels::movement;
 
 use super::backward;
 use super::backward::sum_to;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.

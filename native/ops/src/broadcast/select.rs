@@ -11,7 +11,8 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Elements;
 use ferromx_kernels::movement;
-use ferromx_kernels::par::{self, with_scratch};
+use ferromx_kernels::par::{Pod, with_scratch};
+use ferromx_kernels::select::{self, nonzero_mask, select_by};
 
 use super::binary::{BroadcastSum, broadcast_shapes, broadcast_sum, broadcast_two};
 use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
@@ -71,9 +72,6 @@ fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
 }
 
-/// Number of elements of a block. Its mask stays in the L1 cache.
-const BLOCK: usize = 1024;
-
 fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (condition, x, y, out) = (&ins[0], &ins[1], &ins[2], &mut outs[0]);
     if out.is_empty() {
@@ -83,48 +81,21 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let row_len = out.len() / condition.len();
     dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let condition = condition.slice::<C>()?;
-        select_blocks(&|offset, mask: &mut [bool]| load_mask(condition, row_len, offset, mask), x, y, out)
+        select_by_mask(&|offset, mask: &mut [bool]| nonzero_mask(condition, row_len, offset, mask), x, y, out)
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Selects elements of x where the mask is true, otherwise of y. `load_mask` fills the mask of the elements that start at an offset.
-fn select_blocks(
+/// Selects elements of x where the mask is true, otherwise of y; see [`select_by`].
+fn select_by_mask(
     load_mask: &(dyn Fn(usize, &mut [bool]) + Sync),
     x: &In<'_>,
     y: &In<'_>,
     out: &mut Out<'_>,
 ) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
-        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-            let mut mask = [false; BLOCK];
-            for (k, out) in out.chunks_mut(BLOCK).enumerate() {
-                let offset = chunk * GRAIN + k * BLOCK;
-                let mask = &mut mask[..out.len()];
-                load_mask(offset, mask);
-                let (x, y) = (&x[offset..offset + out.len()], &y[offset..offset + out.len()]);
-                for i in 0..out.len() {
-                    out[i] = if mask[i] { x[i] } else { y[i] };
-                }
-            }
-        });
+        select_by(load_mask, x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
         Ok(())
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
-}
-
-/// The mask of the elements starting at `offset`: true where the condition is not 0. An element of the condition applies to `row_len`
-/// elements.
-fn load_mask<C: Element>(condition: &[C], row_len: usize, offset: usize, mask: &mut [bool]) {
-    let zero = C::default();
-    if row_len == 1 {
-        for (m, c) in mask.iter_mut().zip(&condition[offset..]) {
-            *m = *c != zero;
-        }
-    } else {
-        for (i, m) in mask.iter_mut().enumerate() {
-            *m = condition[(offset + i) / row_len] != zero;
-        }
-    }
 }
 
 pub(crate) static NP_WHERE: OpDef = OpDef::new("_npi_where")
@@ -229,7 +200,7 @@ enum Value<'a, 'b> {
 }
 
 /// Calls `f` with the elements of an operand in shape `to`, broadcast to a scratch buffer if the operand has another shape.
-fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
+fn with_operand<T: Element + Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
     let x = match value {
         Value::Array(x) => x,
         Value::Number(s) => {
@@ -250,16 +221,13 @@ fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f:
     }))
 }
 
-/// Elements of a parallel chunk.
-const GRAIN: usize = 1 << 15;
-
 /// `out = x where condition, else y`.
 fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
     let mask = broadcast_mask(condition, &shape)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = out.slice_mut::<T>()?;
-        with_operand::<T, _>(x, &shape, |x| with_operand::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
+        with_operand::<T, _>(x, &shape, |x| with_operand::<T, _>(y, &shape, |y| select::select(&mask, x, y, out)))?
     }, d => match d {
         DType::Bool => {
             let broadcast = |v: Value<'_, '_>| -> Result<Vec<bool>> {
@@ -274,21 +242,11 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
                 }
             };
             let (x, y) = (broadcast(x)?, broadcast(y)?);
-            pick(&mask, &x, &y, out.slice_mut::<bool>()?);
+            select::select(&mask, &x, &y, out.slice_mut::<bool>()?);
             Ok(())
         }
         d => Err(Error::Internal(format!("no choice of {d}"))),
     })
-}
-
-fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
-    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let range = chunk * GRAIN..chunk * GRAIN + out.len();
-        let (mask, x, y) = (&mask[range.clone()], &x[range.clone()], &y[range]);
-        for i in 0..out.len() {
-            out[i] = if mask[i] { x[i] } else { y[i] };
-        }
-    });
 }
 
 /// The condition as booleans, broadcast to a shape.

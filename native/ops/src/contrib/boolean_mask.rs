@@ -9,7 +9,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
 
-use crate::moves::outer_len_inner;
+use crate::axes::outer_len_inner;
 use crate::rules::no_gradient;
 
 params! {

@@ -11,7 +11,7 @@ use ferromx_kernels::zip::zip;
 use crate::elemwise::family::{Graph, NUMERIC, formula, src, unary_kernel, with_scalar};
 use crate::elemwise::formulas::{Div, Mul};
 use crate::elemwise::scalar::ScalarParam;
-use crate::moves::copy;
+use crate::movement::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.

@@ -15,7 +15,7 @@ use ferromx_kernels::lane_fn;
 use ferromx_kernels::map::{self, Src};
 use ferromx_kernels::movement;
 
-use crate::moves::copy;
+use crate::movement::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.

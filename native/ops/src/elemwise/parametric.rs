@@ -14,7 +14,7 @@ use ferromx_kernels::zip::zip;
 use super::family::{Arg, Graph, Ternary, apply_three, apply_two, formula, src, with_scalar, with_scalar2};
 use super::formulas::Maximum;
 use super::predicates::X;
-use crate::moves::copy;
+use crate::movement::copy;
 use crate::rules::OUTPUT_GRADIENT;
 
 /// The operators of this file.

@@ -6,10 +6,10 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::map::{Arith, Elements, Lane, Src};
+use ferromx_kernels::map::{Arith, Lane, Src};
 use ferromx_kernels::par;
+use ferromx_kernels::polynomial::{Evaluate, horner};
 use ferromx_kernels::reduce::{self, NumericLane, Sum};
-use ferromx_kernels::simd::multiversion::{self, Kernel};
 use ferromx_kernels::zip::zip;
 
 use super::family::{NUMERIC, elements, elements_mut};
@@ -60,75 +60,8 @@ fn load_lanes<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
     Ok(lanes)
 }
 
-/// Points of a chunk, and coefficients of a block, sized for the L1 cache.
-const CHUNK: usize = 1 << 10;
-
 /// Up to this number of elements, a plain loop is faster than a call of a multiversioned kernel.
 const MAX_PLAIN_LOOP: usize = 32;
-
-/// Points of a tile, whose values stay in registers over a block of coefficients.
-const TILE: usize = 16;
-
-/// What [`horner`] evaluates.
-#[derive(Clone, Copy, PartialEq)]
-enum Evaluate {
-    Polynomial,
-    Derivative,
-}
-
-/// Evaluates the polynomial with coefficients `p`, or its derivative, at the points `x`.
-fn horner<C: NumericLane>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], what: Evaluate) {
-    let is_derivative = what == Evaluate::Derivative;
-    par::parallel_rows(y, CHUNK, 1, |chunk, y| {
-        let (mut points, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
-        C::load_any(x, chunk * CHUNK, &mut points[..y.len()]);
-        let mut coefficients = [C::ZERO; CHUNK];
-        let num_tiles = y.len().div_ceil(TILE);
-        for begin in (0..p.len()).step_by(CHUNK) {
-            let coefficients = &mut coefficients[..CHUNK.min(p.len() - begin)];
-            C::load_any(p, begin, coefficients);
-            let tiles = value.as_chunks_mut::<TILE>().0.iter_mut().zip(slope.as_chunks_mut::<TILE>().0);
-            for ((value, slope), x) in tiles.zip(points.as_chunks::<TILE>().0).take(num_tiles) {
-                multiversion::run(Horner { coefficients, x, value, slope: is_derivative.then_some(slope) });
-            }
-        }
-        let result = if is_derivative { &slope } else { &value };
-        y.copy_from_slice(&result[..y.len()]);
-    });
-}
-
-/// Horner's rule for a tile of points and a block of coefficients. It continues `value`, and `slope` if the derivative is evaluated.
-struct Horner<'a, C> {
-    coefficients: &'a [C],
-    x: &'a [C; TILE],
-    value: &'a mut [C; TILE],
-    slope: Option<&'a mut [C; TILE]>,
-}
-
-impl<C: NumericLane> Kernel for Horner<'_, C> {
-    type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
-
-    #[inline(always)]
-    fn run(self) {
-        let (x, mut value) = (*self.x, *self.value);
-        if let Some(slope) = self.slope {
-            for c in self.coefficients {
-                for k in 0..TILE {
-                    slope[k] = slope[k].times(x[k]).plus(value[k]);
-                    value[k] = value[k].times(x[k]).plus(*c);
-                }
-            }
-        } else {
-            for c in self.coefficients {
-                for k in 0..TILE {
-                    value[k] = value[k].times(x[k]).plus(*c);
-                }
-            }
-        }
-        *self.value = value;
-    }
-}
 
 /// `dp[k] = sum(g x^(n-1-k))`, `dx = g p'(x)`.
 fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

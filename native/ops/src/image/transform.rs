@@ -13,7 +13,7 @@ use ferromx_kernels::{image, movement, rng::Philox};
 
 use super::{check_channels, same_image_shape};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[

@@ -12,7 +12,7 @@ use ferromx_kernels::index::{self, Bounds};
 
 use super::{index_type, no_gradient, row_indices};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::{one_dtype_of, shapes_of_inputs};
 
 params! {

@@ -9,8 +9,8 @@ use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{ensure, memory, params};
 use ferromx_kernels::map::Lane;
 
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::elements;
-use crate::moves::outer_len_inner;
 use crate::rules::no_gradient;
 
 /// The operators of this file.

@@ -16,8 +16,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::{elements, elements_mut};
-use crate::moves::outer_len_inner;
 use crate::rules::first_dtype;
 
 /// The operators of this file.

@@ -11,7 +11,7 @@ use ferromx_core::storage::In;
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 
-use crate::moves::copy;
+use crate::movement::copy;
 use crate::rules::{first_dtype, one_dtype_of};
 
 /// The operators of this file.

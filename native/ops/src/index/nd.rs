@@ -14,7 +14,7 @@ use ferromx_kernels::map::Arith;
 
 use super::{bad_index, index_type, no_gradient};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, one_dtype_of};
 
 const INDICES: &str =

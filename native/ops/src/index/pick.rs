@@ -13,8 +13,9 @@ use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::{Arith, Load};
 
 use super::{bad_index, index_type, no_gradient, row_indices};
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::first_dtype;
 
 param_enum! {

@@ -14,8 +14,9 @@ use ferromx_kernels::map::Arith;
 
 use super::sparse;
 use super::{no_gradient, row_indices};
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::first_dtype;
 
 params! {

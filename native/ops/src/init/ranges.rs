@@ -12,11 +12,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::par;
-use ferromx_kernels::simd::multiversion::{self, Kernel};
+use ferromx_kernels::progression::arithmetic_progression;
 
 use super::fill;
-use super::windows::generate;
+use crate::elemwise::family::elements_mut;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&ARANGE, &LINSPACE, &ARANGE_LIKE, &SET_VALUE, &NP_ARANGE, &LOGSPACE];
@@ -79,9 +78,6 @@ fn bounds(p: &RangeParam) -> (f64, f64) {
     }
 }
 
-/// Elements of a parallel chunk.
-const GRAIN: usize = 1 << 14;
-
 /// The numbers of a range.
 fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RangeParam>();
@@ -102,41 +98,12 @@ pub(crate) fn fill_range(
             RangeRounding::Exact { last } => (start, step, last),
         };
         let out = out.slice_mut::<T>()?;
-        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-            if repeat == 1 {
-                return multiversion::run(Range { start, step, first: chunk * GRAIN, out });
-            }
-            for (i, x) in out.iter_mut().enumerate() {
-                *x = T::from_f64(start + ((chunk * GRAIN + i) / repeat) as f64 * step);
-            }
-        });
+        arithmetic_progression(start, step, repeat, out);
         if let (Some(x), Some(last)) = (out.last_mut(), last) {
             *x = T::from_f64(last);
         }
         Ok(())
     }, d => Err(Error::Internal(format!("no range of type {d}"))))
-}
-
-/// Numbers of a range, starting at index `first`.
-struct Range<'a, T> {
-    start: f64,
-    step: f64,
-    first: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Element> Kernel for Range<'_, T> {
-    type Output = ();
-    const EVERY_ISA: bool = false;
-
-    #[inline(always)]
-    fn run(self) {
-        let first = self.first as f64;
-        for (i, x) in self.out.iter_mut().enumerate() {
-            // Exact, as both numbers are integers.
-            *x = T::from_f64(self.start + (first + f64::from(i as u32)) * self.step);
-        }
-    }
 }
 
 /// How the numbers of a range are rounded.
@@ -346,7 +313,8 @@ static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
         let p = ctx.params::<LogspaceParam>();
         let num_intervals = if p.endpoint { p.num - 1 } else { p.num };
         let step = if num_intervals > 0 { (p.stop - p.start) / f64::from(num_intervals) } else { 0.0 };
-        generate(&mut outs[0], |i| p.base.powf(p.start + i as f64 * step))
+        elements_mut(&mut outs[0])?.set_each(&|i| p.base.powf(p.start + i as f64 * step));
+        Ok(())
     })
     .grad(Grad::Zero);
 

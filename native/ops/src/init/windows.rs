@@ -3,33 +3,17 @@
 use std::f32::consts::PI;
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Error;
 use ferromx_core::grad::Grad;
 use ferromx_core::op::OpDef;
 use ferromx_core::params;
 use ferromx_core::params::{NumDType, Untyped};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::Out;
-use ferromx_kernels::map::Lane;
 
 use crate::elemwise::family::elements_mut;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&HANNING, &HAMMING, &BLACKMAN];
-
-/// Elements of a parallel chunk.
-const GRAIN: usize = 1 << 12;
-
-/// Sets the element at each index `i` to `f(i)`.
-pub(super) fn generate(out: &mut Out<'_>, f: impl Fn(usize) -> f64 + Sync) -> Result<()> {
-    elements_mut(out)?.parallel_chunks(GRAIN, &|offset, chunk| {
-        let mut numbers = [0.0; GRAIN];
-        let numbers = &mut numbers[..chunk.len()];
-        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(offset + i));
-        f64::store_any(numbers, chunk);
-    });
-    Ok(())
-}
 
 params! {
     /// Parameters of the windows.
@@ -59,11 +43,12 @@ macro_rules! window {
             .dtype(|p, io| io.assign_out(0, p.get::<WindowParam>().dtype.0))
             .forward(|_, _, outs| {
                 let last = outs[0].len().saturating_sub(1);
-                generate(&mut outs[0], |i| {
+                elements_mut(&mut outs[0])?.set_each(&|i| {
                     // MXNet computes the angle in single precision.
                     let $angle = f64::from(2.0 * PI * i as f32 / last as f32);
                     if last == 0 { 1.0 } else { $f }
-                })
+                });
+                Ok(())
             })
             .grad(Grad::Zero);
     };

@@ -1,7 +1,5 @@
 //! LQ and eigenvalue decompositions, inverses and determinants.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -12,10 +10,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
 use ferromx_kernels::linalg::{
-    Scalar, Triangle, for_each_matrix, invert, lq, lu, solve_left, symmetric_eigen, symmetric_from_lower,
+    Scalar, Triangle, for_each_matrix, invert, lq_batch, lu, solve_left, symmetric_eigen_batch, symmetric_from_lower,
 };
 use ferromx_kernels::math::log;
-use ferromx_kernels::par::{parallel_rows2, with_scratch};
+use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
     self, batch_item, check_rank, check_square, matrix_error, matrix_type, replace_last_axes, square_shape,
@@ -48,7 +46,7 @@ pub(super) static GELQF: OpDef = OpDef::new("_linalg_gelqf")
         let (q, l) = outs.split_at_mut(1);
         q[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            parallel_rows2((q[0].slice_mut::<T>()?, m * n), (l[0].slice_mut::<T>()?, m * m), 1, |_, q, l| lq(q, m, n, l));
+            lq_batch(q[0].slice_mut::<T>()?, (m, n), l[0].slice_mut::<T>()?);
             Ok(())
         })
     })
@@ -101,17 +99,9 @@ pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
         let (n, _) = matrix_dims(ins[0].shape());
         let (u, values) = outs.split_at_mut(1);
         u[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-        let failed = AtomicUsize::new(usize::MAX);
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            parallel_rows2((u[0].slice_mut::<T>()?, n * n), (values[0].slice_mut::<T>()?, n), 1, |i, u, values| {
-                if symmetric_eigen(u, n, values).is_err() {
-                    failed.fetch_min(i, Ordering::Relaxed);
-                }
-            });
-            match failed.into_inner() {
-                usize::MAX => Ok(()),
-                i => Err(matrix_error("has eigenvalues that do not converge: does it contain NaN or infinity?", i)),
-            }
+            symmetric_eigen_batch(u[0].slice_mut::<T>()?, n, values[0].slice_mut::<T>()?)
+                .map_err(|i| matrix_error("has eigenvalues that do not converge: does it contain NaN or infinity?", i))
         })
     })
     .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));

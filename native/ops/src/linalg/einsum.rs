@@ -11,10 +11,10 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
-use ferromx_kernels::gemm::MatRef;
+use ferromx_kernels::gemm::{self, MatRef};
 use ferromx_kernels::map::Elements;
 use ferromx_kernels::movement;
-use ferromx_kernels::par::{self, Pod};
+use ferromx_kernels::par::Pod;
 use ferromx_kernels::reduce::{self, NumericLane, Sum};
 
 use super::product::MatrixElement;
@@ -195,15 +195,7 @@ float_lane!(f32 f64);
 
 impl ContractionLane for i64 {
     fn products(a: &[Self], b: &[Self], c: &mut [Self], (m, k, n): (usize, usize, usize)) {
-        par::parallel_rows(c, n, (1 << 14) / (n * k).max(1), |row, c| {
-            let (a, b) = (&a[row * k..][..k], &b[row / m * k * n..][..k * n]);
-            c.fill(0);
-            for (x, b) in a.iter().zip(b.chunks_exact(n)) {
-                for (c, y) in c.iter_mut().zip(b) {
-                    *c = c.wrapping_add(x.wrapping_mul(*y));
-                }
-            }
-        });
+        gemm::integer_products(a, b, c, (m, k, n));
     }
 }
 

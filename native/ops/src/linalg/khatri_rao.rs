@@ -8,9 +8,8 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::float::{Accum, FloatElement};
-use ferromx_kernels::par::parallel_rows;
-use num_traits::One;
+use ferromx_kernels::float::FloatElement;
+use ferromx_kernels::linalg;
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
@@ -45,15 +44,7 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn forward<T: FloatElement>(ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let columns = out.shape().dim(1) as usize;
     let matrices = ins.iter().map(|m| Ok((m.slice::<T>()?, m.shape().dim(0) as usize))).collect::<Result<Vec<_>>>()?;
-    parallel_rows(out.slice_mut::<T>()?, columns, (1usize << 14).div_ceil(columns.max(1)), |row, out| {
-        out.fill(T::Acc::one().store());
-        let mut index = row;
-        for (matrix, rows) in matrices.iter().rev() {
-            let matrix_row = &matrix[index % rows * columns..][..columns];
-            out.iter_mut().zip(matrix_row).for_each(|(o, x)| *o = (T::Acc::of(*o) * T::Acc::of(*x)).store());
-            index /= rows;
-        }
-    });
+    linalg::khatri_rao(&matrices, columns, out.slice_mut::<T>()?);
     Ok(())
 }
 

@@ -7,9 +7,9 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::fft::Fft;
+use ferromx_kernels::fft::{inverse_transform_rows, transform_rows};
 use ferromx_kernels::linalg::Scalar;
-use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::sketch::SketchHash;
 
 use super::matrices::{self, matrix_type, replace_last_axes};
 use crate::rules::no_gradient;
@@ -30,9 +30,6 @@ fn last_axis_len(x: &In<'_>) -> usize {
     x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
 }
 
-/// Elements per chunk.
-const GRAIN: usize = 1 << 13;
-
 pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
     .doc(
         "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
@@ -52,12 +49,7 @@ pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
 
 fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let d = last_axis_len(x);
-    let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?);
-    parallel_rows(out.slice_mut::<T>()?, 2 * d, GRAIN / d.max(1), |i, out| {
-        let row = out.as_chunks_mut::<2>().0;
-        row.iter_mut().zip(&x[i * d..]).for_each(|(y, x)| *y = [*x, T::zero()]);
-        plan.run(row);
-    });
+    transform_rows(x.slice::<T>()?, d, out.slice_mut::<T>()?);
     Ok(())
 }
 
@@ -82,12 +74,7 @@ pub(crate) static IFFT: OpDef = OpDef::new("_contrib_ifft")
 
 fn ifft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let d = last_axis_len(x) / 2;
-    let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?.as_chunks::<2>().0);
-    parallel_rows(out.slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
-        let mut row = x[i * d..(i + 1) * d].to_vec();
-        plan.run_inverse(&mut row);
-        out.iter_mut().zip(&row).for_each(|(out, y)| *out = y[0]);
-    });
+    inverse_transform_rows(x.slice::<T>()?, d, out.slice_mut::<T>()?);
     Ok(())
 }
 
@@ -124,15 +111,10 @@ pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").lega
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (d, n) = (last_axis_len(&ins[0]), ctx.params::<CountSketchParam>().out_dim as usize);
+        let n = ctx.params::<CountSketchParam>().out_dim as usize;
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            let (x, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
-            parallel_rows(outs[0].slice_mut::<T>()?, n, GRAIN / d.max(1), |i, out| {
-                out.fill(0.0);
-                for (j, x) in x[i * d..(i + 1) * d].iter().enumerate() {
-                    out[indices[j]] += signs[j] * x;
-                }
-            });
+            let hash = SketchHash { indices: &indices::<T>(ctx, &ins[1])?, signs: ins[2].slice::<T>()? };
+            hash.sketch(ins[0].slice::<T>()?, n, outs[0].slice_mut::<T>()?);
             Ok(())
         })
     })
@@ -159,14 +141,10 @@ fn sketch_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
     if !data[0].wanted() {
         return Ok(());
     }
-    let (n, d) = (last_axis_len(&ins[0]), ins[1].len());
+    let n = last_axis_len(&ins[0]);
     matrix_type!(ctx, ins[0].dtype(), |T| {
-        let (grad, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
-        parallel_rows(data[0].slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
-            for (j, out) in out.iter_mut().enumerate() {
-                *out = signs[j] * grad[i * n + indices[j]];
-            }
-        });
+        let hash = SketchHash { indices: &indices::<T>(ctx, &ins[1])?, signs: ins[2].slice::<T>()? };
+        hash.backward(ins[0].slice::<T>()?, n, data[0].slice_mut::<T>()?);
         Ok(())
     })
 }

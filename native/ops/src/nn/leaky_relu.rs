@@ -13,9 +13,9 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, in_out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::{Accum, FloatElement};
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::math;
-use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::prelu::Slopes;
 use ferromx_kernels::rng::Philox;
 
 use crate::elemwise::family::{formula, unary_backward, unary_kernel, with_scalar, with_scalar2};
@@ -178,58 +178,30 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
 }
 
-/// The number of slopes and the number of consecutive elements that share each.
-fn slopes_and_inner(data: &Shape, slopes: &Shape) -> (usize, usize) {
-    let dims = data.to_usize();
-    match slopes.num_elements() {
-        1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
-        n => (n, dims.iter().skip(slope_axes(data, slopes).map_or(2, |axes| axes.end)).product()),
-    }
+/// The slopes of examples of shape `data`.
+fn slopes<'a, T: FloatElement>(data: &Shape, gamma: &'a In<'_>) -> Result<Slopes<'a, T>> {
+    let (values, dims, shape) = (gamma.slice::<T>()?, data.to_usize(), gamma.shape());
+    let inner = match values.len() {
+        1 => dims.iter().skip(1).product::<usize>().max(1),
+        _ => dims.iter().skip(slope_axes(data, shape).map_or(2, |axes| axes.end)).product(),
+    };
+    Ok(Slopes { values, inner })
 }
 
 fn prelu<T: FloatElement>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    let slopes = gamma.slice::<T>()?;
-    let (num_slopes, inner) = slopes_and_inner(x.shape(), gamma.shape());
+    let slopes = slopes::<T>(x.shape(), gamma)?;
     let (x, out) = in_out::<T, T>(x, out)?;
-    let example_len = num_slopes * inner;
-    parallel_rows(out, example_len, (1 << 14) / example_len.max(1), |i, out| {
-        if let Some(x) = x {
-            out.copy_from_slice(&x[i * example_len..][..out.len()]);
-        }
-        for (out, slope) in out.chunks_mut(inner.max(1)).zip(slopes) {
-            let slope = T::Acc::of(*slope);
-            for out in out {
-                let x = T::Acc::of(*out);
-                *out = if x > T::Acc::of(0.0f32) { *out } else { (x * slope).store() };
-            }
-        }
-    });
+    slopes.forward(x, out);
     Ok(())
 }
 
 fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (g, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    let (num_slopes, inner) = slopes_and_inner(ins[1].shape(), ins[2].shape());
-    let example_len = num_slopes * inner;
+    let (grad, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, slopes::<T>(ins[1].shape(), &ins[2])?);
     if outs[0].wanted() {
-        parallel_rows(outs[0].slice_mut::<T>()?, example_len, (1 << 14) / example_len.max(1), |i, out| {
-            let start = i * example_len;
-            for (k, out) in out.iter_mut().enumerate() {
-                let slope = T::Acc::of(slopes[k / inner]);
-                *out =
-                    if x[start + k].to_f32() > 0.0 { g[start + k] } else { (T::Acc::of(g[start + k]) * slope).store() };
-            }
-        });
+        slopes.backward_data(x, grad, outs[0].slice_mut::<T>()?);
     }
     if outs[1].wanted() {
-        for (channel, out) in outs[1].slice_mut::<T>()?.iter_mut().enumerate() {
-            let starts = (0..x.len() / example_len.max(1)).map(|i| i * example_len + channel * inner);
-            let sum: f64 = starts
-                .flat_map(|start| x[start..start + inner].iter().zip(&g[start..start + inner]))
-                .filter(|(x, _)| x.to_f32().is_nan() || x.to_f32() <= 0.0)
-                .fold(0.0, |sum, (x, g)| sum + x.to_f64() * g.to_f64());
-            *out = T::from_f64(sum);
-        }
+        slopes.backward_slopes(x, grad, outs[1].slice_mut::<T>()?);
     }
     Ok(())
 }

@@ -9,10 +9,10 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::{Accum, FloatElement};
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::movement::{self, Padding};
-use ferromx_kernels::par::{parallel_rows, with_scratch};
-use ferromx_kernels::pool::{PoolKind, PoolShape, pool_backward, pool_forward};
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::pool::{PoolKind, PoolShape, max_pool_backward_to_ties, pool_backward, pool_forward};
 
 use super::convolution::{self, ConvLayout, ConvolutionParam, CudnnTune};
 use super::pooling::{self, Convention, PoolType, PoolingParam};
@@ -269,37 +269,6 @@ fn with_padded<T: FloatElement, R>(
     })
 }
 
-/// The gradient of max pooling. Unlike in `Pooling`, every element that equals the maximum of its window gets the whole gradient.
-fn max_pooling_backward<T: FloatElement>(shape: &PoolShape, x: &[T], y: &[T], dy: &[T], dx: &mut [T]) {
-    let [_, rows, columns] = shape.output;
-    let [_, height, width] = shape.input;
-    let num_windows: usize = shape.output.iter().product();
-    let window = |axis: usize, index: usize| {
-        let start = index * shape.stride[axis];
-        start..(start + shape.kernel[axis]).min(shape.input[axis])
-    };
-    parallel_rows(dx, shape.input.iter().product(), 1, |plane, dx| {
-        let (x, first) = (&x[plane * dx.len()..][..dx.len()], plane * num_windows);
-        with_scratch(dx.len(), |sums: &mut [T::Acc]| {
-            sums.fill(T::Acc::of(0.0f32));
-            for (w, (y, dy)) in y[first..][..num_windows].iter().zip(&dy[first..][..num_windows]).enumerate() {
-                let (y, dy) = (T::Acc::of(*y), T::Acc::of(*dy));
-                for d in window(0, w / (rows * columns)) {
-                    for h in window(1, w / columns % rows) {
-                        let row = (d * height + h) * width;
-                        for i in window(2, w % columns).map(|column| row + column) {
-                            if T::Acc::of(x[i]) == y {
-                                sums[i] += dy;
-                            }
-                        }
-                    }
-                }
-            }
-            dx.iter_mut().zip(&*sums).for_each(|(dx, sum)| *dx = sum.store());
-        });
-    });
-}
-
 /// Inputs: gradient of the output, data, output. Output: gradient of the data.
 fn pooling_backward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[1].shape())?;
@@ -309,7 +278,7 @@ fn pooling_backward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut
     }
     let dx = outs[0].slice_mut::<T>()?;
     let backward = |x: &[T], dx: &mut [T]| match kind {
-        PoolKind::Max => max_pooling_backward(&shape, x, y, dy, dx),
+        PoolKind::Max => max_pool_backward_to_ties(&shape, x, y, dy, dx),
         _ => pool_backward(&shape, kind, x, y, dy, dx),
     };
     with_padded(&shape, &pads, x, |x| {

@@ -10,9 +10,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::AxisShape;
+use ferromx_kernels::attention::{ScoreMask, zero_masked_rows};
 use ferromx_kernels::float::Accum;
 use ferromx_kernels::gemm::{self, gemm_batched};
-use ferromx_kernels::par::{MatRef, parallel_rows, with_scratch};
+use ferromx_kernels::par::{MatRef, with_scratch};
 use ferromx_kernels::softmax::{SoftmaxKind, softmax_backward, softmax_forward};
 use smallvec::SmallVec;
 
@@ -150,6 +151,14 @@ impl AttentionShape {
         }
     }
 
+    /// The mask of the scores.
+    fn mask(&self, ins: &[In<'_>]) -> ScoreMask {
+        let mut scores = ins[0].shape().to_usize();
+        scores.pop();
+        scores.push(self.num_keys);
+        ScoreMask::new(&ins[3].shape().to_usize(), &scores)
+    }
+
     fn value<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
         MatRef::row_major(&data[g * self.num_keys * self.value_size..], self.num_keys, self.value_size)
     }
@@ -160,43 +169,6 @@ impl AttentionShape {
 
     fn out<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
         MatRef::row_major(&data[g * self.num_queries * self.value_size..], self.num_queries, self.value_size)
-    }
-}
-
-/// The offsets of the rows of a mask that is broadcast to the scores.
-struct MaskRows {
-    /// For each axis of the scores but the last, its length and the stride of the mask along it, 0 if the mask is broadcast.
-    dims: SmallVec<[(usize, usize); 6]>,
-    /// The stride of the mask along the keys, 0 or 1.
-    key_stride: usize,
-}
-
-impl MaskRows {
-    fn of(mask: &In<'_>, query: &In<'_>, keys: usize) -> MaskRows {
-        let (mask, mut scores) = (mask.shape().to_usize(), query.shape().to_usize());
-        let last = scores.len() - 1;
-        scores[last] = keys;
-        let mut stride = 1;
-        let mut strides: SmallVec<[usize; 6]> = SmallVec::new();
-        for i in 0..scores.len() {
-            // `i` counts axes from the last.
-            let length = mask.len().checked_sub(i + 1).map_or(1, |k| mask[k]);
-            strides.push(if length == 1 { 0 } else { stride });
-            stride *= length;
-        }
-        let dims = (0..last).map(|k| (scores[k], strides[last - k])).collect();
-        MaskRows { dims, key_stride: strides[0] }
-    }
-
-    /// The offset of the mask row that is added to a row of the scores.
-    fn offset(&self, row: usize) -> usize {
-        let mut rest = row;
-        let mut offset = 0;
-        for (length, stride) in self.dims.iter().rev() {
-            offset += rest % length * stride;
-            rest /= length;
-        }
-        offset
     }
 }
 
@@ -212,21 +184,11 @@ fn compute_probabilities<T: gemm::GemmElement + Accum>(
     let scale = T::of(s.scale);
     gemm_batched(scale, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.num_queries, s.num_keys));
     if ctx.params::<AttentionParam>().use_mask {
-        let mask_rows = MaskRows::of(&ins[3], &ins[0], s.num_keys);
-        let mask = ins[3].slice::<T>()?;
-        parallel_rows(scores, s.num_keys, (1usize << 14).div_ceil(s.num_keys.max(1)), |row, scores| {
-            let mask = &mask[mask_rows.offset(row)..];
-            match mask_rows.key_stride {
-                0 => scores.iter_mut().for_each(|x| *x += mask[0]),
-                _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x += *m),
-            }
-        });
+        s.mask(ins).add(ins[3].slice::<T>()?, scores);
     }
     softmax_forward(s.softmax_shape(), SoftmaxKind::Softmax, 1.0, None, scores, probabilities);
     if ctx.params::<AttentionParam>().zero_masked {
-        parallel_rows(probabilities, s.num_keys, (1usize << 14).div_ceil(s.num_keys.max(1)), |_, row| {
-            row.iter_mut().filter(|p| p.is_nan()).for_each(|p| *p = T::zero());
-        });
+        zero_masked_rows(probabilities);
     }
     Ok(())
 }
@@ -308,13 +270,7 @@ fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
             }
         }
         if let Some(out) = outs.get_mut(3).filter(|o| o.wanted()) {
-            let mask_rows = MaskRows::of(&ins[3], &ins[0], s.num_keys);
-            let out = out.slice_mut::<T>()?;
-            out.fill(T::zero());
-            for (row, grads) in scores.chunks_exact(s.num_keys.max(1)).enumerate() {
-                let start = mask_rows.offset(row);
-                grads.iter().enumerate().for_each(|(k, grad)| out[start + k * mask_rows.key_stride] += *grad);
-            }
+            s.mask(ins).backward(scores, out.slice_mut::<T>()?);
         }
         Ok(())
     })

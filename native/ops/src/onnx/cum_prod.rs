@@ -8,7 +8,7 @@ use ferromx_core::shape::Shape;
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::scan::cumprod;
 
-use crate::moves::outer_len_inner;
+use crate::axes::outer_len_inner;
 
 params! {
     /// Parameters of `_onnx_CumProd`.

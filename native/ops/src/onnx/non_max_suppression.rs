@@ -6,8 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
-use ferromx_kernels::detection::{Selection, box_edges, select_boxes};
-use ferromx_kernels::par;
+use ferromx_kernels::detection::{Selection, box_edges, select_boxes_of_classes};
 
 params! {
     /// Parameters of `_onnx_NonMaxSuppression`.
@@ -55,10 +54,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let scores = ins[1].to_vec::<f32>()?;
     let limit = usize::try_from(p.max_output_boxes_per_class).unwrap_or(0);
     let selection = Selection { overlap: p.iou_threshold, score: p.score_threshold, limit };
-    let mut kept: Vec<Vec<usize>> = vec![Vec::new(); s.dim(0) as usize * classes];
-    par::parallel_rows(&mut kept, 1, 1, |i, kept| {
-        kept[0] = select_boxes(&edges[i / classes * n..][..n], &scores[i * n..(i + 1) * n], &selection);
-    });
+    let kept = select_boxes_of_classes(&edges, &scores, (classes, n), &selection);
     let row = |i: usize, index: &usize| [(i / classes) as i64, (i % classes) as i64, *index as i64];
     let rows: Vec<i64> =
         kept.iter().enumerate().flat_map(|(i, kept)| kept.iter().flat_map(move |index| row(i, index))).collect();

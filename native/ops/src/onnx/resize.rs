@@ -15,7 +15,8 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 
 use super::dim_expr::DimExprs;
 use super::symbolic_shape::{first_dtype, has_data, others_have_no_gradient, shapes};
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::axes::outer_len_inner;
+use crate::movement::{by_size, source, target};
 
 param_enum! {
     /// The interpolation of `Resize`.

@@ -18,7 +18,7 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 use ferromx_kernels::map::Load;
 
 use super::integers;
-use crate::moves::outer_len_inner;
+use crate::axes::outer_len_inner;
 use crate::rules::{no_gradient, one_dtype_of};
 
 param_enum! {

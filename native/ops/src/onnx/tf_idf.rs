@@ -10,7 +10,7 @@ use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, param_enum, params};
-use ferromx_kernels::par;
+use ferromx_kernels::ngrams::Ngrams;
 
 use super::integers;
 
@@ -114,39 +114,21 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let (pool, len) = (pool(p)?, output_len(p)?);
     let data = integers("data", &ins[0])?;
     let n = ins[0].shape().dims().last().map_or(0, |n| *n as usize);
-    par::parallel_rows(outs[0].slice_mut::<f32>()?, len, 1, |row, out| {
-        out.fill(0.0);
-        let data = &data[row * n..(row + 1) * n];
-        for_each_match(p, &pool, data, |ngram| {
-            let weight = p.weights.0.get(ngram).copied().unwrap_or(1.0);
-            let out = &mut out[p.ngram_indexes.0[ngram] as usize];
-            match p.mode {
-                NgramMode::Counts => *out += 1.0,
-                NgramMode::Weights => *out = weight,
-                NgramMode::Both => *out += weight,
-            }
-        });
+    let ngrams = Ngrams {
+        lengths: p.min_gram_length as usize..=p.max_gram_length as usize,
+        max_skips: p.max_skip_count as usize,
+        find: &|ngram| pool.get(ngram).copied(),
+    };
+    ngrams.collect((&data, n), (outs[0].slice_mut::<f32>()?, len), &|out, ngram| {
+        let weight = p.weights.0.get(ngram).copied().unwrap_or(1.0);
+        let out = &mut out[p.ngram_indexes.0[ngram] as usize];
+        match p.mode {
+            NgramMode::Counts => *out += 1.0,
+            NgramMode::Weights => *out = weight,
+            NgramMode::Both => *out += weight,
+        }
     });
     Ok(())
-}
-
-/// Calls `f` with the index of the n-gram, once for each occurrence in `data`.
-fn for_each_match(p: &TfIdfParam, pool: &HashMap<&[i64], usize>, data: &[i64], mut f: impl FnMut(usize)) {
-    let mut ngram = Vec::new();
-    for length in p.min_gram_length as usize..=p.max_gram_length as usize {
-        // A unigram has no gaps.
-        let max_skips = if length == 1 { 0 } else { p.max_skip_count as usize };
-        for stride in 1..=max_skips + 1 {
-            let span = (length - 1) * stride;
-            for start in 0..data.len().saturating_sub(span) {
-                ngram.clear();
-                ngram.extend((0..length).map(|k| data[start + k * stride]));
-                if let Some(index) = pool.get(ngram.as_slice()) {
-                    f(*index);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::{OpParams, Params, Tuple};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::math::MathFloat;
+use ferromx_kernels::math::{MathFloat, clip};
 
-use super::family::{self, Rule, bound, clip, rule};
+use super::family::{self, Rule, bound, rule};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor, rescale_grad};
 
 /// The operators of this file.

@@ -2,11 +2,11 @@
 
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
-use ferromx_kernels::math::MathFloat;
+use ferromx_kernels::math::{MathFloat, clip};
 
 use crate::sparse::lazy_rule;
 
-use super::family::{self, bias_correction, bound, clip, sign, step, step_params};
+use super::family::{self, bias_correction, bound, sign, step, step_params};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] =

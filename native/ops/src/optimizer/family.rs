@@ -29,18 +29,6 @@ pub(super) fn bound(clip: f32) -> f32 {
     if clip >= 0.0 { clip } else { f32::INFINITY }
 }
 
-/// `x` clipped to [-bound, bound]; NaN stays NaN.
-#[inline(always)]
-pub(super) fn clip<C: MathFloat>(x: C, bound: C) -> C {
-    if x > bound {
-        bound
-    } else if x < -bound {
-        -bound
-    } else {
-        x
-    }
-}
-
 /// The divisor `1 - beta^t` that corrects the bias of a moving mean after `t` steps.
 pub(super) fn bias_correction(beta: f32, t: i64) -> f64 {
     1.0 - math::pow(f64::from(beta), t as f64)

@@ -1,16 +1,16 @@
 //! AdaGrad with one learning rate per row.
 
 use ferromx_core::dispatch;
-use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::dtype::{DType, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::par::parallel_rows2;
+use ferromx_kernels::group_adagrad::GroupAdaGrad;
 
-use super::family::{bound, clip};
+use super::family::bound;
 use crate::sparse::{lazy, lazy_update};
 
 /// The operators of this file.
@@ -80,26 +80,16 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         out.bytes_mut()?.copy_from_slice(ins[0].bytes()?);
     }
     let len = ins[0].len().checked_div(history.len()).unwrap_or(0);
+    let step = GroupAdaGrad {
+        lr: p.lr.into(),
+        rescale: p.rescale_grad.into(),
+        bound: bound(p.clip_gradient).into(),
+        epsilon: p.epsilon.into(),
+    };
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let (out, history) = ((out.slice_mut::<T>()?, len), (history.slice_mut::<T>()?, 1));
-        let grad = ins[1].slice::<T>()?;
-        parallel_rows2(out, history, (1 << 14) / len.max(1), |i, weight, history| {
-            step(p, weight, &grad[i * len..(i + 1) * len], &mut history[0]);
-        });
+        step.step((out.slice_mut::<T>()?, len), ins[1].slice::<T>()?, history.slice_mut::<T>()?);
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
-}
-
-/// The step on one row.
-fn step<T: Element>(p: &GroupAdaGradParam, weight: &mut [T], grad: &[T], history: &mut T) {
-    let (rescale, limit) = (f64::from(p.rescale_grad), f64::from(bound(p.clip_gradient)));
-    let scaled = |g: &T| clip(g.to_f64() * rescale, limit);
-    let squares: f64 = grad.iter().map(|g| scaled(g) * scaled(g)).sum();
-    *history = T::from_f64(history.to_f64() + squares / grad.len() as f64);
-    let lr = f64::from(p.lr) / (history.to_f64() + f64::from(p.epsilon)).sqrt();
-    for (w, g) in weight.iter_mut().zip(grad) {
-        *w = T::from_f64(w.to_f64() - lr * scaled(g));
-    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Lane, LaneFn, Load, Store};
-use ferromx_kernels::math::MathFloat;
+use ferromx_kernels::math::{MathFloat, clip};
 use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::{NumericLane, SumSquares, reduce};
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
-use super::family::{self, Rule, bias_correction, bound, clip, rule, slices};
+use super::family::{self, Rule, bias_correction, bound, rule, slices};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 
 /// The operators of this file.

@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
-use ferromx_kernels::check::all_finite;
+use ferromx_kernels::predicates::all_finite;
 use ferromx_kernels::reduce::{SumSquares, reduce};
 
 use super::multi_tensor::all_indices;

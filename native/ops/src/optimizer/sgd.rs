@@ -1,11 +1,11 @@
 //! SGD with and without momentum, and the methods that only use the signs of gradients.
 
 use ferromx_core::op::{OpDef, arg};
-use ferromx_kernels::math::MathFloat;
+use ferromx_kernels::math::{MathFloat, clip};
 
 use crate::sparse::lazy_rule;
 
-use super::family::{self, bound, clip, mixed_step, sign, step, step_params};
+use super::family::{self, bound, mixed_step, sign, step, step_params};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[

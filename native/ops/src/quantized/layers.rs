@@ -19,8 +19,8 @@ use super::{
     BYTES, DATA, MAX_DATA, MIN_DATA, copy_range, is_signed, max_abs, output_names, range_dtypes, range_end,
     range_max_abs, range_shapes, shape_like, write_range,
 };
+use crate::axes::outer_len_inner;
 use crate::index::take::{EMBEDDING, EmbeddingParam};
-use crate::moves::outer_len_inner;
 use crate::nn::activation::{ActType, ActivationParam};
 use crate::nn::batch_norm::{BATCH_NORM, BatchNormParam, channel_axis};
 use crate::nn::pooling::{POOLING, PoolType, PoolingParam};

@@ -11,8 +11,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::map::Store;
-use ferromx_kernels::par::parallel_rows;
-use ferromx_kernels::rng::{Draws, Philox};
+use ferromx_kernels::rng::{Draws, Philox, samples_of_sets};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] =
@@ -123,10 +122,7 @@ fn sample_from_noise<const N: usize>(
     dispatch!(out.dtype(), T in [f32, f64, f16] => {
         let out = out.slice_mut::<T>()?;
         noise.fill(&random, out);
-        parallel_rows(out, num_samples, (1usize << 12).div_ceil(num_samples), |i, out| {
-            let p = std::array::from_fn(|k| parameters[k][i]);
-            out.iter_mut().for_each(|x| *x = T::from_f64(value(p, x.to_f64())));
-        });
+        samples_of_sets(out, num_samples, |set, noise| value(std::array::from_fn(|k| parameters[k][set]), noise));
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }

@@ -11,10 +11,9 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index::gather;
 use ferromx_kernels::math;
-use ferromx_kernels::par::parallel_rows2;
-use ferromx_kernels::rng::{Draws, Philox};
+use ferromx_kernels::rng::{Draws, Philox, unique_zipfian};
 
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
@@ -163,25 +162,11 @@ pub(super) static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipf
     .dtype(|_, io| (0..2).try_for_each(|k| io.assign_out(k, DType::I64)))
     .forward(|ctx, _, outs| {
         let p = ctx.params::<ZipfianParam>();
-        let (classes_per_row, log_range) = (p.shape.dim(1).max(0) as usize, math::log1p(f64::from(p.range_max)));
         let key = ctx.random.next_key();
         let random = Philox::new(key.seed, key.stream);
         let (classes, tries) = outs.split_at_mut(1);
-        parallel_rows2((classes[0].slice_mut::<i64>()?, classes_per_row), (tries[0].slice_mut::<i64>()?, 1), 1, |row, classes, tries| {
-            let mut draws = random.draws(row as u64);
-            let mut seen = std::collections::HashSet::with_capacity(classes_per_row);
-            tries[0] = 0;
-            for class in classes {
-                loop {
-                    tries[0] += 1;
-                    let drawn = math::expm1(draws.uniform() * log_range) as i64;
-                    *class = drawn.min(i64::from(p.range_max) - 1);
-                    if seen.insert(*class) {
-                        break;
-                    }
-                }
-            }
-        });
+        let classes = (classes[0].slice_mut::<i64>()?, p.shape.dim(1).max(0) as usize);
+        unique_zipfian(&random, p.range_max, classes, tries[0].slice_mut::<i64>()?);
         Ok(())
     })
     .grad(Grad::Zero)

@@ -1,8 +1,6 @@
 //! Probability density and mass functions at given points, `_random_pdf_*`. The parameters of the distributions are arrays, and each
 //! element of them has its own points, like the samples of `_sample_*`.
 
-use std::marker::PhantomData;
-
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -12,10 +10,10 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::map::{Elements, ElementsMut, Lane};
-use ferromx_kernels::math::{Approximate40, Full, Precision, digamma, exp, lgamma, log};
-use ferromx_kernels::par::{parallel_rows, with_scratch};
-use ferromx_kernels::simd::multiversion::{self, Kernel};
+use ferromx_kernels::density::{Density, DensityGrads, DensityLoops, Dirichlet, PointSets};
+use ferromx_kernels::map::Lane;
+use ferromx_kernels::math::Precision;
+use ferromx_kernels::par::with_scratch;
 
 use crate::elemwise::family::{elements, elements_mut};
 use crate::rules::no_gradient;
@@ -39,22 +37,6 @@ params! {
         is_log: bool = false;
     }
 }
-
-/// A distribution with `N` parameters.
-trait Density<const N: usize>: Sync {
-    /// The logarithm of the density at `x`.
-    fn log_density<M: Precision>(x: f64, p: [f64; N]) -> f64;
-    /// The density at `x`.
-    #[inline(always)]
-    fn density<M: Precision>(x: f64, p: [f64; N]) -> f64 {
-        M::exp(Self::log_density::<M>(x, p))
-    }
-    /// The derivatives with respect to `x` and to the parameters.
-    fn derivatives<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
-}
-
-/// Points per chunk.
-const GRAIN: usize = 1 << 11;
 
 /// Shape rule: the parameters have one shape, with which that of the points begins.
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -91,121 +73,11 @@ fn check_prefix(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -
     Ok(())
 }
 
-/// Points starting at index `first`, and all parameter sets. Set i belongs to the points starting at i * `points_per_set`.
-#[derive(Clone, Copy)]
-struct Points<'a> {
-    x: &'a [f64],
-    /// All values of the first parameter, then those of the second.
-    p: &'a [f64],
-    first: usize,
-    points_per_set: usize,
-}
-
-impl<'a> Points<'a> {
-    /// The values of each parameter, one per set.
-    #[inline(always)]
-    fn parameters<const N: usize>(self) -> [&'a [f64]; N] {
-        let num_sets = self.p.len() / N;
-        std::array::from_fn(|k| &self.p[k * num_sets..(k + 1) * num_sets])
-    }
-}
-
-/// Evaluates `$body` for each point of a chunk, with its index in the chunk, the point and its parameters. This is a macro because the
-/// compiler does not inline a large closure into the vectorized loop.
-macro_rules! for_each_point {
-    ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
-        let points = $points;
-        let n = points.x.len();
-        let parameters: [&[f64]; N] = points.parameters();
-        if points.points_per_set == 1 {
-            let parameters = parameters.map(|p| &p[points.first..points.first + n]);
-            for ($i, &$x) in points.x.iter().enumerate() {
-                let $p = parameters.map(|p| p[$i]);
-                $body;
-            }
-        } else {
-            let mut begin = 0;
-            while begin < n {
-                let set = (points.first + begin) / points.points_per_set;
-                let end = ((set + 1) * points.points_per_set - points.first).min(n);
-                let $p = parameters.map(|p| p[set]);
-                for (k, &$x) in points.x[begin..end].iter().enumerate() {
-                    let $i = begin + k;
-                    $body;
-                }
-                begin = end;
-            }
-        }
-    }};
-}
-
-/// Computes densities or their logarithms.
-struct DensityKernel<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
-
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
-    type Output = ();
-    const EVERY_ISA: bool = false;
-
-    #[inline(always)]
-    fn run(self) {
-        let DensityKernel(points, is_log, out, _) = self;
-        let out = &mut out[..points.x.len()];
-        if is_log {
-            for_each_point!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
-        } else {
-            for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
-        }
-    }
-}
-
-/// Computes derivatives with respect to the points (operand 0) or to a parameter (its index plus 1).
-struct DerivativeKernel<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
-
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
-    type Output = ();
-    const EVERY_ISA: bool = false;
-
-    #[inline(always)]
-    fn run(self) {
-        let DerivativeKernel(points, operand, out, _) = self;
-        let out = &mut out[..points.x.len()];
-        match operand.checked_sub(1) {
-            None => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
-            Some(k) => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).1[k]),
-        }
-    }
-}
-
-/// The kernels of a distribution, each in a version for results in single and one for results in double precision.
-struct Kernels {
-    densities: [fn(Points<'_>, bool, &mut [f64]); 2],
-    derivatives: [fn(Points<'_>, usize, &mut [f64]); 2],
-}
-
-impl Kernels {
-    const fn of<D: Density<N>, const N: usize>() -> Kernels {
-        fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
-            multiversion::run(DensityKernel::<D, M, N>(points, is_log, out, PhantomData));
-        }
-        fn derivatives<D: Density<N>, M: Precision, const N: usize>(
-            points: Points<'_>,
-            operand: usize,
-            out: &mut [f64],
-        ) {
-            multiversion::run(DerivativeKernel::<D, M, N>(points, operand, out, PhantomData));
-        }
-        Kernels {
-            densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
-            derivatives: [derivatives::<D, Approximate40, N>, derivatives::<D, Full, N>],
-        }
-    }
-}
-
-/// The index into [`Kernels`] for an element type.
-fn precision(ctx: &OpCtx<'_>, dtype: DType) -> Result<usize> {
+/// True for densities computed in double precision.
+fn is_double(ctx: &OpCtx<'_>, dtype: DType) -> Result<bool> {
     match dtype {
-        DType::F32 | DType::F16 => Ok(0),
-        DType::F64 => Ok(1),
+        DType::F32 | DType::F16 => Ok(false),
+        DType::F64 => Ok(true),
         d => Err(ctx.unsupported(d, DType::FLOATS)),
     }
 }
@@ -222,105 +94,47 @@ fn with_parameters<R>(ins: &[In<'_>], f: impl FnOnce(&[f64]) -> Result<R>) -> Re
 }
 
 fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    densities(ctx, const { &Kernels::of::<D, N>() }, ins, &mut outs[0])
+    densities(ctx, const { &DensityLoops::of::<D, N>() }, ins, &mut outs[0])
 }
 
-fn densities(ctx: &OpCtx<'_>, kernels: &Kernels, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn densities(ctx: &OpCtx<'_>, loops: &DensityLoops, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
     let points_per_set = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
-    let run = kernels.densities[precision(ctx, ins[0].dtype())?];
-    let x = elements(&ins[0])?;
+    let (x, is_double) = (elements(&ins[0])?, is_double(ctx, ins[0].dtype())?);
     with_parameters(&ins[1..], |p| {
-        elements_mut(out)?.parallel_chunks(GRAIN, &|first, out| {
-            let mut buffers = [[0.0; GRAIN]; 2];
-            let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..out.len()]);
-            f64::load_any(x, first, x_lanes);
-            run(Points { x: x_lanes, p, first, points_per_set }, is_log, y);
-            f64::store_any(y, out);
-        });
+        loops.densities(&PointSets { x, p, points_per_set, is_log, is_double }, elements_mut(out)?);
         Ok(())
     })
 }
 
 /// Inputs: the gradient, the points, the parameters, the result. Outputs: gradients of points and parameters.
 fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    gradients(ctx, const { &Kernels::of::<D, N>() }, ins, outs)
+    gradients(ctx, const { &DensityLoops::of::<D, N>() }, ins, outs)
 }
 
-fn gradients(ctx: &OpCtx<'_>, kernels: &Kernels, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn gradients(ctx: &OpCtx<'_>, loops: &DensityLoops, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
     let points_per_set = ins[1].len().checked_div(ins[2].len()).unwrap_or(0).max(1);
-    let run = kernels.derivatives[precision(ctx, ins[0].dtype())?];
+    let is_double = is_double(ctx, ins[0].dtype())?;
     let density = if is_log { None } else { Some(elements(&ins[ins.len() - 1])?) };
     if ins[1].is_empty() {
         return outs.iter_mut().try_for_each(no_gradient);
     }
-    let (grad, x) = (elements(&ins[0])?, elements(&ins[1])?);
+    let (grads, x) = (DensityGrads { grad: elements(&ins[0])?, density }, elements(&ins[1])?);
     with_parameters(&ins[2..ins.len() - 1], |p| {
-        let sums = GradientSums { x, grad, density, p, points_per_set, run };
+        let sets = PointSets { x, p, points_per_set, is_log, is_double };
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
-            elements_mut(&mut points[0])?.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
+            loops.points_backward(&sets, grads, elements_mut(&mut points[0])?);
         }
         if p.is_empty() {
             return others.iter_mut().try_for_each(no_gradient);
         }
-        let sets_per_chunk = GRAIN.div_ceil(points_per_set);
         for (k, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-            elements_mut(out)?.parallel_chunks(sets_per_chunk, &|set, out| {
-                sums.write(set * points_per_set, points_per_set, 1 + k, out);
-            });
+            loops.parameter_backward(&sets, grads, k, elements_mut(out)?);
         }
         Ok(())
     })
-}
-
-/// Computes gradients: the derivatives times the gradients of the densities, summed over the points of each parameter set.
-struct GradientSums<'a> {
-    x: Elements<'a>,
-    grad: Elements<'a>,
-    density: Option<Elements<'a>>,
-    p: &'a [f64],
-    points_per_set: usize,
-    run: fn(Points<'_>, usize, &mut [f64]),
-}
-
-/// Points whose terms are computed at a time.
-const BUFFER_LEN: usize = 256;
-
-impl GradientSums<'_> {
-    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, starting at point `first`.
-    fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
-        let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
-        let mut buffers = [[0.0; BUFFER_LEN]; 4];
-        for begin in (0..count).step_by(BUFFER_LEN) {
-            let [x, terms, scale, sums] = buffers.each_mut().map(|buffer| &mut buffer[..BUFFER_LEN.min(count - begin)]);
-            let first = first + begin;
-            f64::load_any(self.x, first, x);
-            (self.run)(Points { x, p: self.p, first, points_per_set: self.points_per_set }, operand, terms);
-            for scales in std::iter::once(self.grad).chain(self.density) {
-                f64::load_any(scales, first, scale);
-                // A discrete distribution does not depend on the position of a point, even where the density is NaN.
-                let times = |term: f64, scale: f64| if operand == 0 && term == 0.0 { 0.0 } else { term * scale };
-                terms.iter_mut().zip(&*scale).for_each(|(term, scale)| *term = times(*term, *scale));
-            }
-            if len == 1 {
-                f64::store_any(terms, out.part(begin..begin + terms.len()));
-                continue;
-            }
-            let mut num_complete = 0;
-            for term in terms {
-                sum += *term;
-                remaining -= 1;
-                if remaining == 0 {
-                    sums[num_complete] = sum;
-                    (sum, remaining, num_complete) = (0.0, len, num_complete + 1);
-                }
-            }
-            f64::store_any(&sums[..num_complete], out.part(num_written..num_written + num_complete));
-            num_written += num_complete;
-        }
-    }
 }
 
 /// Defines the density of a distribution. The metadata lists the second parameter after `is_log`, as MXNet does.
@@ -479,14 +293,8 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     .forward(|ctx, ins, outs| {
         let (is_log, k, points_per_set) = (ctx.params::<PdfParam>().is_log, num_components(&ins[1]), num_points_per_set(&ins[0], &ins[1]));
         dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-            let (x, alpha) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-            parallel_rows(outs[0].slice_mut::<T>()?, 1, GRAIN.div_ceil(k), |i, out| {
-                let (x, alpha) = (&x[i * k..(i + 1) * k], &alpha[i / points_per_set * k..(i / points_per_set + 1) * k]);
-                let total: f64 = alpha.iter().map(|a| a.to_f64()).sum();
-                let term = |(x, a): (&T, &T)| (a.to_f64() - 1.0) * log(x.to_f64()) - lgamma(a.to_f64());
-                let density = lgamma(total) + x.iter().zip(alpha).map(term).sum::<f64>();
-                out[0] = T::from_f64(if is_log { density } else { exp(density) });
-            });
+            let points = Dirichlet { x: ins[0].slice::<T>()?, alpha: ins[1].slice::<T>()?, k, points_per_set };
+            points.densities(is_log, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
     })
@@ -507,30 +315,18 @@ fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     let (is_log, k, points_per_set) =
         (ctx.params::<PdfParam>().is_log, num_components(&ins[2]), num_points_per_set(&ins[1], &ins[2]));
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let (grad, x, alpha) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-        let density = ins[3].slice::<T>()?;
+        let (grad, density) = (ins[0].slice::<T>()?, ins[3].slice::<T>()?);
+        let distribution = Dirichlet { x: ins[1].slice::<T>()?, alpha: ins[2].slice::<T>()?, k, points_per_set };
         let scale = |i: usize| grad[i].to_f64() * if is_log { 1.0 } else { density[i].to_f64() };
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
-            parallel_rows(points[0].slice_mut::<T>()?, k, GRAIN.div_ceil(k), |i, out| {
-                for (j, out) in out.iter_mut().enumerate() {
-                    *out = T::from_f64(scale(i) * (alpha[i / points_per_set * k + j].to_f64() - 1.0) / x[i * k + j].to_f64());
-                }
-            });
+            distribution.points_backward(scale, points[0].slice_mut::<T>()?);
         }
         if ins[1].is_empty() {
             return no_gradient(&mut others[0]);
         }
         if others[0].wanted() {
-            parallel_rows(others[0].slice_mut::<T>()?, k, GRAIN.div_ceil(points_per_set * k), |set, out| {
-                let alpha = &alpha[set * k..(set + 1) * k];
-                let total = digamma(alpha.iter().map(|a| a.to_f64()).sum::<f64>());
-                for (j, out) in out.iter_mut().enumerate() {
-                    let normalizer_derivative = total - digamma(alpha[j].to_f64());
-                    let term = |i: usize| scale(i) * (normalizer_derivative + log(x[i * k + j].to_f64()));
-                    *out = T::from_f64((set * points_per_set..(set + 1) * points_per_set).map(term).sum());
-                }
-            });
+            distribution.alpha_backward(scale, others[0].slice_mut::<T>()?);
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))

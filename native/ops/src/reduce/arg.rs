@@ -12,9 +12,8 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce;
 
-use crate::axes::{Axes, numpy_axes, numpy_reduced, reduced};
+use crate::axes::{Axes, numpy_axes, numpy_reduced, outer_len_inner, reduced};
 use crate::elemwise::family::NUMERIC;
-use crate::moves::outer_len_inner;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL, &NP_ARGMAX, &NP_ARGMIN];

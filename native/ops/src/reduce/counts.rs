@@ -1,7 +1,6 @@
 //! Histograms and bin counts, and comparisons of whole arrays.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -14,7 +13,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::histogram::histogram;
-use ferromx_kernels::par::parallel_ranges;
+use ferromx_kernels::predicates::{Tolerance, all_close};
 
 use crate::elemwise::family::NUMERIC;
 use crate::rules::new_array;
@@ -161,29 +160,13 @@ pub(super) static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<AllCloseParam>();
+        let tolerance = Tolerance { relative: p.rtol.into(), absolute: p.atol.into(), equal_nan: p.equal_nan };
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
-            outs[0].slice_mut::<u8>()?.fill(u8::from(all_close(p, ins[0].slice::<T>()?, ins[1].slice::<T>()?)));
+            let is_close = all_close(ins[0].slice::<T>()?, ins[1].slice::<T>()?, &tolerance);
+            outs[0].slice_mut::<u8>()?.fill(u8::from(is_close));
             Ok(())
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     });
-
-/// Elements per chunk.
-const GRAIN: usize = 1 << 15;
-
-fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {
-    let (rtol, atol) = (f64::from(p.rtol), f64::from(p.atol));
-    let is_close = |(a, b): (&T, &T)| {
-        let (a, b) = (a.to_f64(), b.to_f64());
-        a == b || a.is_nan() && b.is_nan() && p.equal_nan || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite()
-    };
-    let all_are_close = AtomicBool::new(true);
-    parallel_ranges(a.len(), GRAIN, |range| {
-        if all_are_close.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(is_close) {
-            all_are_close.store(false, Ordering::Relaxed);
-        }
-    });
-    all_are_close.into_inner()
-}
 
 params! {
     /// Parameters of `_npi_bincount`.

@@ -11,11 +11,11 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::reduce::NumericLane;
+use ferromx_kernels::scan::{self, differences_backward};
 use ferromx_kernels::zip::zip;
-use ferromx_kernels::{par, scan};
 
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
-use crate::moves::outer_len_inner;
 use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
 
 /// The operators of this file.
@@ -168,27 +168,12 @@ fn differences_in<C: NumericLane>(
 ) -> Result<()> {
     let mut current = vec![C::ZERO; x.len()];
     C::load_any(x, 0, &mut current);
-    let minus_one = C::from_f64(-1.0);
     for _ in 0..order {
-        let m = if transposed { n + 1 } else { n - 1 };
+        let m = if transposed { n + 1 } else { n.saturating_sub(1) };
         let mut next = vec![C::ZERO; outer * m * inner];
-        if m > 0 {
-            par::parallel_rows(&mut next, m * inner, 1, |o, next| {
-                let row = &current[o * n * inner..(o + 1) * n * inner];
-                if transposed {
-                    // Element i has the coefficient -1 in difference i and 1 in difference i - 1.
-                    for (y, x) in next.iter_mut().zip(row) {
-                        *y = x.times(minus_one);
-                    }
-                    for (y, x) in next[inner..].iter_mut().zip(row) {
-                        *y = y.plus(*x);
-                    }
-                } else {
-                    for (i, y) in next.iter_mut().enumerate() {
-                        *y = row[i + inner].plus(row[i].times(minus_one));
-                    }
-                }
-            });
+        match transposed {
+            true => differences_backward(&current, (outer, n, inner), &mut next),
+            false => scan::differences(&current, (outer, n, inner), &mut next),
         }
         (current, n) = (next, m);
     }

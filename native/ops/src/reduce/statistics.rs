@@ -12,8 +12,9 @@ use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::movement;
-use ferromx_kernels::par::{self, with_scratch};
+use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
+use ferromx_kernels::sort::sort_at_indices;
 
 use super::family::{numpy_reduced_shape, over_axes};
 use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced};
@@ -412,7 +413,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     }
     let groups = values.len() / n;
     let indices = needed_indices(&qs, n);
-    par::parallel_rows(&mut values, n, 1, |_, group| partial_sort(group, &indices));
+    sort_at_indices(&mut values, n, &indices);
     let mut results = memory::filled(0.0, qs.len() * groups);
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
         for (group, y) in values.chunks(n).zip(row) {
@@ -431,18 +432,6 @@ fn needed_indices(qs: &[f64], n: usize) -> Vec<usize> {
     indices.sort_unstable();
     indices.dedup();
     indices
-}
-
-/// Moves the elements that a sort would put at the given ascending indices there. With a NaN, all elements become NaN.
-fn partial_sort(group: &mut [f64], indices: &[usize]) {
-    if group.iter().any(|x| x.is_nan()) {
-        return group.fill(f64::NAN);
-    }
-    let (mut rest, mut offset) = (group, 0);
-    for index in indices {
-        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(index - offset, f64::total_cmp);
-        (rest, offset) = (above, index + 1);
-    }
 }
 
 /// The value at a fractional index. The elements at the two neighbouring indices must be in sorted order.

@@ -25,7 +25,7 @@ use crate::elemwise::family::{
     Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators, with_scalar,
 };
 use crate::elemwise::formulas::{Div, Equal, Mul};
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::no_gradient;
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient with the inputs and outputs that it reads, and

@@ -11,7 +11,7 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
 use crate::axes::{numpy_axes, numpy_reduced};
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::RESHAPE_BACK;
 
 /// The operators of this file.

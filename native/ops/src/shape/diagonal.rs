@@ -16,7 +16,7 @@ use ferromx_kernels::reduce::{self, Sum};
 
 use crate::axes::matrix_dims;
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DIAG, &NP_DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM, &TRIL];

@@ -11,8 +11,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::axes::permuted_shape;
-use crate::axes::numpy_axes;
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::axes::{numpy_axes, outer_len_inner};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&REVERSE, &FLIP, &ROT90, &ROLL];

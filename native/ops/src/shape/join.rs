@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::axes::atleast_nd;
 use crate::axes::row_len;
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[

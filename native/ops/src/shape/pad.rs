@@ -15,7 +15,8 @@ use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::reduce::{self, Max, Min, NumericLane};
 
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::axes::outer_len_inner;
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&PAD, &NP_PAD];

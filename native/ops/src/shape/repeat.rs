@@ -14,8 +14,9 @@ use ferromx_kernels::movement;
 use ferromx_kernels::reduce::{self, Sum};
 use smallvec::SmallVec;
 
+use crate::axes::outer_len_inner;
 use crate::elemwise::family::NUMERIC;
-use crate::moves::{by_size, outer_len_inner, source, target};
+use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
-use crate::moves::{by_size, source, target};
+use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.

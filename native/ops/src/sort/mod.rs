@@ -16,7 +16,7 @@ use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::movement::{self, Item};
 use ferromx_kernels::sort::{self, Order, SortKey};
 
-use crate::moves::outer_len_inner;
+use crate::axes::outer_len_inner;
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[

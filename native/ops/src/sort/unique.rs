@@ -10,7 +10,7 @@ use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::sort::{self, Order};
 
-use crate::moves::outer_len_inner;
+use crate::axes::outer_len_inner;
 use crate::rules::new_array;
 
 /// The operators of this file.

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
-use crate::moves::copy;
+use crate::movement::copy;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// The operators of this file.

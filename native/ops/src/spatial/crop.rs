@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::movement::{self, Padding};
 
 use super::{TYPES, expect_images, image_size, pair};
 use crate::rules::no_gradient;
@@ -82,15 +82,18 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The shape (planes, height, width).
+fn planes(shape: &Shape) -> [usize; 3] {
+    let dims = shape.to_usize();
+    [dims[0] * dims[1], dims[2], dims[3]]
+}
+
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (image, size) = (image_size(ins[0].shape()), image_size(outs[0].shape()));
-    let [top, left] = ctx.params::<CropParam>().offset(image, size)?;
+    let (image, size) = (planes(ins[0].shape()), planes(outs[0].shape()));
+    let [top, left] = ctx.params::<CropParam>().offset([image[1], image[2]], [size[1], size[2]])?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
-        parallel_rows(y, size[1], (1usize << 15).div_ceil(size[1].max(1)), |i, y| {
-            let row = i / size[0] * image[0] + top + i % size[0];
-            y.copy_from_slice(&x[row * image[1] + left..][..size[1]]);
-        });
+        let (from, to) = ((ins[0].slice::<T>()?, &image[..]), (outs[0].slice_mut::<T>()?, &size[..]));
+        movement::slice(from, &[0, top, left], &[1; 3], to);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -103,17 +106,11 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if !outs[0].wanted() {
         return Ok(());
     }
-    let (image, size) = (image_size(outs[0].shape()), image_size(ins[0].shape()));
-    let [top, left] = ctx.params::<CropParam>().offset(image, size)?;
+    let (image, size) = (planes(outs[0].shape()), planes(ins[0].shape()));
+    let [top, left] = ctx.params::<CropParam>().offset([image[1], image[2]], [size[1], size[2]])?;
+    let pads = [(0, 0), (top, image[1] - size[1] - top), (left, image[2] - size[2] - left)];
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (dy, dx) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
-        parallel_rows(dx, image[1], (1usize << 15).div_ceil(image[1].max(1)), |i, dx| {
-            dx.fill(T::default());
-            if let Some(row) = (i % image[0]).checked_sub(top).filter(|row| *row < size[0]) {
-                let from = (i / image[0] * size[0] + row) * size[1];
-                dx[left..left + size[1]].copy_from_slice(&dy[from..from + size[1]]);
-            }
-        });
+        movement::pad(ins[0].slice::<T>()?, &size, &pads, Padding::Constant(T::default()), outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }

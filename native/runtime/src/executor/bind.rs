@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
-use super::bound::{Bound, BoundStored, check_counts, check_devices, check_gradients};
+use super::bound_arrays::{Bound, BoundStored, check_counts, check_devices, check_gradients};
 use super::compile::{Blueprint, Target};
 use super::network::Network;
 use super::overlaps::Overlaps;

@@ -23,7 +23,7 @@ use crate::passes::gradient::Trace;
 use crate::passes::infer::Entries;
 use crate::passes::{common_subexpressions, epilogue, integers};
 use crate::symbol::OpCall;
-use ferromx_ops::moves;
+use ferromx_ops::movement;
 
 /// The purpose of a plan, which determines the entries that it computes and the passes that rewrite its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,7 +304,7 @@ impl Compiler<'_> {
             }
             Action::Forward(op) => match op.def.forward_on(node.context.device_type)? {
                 Forward::Kernel(k) => (op, Callee::Kernel(k), op.mutated(), cache),
-                Forward::View => (op, Callee::Kernel(moves::copy), &[], cache),
+                Forward::View => (op, Callee::Kernel(movement::copy), &[], cache),
                 Forward::Foreign(f) => (op, Callee::Foreign(f), &[], cache),
                 Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
@@ -402,7 +402,7 @@ impl Compiler<'_> {
                             let add = kernel_of("_grad_add", &Attrs::new())?;
                             draft("_grad_add", add, vec![t.array.clone(), source], &t.array, e.node);
                         }
-                        _ => draft("_copy", (moves::copy as KernelFn, no_params()?), vec![source], &t.array, e.node),
+                        _ => draft("_copy", (movement::copy as KernelFn, no_params()?), vec![source], &t.array, e.node),
                     }
                 }
                 None if t.req == Req::Add => {}

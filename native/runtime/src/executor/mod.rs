@@ -1,6 +1,6 @@
 //! Executors: a graph bound to arrays and compiled to a plan, which runs without allocating.
 //!
-//! - `bind` and `simple_bind` check or allocate the arrays (`bound`) and build the graph with its gradients (`network`);
+//! - `bind` and `simple_bind` check or allocate the arrays (`bound_arrays`) and build the graph with its gradients (`network`);
 //! - `compile` compiles a graph to a plan, with `assign_memory` for its arenas, `chain` for chains of elementwise operators and `overlaps`
 //!   to find aliases;
 //! - `plan` runs the steps of one plan, and `plans` holds the plans of an executor;
@@ -10,7 +10,7 @@
 
 mod assign_memory;
 mod bind;
-mod bound;
+mod bound_arrays;
 mod chain;
 mod compile;
 mod network;
@@ -34,7 +34,7 @@ use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
-pub use bound::{Bound, BoundStored};
+pub use bound_arrays::{Bound, BoundStored};
 use plans::PlanLock;
 pub use simple_bind::SimpleBind;
 use stepwise::Stepwise;

@@ -7,7 +7,7 @@ use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use hashbrown::HashMap;
 
-use super::bound::Bound;
+use super::bound_arrays::Bound;
 use super::compile::{Target, mutated_entries};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::common_subexpressions;

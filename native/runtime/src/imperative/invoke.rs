@@ -16,7 +16,7 @@ use super::mode::unrecorded;
 use crate::arrays;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;
-use ferromx_ops::moves;
+use ferromx_ops::movement;
 
 /// A list of arrays, inline while it is short.
 pub type Arrays = SmallVec<[NDArray; 4]>;
@@ -85,7 +85,7 @@ fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -
     let def = op.def;
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(ctx.context.device_type)? {
         Forward::Kernel(kernel) => (kernel, op.mutated()),
-        Forward::View => (moves::copy, &[]),
+        Forward::View => (movement::copy, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
         Forward::Foreign(f) => return run_foreign(f, ctx, inputs, outs),
     };

@@ -6,8 +6,6 @@
 
 mod params;
 
-use std::marker::PhantomData;
-
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -20,10 +18,8 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Lane, Store};
 use ferromx_kernels::math::{self, MathFloat};
 use ferromx_kernels::movement;
-use ferromx_kernels::par::parallel_rows2;
 use ferromx_kernels::reduce::reduce_to_shape;
-use ferromx_kernels::rng::Philox;
-use ferromx_kernels::simd::multiversion::{self, Kernel};
+use ferromx_kernels::rng::{Philox, SampleFormula, SampleParameter, compute_samples};
 
 use self::params::{
     DistributionParams, ExponentParam, GammaParam, LocScaleParam, NormalParam, PowerParam, ScaleParam, UniformParam,
@@ -71,23 +67,6 @@ fn sample_dtype<P: DistributionParams>(p: &Params, io: &mut DTypeIo<'_>) -> Resu
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, p.get::<P>().dtype()))
 }
 
-/// A parameter broadcast to the shape of the result.
-enum Parameter<C> {
-    Scalar(C),
-    Array(Vec<C>),
-}
-
-impl<C: MathFloat> Parameter<C> {
-    /// Copies the values for the elements of the result, starting at index `first`.
-    #[inline(always)]
-    fn copy_to(&self, first: usize, to: &mut [C]) {
-        match self {
-            Parameter::Scalar(x) => to.fill(*x),
-            Parameter::Array(values) => to.copy_from_slice(&values[first..first + to.len()]),
-        }
-    }
-}
-
 /// The two parameters, of which the second is 0 if the distribution has only one.
 ///
 /// # Errors
@@ -96,9 +75,9 @@ fn parameters<P: DistributionParams, D: Distribution, C: MathFloat>(
     ctx: &OpCtx<'_>,
     arrays: &[In<'_>],
     shape: &[usize],
-) -> Result<[Parameter<C>; 2]> {
+) -> Result<[SampleParameter<C>; 2]> {
     let mut arrays = arrays.iter();
-    let mut parameters = [Parameter::Scalar(C::ZERO), Parameter::Scalar(C::ZERO)];
+    let mut parameters = [SampleParameter::Scalar(C::ZERO), SampleParameter::Scalar(C::ZERO)];
     for (k, scalar) in ctx.params::<P>().scalars().into_iter().enumerate() {
         let values = match (scalar, if scalar.is_none() { arrays.next() } else { None }) {
             (Some(scalar), _) => vec![C::of(scalar)],
@@ -107,12 +86,12 @@ fn parameters<P: DistributionParams, D: Distribution, C: MathFloat>(
                 C::load_any(elements(x)?, 0, &mut values);
                 let mut broadcast = vec![C::ZERO; shape.iter().product()];
                 movement::broadcast_to(&values, &x.shape().to_usize(), (&mut broadcast, shape));
-                parameters[k] = Parameter::Array(broadcast);
+                parameters[k] = SampleParameter::Array(broadcast);
                 values
             }
             (None, None) => vec![C::NAN],
         };
-        if let (Some(value), Parameter::Scalar(x)) = (values.first(), &mut parameters[k]) {
+        if let (Some(value), SampleParameter::Scalar(x)) = (values.first(), &mut parameters[k]) {
             *x = *value;
         }
         let is_valid = values.iter().all(|x| D::is_valid(k, x.to_f64()));
@@ -135,62 +114,30 @@ enum BaseDistribution {
 }
 
 /// A distribution of one or two parameters.
-trait Distribution: 'static {
+trait Distribution: SampleFormula {
     /// The condition on the parameters, for error messages.
     const RULE: &'static str;
     /// The distribution from which the noise is computed.
     const BASE: BaseDistribution;
     /// Whether parameter `k` is valid.
     fn is_valid(k: usize, x: f64) -> bool;
-    /// The noise for a random number of the base distribution.
-    fn noise<R: MathFloat>(x: R) -> R;
-    /// The sample for parameters and noise.
-    fn value<R: MathFloat>(p: [R; 2], z: R) -> R;
     /// The derivatives of the sample with respect to the parameters.
     fn derivatives(_p: [f64; 2], _z: f64) -> [f64; 2] {
         [0.0; 2]
     }
 }
 
-/// Elements per block. The parameters of a block are copied to the stack.
-const BLOCK_LEN: usize = 1 << 10;
-
-/// Computes the noise and the samples of a block. On entry `noise` holds random numbers of the base distribution.
-struct SampleKernel<'a, D, C> {
-    p: [&'a [C]; 2],
-    noise: &'a mut [C],
-    values: &'a mut [C],
-    distribution: PhantomData<D>,
-}
-
-impl<D: Distribution, C: MathFloat> Kernel for SampleKernel<'_, D, C> {
-    type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
-
-    #[inline(always)]
-    fn run(self) {
-        let [p, q] = self.p;
-        for (i, (noise, value)) in self.noise.iter_mut().zip(self.values).enumerate() {
-            *noise = D::noise(*noise);
-            *value = D::value([p[i], q[i]], *noise);
-        }
-    }
-}
-
 /// Fills `out` with random numbers of the base distribution.
 fn fill_base<D: Distribution, C: MathFloat + Store<f32> + Store<f64>>(
     random: &Philox,
-    p: &[Parameter<C>; 2],
+    p: &[SampleParameter<C>; 2],
     out: &mut [C],
 ) {
     match D::BASE {
         BaseDistribution::Uniform => random.fill_uniform(0.0, 1.0, out),
         BaseDistribution::Normal => random.fill_normal(0.0, 1.0, out),
         BaseDistribution::Exponential => random.fill_exponential(1.0, out),
-        BaseDistribution::Gamma => random.fill_with(out, |i, draws| match &p[0] {
-            Parameter::Scalar(shape) => draws.gamma(shape.to_f64()),
-            Parameter::Array(values) => draws.gamma(values[i].to_f64()),
-        }),
+        BaseDistribution::Gamma => random.fill_with(out, |i, draws| draws.gamma(p[0].get(i).to_f64())),
     }
 }
 
@@ -206,14 +153,7 @@ fn sample_as<P: DistributionParams, D: Distribution, C: MathFloat + Store<f32> +
     let mut values = vec![C::ZERO; outs[0].len()];
     let mut noise = vec![C::ZERO; values.len()];
     fill_base::<D, C>(&random, &p, &mut noise);
-    parallel_rows2((&mut values, BLOCK_LEN), (&mut noise, BLOCK_LEN), 8, |block, values, noise| {
-        let (mut first, mut second) = ([C::ZERO; BLOCK_LEN], [C::ZERO; BLOCK_LEN]);
-        let n = values.len();
-        p[0].copy_to(block * BLOCK_LEN, &mut first[..n]);
-        p[1].copy_to(block * BLOCK_LEN, &mut second[..n]);
-        let p = [&first[..n], &second[..n]];
-        multiversion::run(SampleKernel { p, noise, values, distribution: PhantomData::<D> });
-    });
+    compute_samples::<D, C>(&p, &mut noise, &mut values);
     for (out, numbers) in outs.iter_mut().zip([&values, &noise]).filter(|(out, _)| out.wanted()) {
         C::store_any(numbers, elements_mut(out)?);
     }
@@ -243,14 +183,10 @@ fn backward<P: DistributionParams, D: Distribution>(
         Ok(values)
     };
     let (g, z) = (to_f64(&ins[0])?, to_f64(ins.last().ok_or_else(|| Error::Internal("no noise".into()))?)?);
-    let parameter = |k: usize, i: usize| match &p[k] {
-        Parameter::Scalar(x) => *x,
-        Parameter::Array(values) => values[i],
-    };
     let array_parameters = ctx.params::<P>().scalars().into_iter().enumerate().filter(|(_, scalar)| scalar.is_none());
     for ((k, _), out) in array_parameters.zip(outs).filter(|(_, out)| out.wanted()) {
         let products: Vec<f64> =
-            (0..g.len()).map(|i| g[i] * D::derivatives([parameter(0, i), parameter(1, i)], z[i])[k]).collect();
+            (0..g.len()).map(|i| g[i] * D::derivatives([p[0].get(i), p[1].get(i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
         reduce_to_shape::<f64, f64>(&products, &shape, &out.shape().to_usize(), &mut sums);
         f64::store_any(&sums, elements_mut(out)?);
@@ -269,11 +205,13 @@ macro_rules! distribution {
             const RULE: &'static str = $rule;
             const BASE: BaseDistribution = BaseDistribution::$base;
             fn is_valid($k: usize, $x: f64) -> bool { $valid }
+            $(fn derivatives($s: [f64; 2], $y: f64) -> [f64; 2] { $derivatives })?
+        }
+        impl SampleFormula for $name {
             #[inline(always)]
             fn noise<R: MathFloat>($u: R) -> R { $noise }
             #[inline(always)]
             fn value<R: MathFloat>($r: [R; 2], $z: R) -> R { $value }
-            $(fn derivatives($s: [f64; 2], $y: f64) -> [f64; 2] { $derivatives })?
         }
     };
 }

@@ -1,4 +1,4 @@
-//! Predicates over all elements of an array.
+//! Predicates over all elements of arrays.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +46,42 @@ pub fn all_finite<T: Element + Load<f32> + Load<f64>>(x: &[T]) -> bool {
         }
     });
     finite.into_inner()
+}
+
+/// How close elements must be for [`all_close`].
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// The tolerance relative to the second array.
+    pub relative: f64,
+    /// The absolute tolerance.
+    pub absolute: f64,
+    /// True if NaN equals NaN.
+    pub equal_nan: bool,
+}
+
+impl Tolerance {
+    fn holds(&self, a: f64, b: f64) -> bool {
+        a == b
+            || a.is_nan() && b.is_nan() && self.equal_nan
+            || (a - b).abs() <= self.absolute + self.relative * b.abs() && b.is_finite()
+    }
+}
+
+/// True if |a - b| <= absolute + relative * |b| for all elements. An infinity is close only to itself. Stops soon after it finds
+/// elements that are not close.
+///
+/// # Panics
+/// Panics if the lengths differ.
+pub fn all_close<T: Element>(a: &[T], b: &[T], tolerance: &Tolerance) -> bool {
+    assert_eq!(a.len(), b.len(), "arrays of the same length");
+    let all_are_close = AtomicBool::new(true);
+    parallel_ranges(a.len(), GRAIN, |range| {
+        let mut pairs = a[range.clone()].iter().zip(&b[range]);
+        if all_are_close.load(Ordering::Relaxed) && !pairs.all(|(a, b)| tolerance.holds(a.to_f64(), b.to_f64())) {
+            all_are_close.store(false, Ordering::Relaxed);
+        }
+    });
+    all_are_close.into_inner()
 }
 
 fn block_is_finite<T: Element + Load<f32> + Load<f64>>(block: &[T], buffer: &mut [f32; BLOCK]) -> bool {

@@ -42,11 +42,6 @@ pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]
     out.slice_mut_as()
 }
 
-/// A shape seen from one axis, as (outer, n, inner): the product of the dimensions before it, its length, the product of those after.
-pub(crate) fn outer_len_inner(dims: &[usize], axis: usize) -> (usize, usize, usize) {
-    (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
-}
-
 /// The kernel that copies the first input to the output, unless they share memory. Their shapes may differ.
 ///
 /// # Errors

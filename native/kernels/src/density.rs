@@ -1,0 +1,301 @@
+//! Densities of distributions at given points, and their gradients. Each parameter set has its own points.
+
+use std::marker::PhantomData;
+
+use crate::map::{Elements, ElementsMut, Lane};
+use crate::math::{Approximate40, Full, Precision, digamma, exp, lgamma, log};
+use crate::par::parallel_rows;
+use crate::simd::multiversion::{self, Kernel};
+use ferromx_core::dtype::Element;
+
+/// A distribution with `N` parameters.
+pub trait Density<const N: usize>: Sync {
+    /// The logarithm of the density at `x`.
+    fn log_density<M: Precision>(x: f64, p: [f64; N]) -> f64;
+    /// The density at `x`.
+    #[inline(always)]
+    fn density<M: Precision>(x: f64, p: [f64; N]) -> f64 {
+        M::exp(Self::log_density::<M>(x, p))
+    }
+    /// The derivatives with respect to `x` and to the parameters.
+    fn derivatives<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
+}
+
+/// Points per chunk.
+const GRAIN: usize = 1 << 11;
+
+/// Points starting at index `first`, and all parameter sets. Set i belongs to the points starting at i * `points_per_set`.
+#[derive(Clone, Copy)]
+struct Points<'a> {
+    x: &'a [f64],
+    /// All values of the first parameter, then those of the second.
+    p: &'a [f64],
+    first: usize,
+    points_per_set: usize,
+}
+
+impl<'a> Points<'a> {
+    /// The values of each parameter, one per set.
+    #[inline(always)]
+    fn parameters<const N: usize>(self) -> [&'a [f64]; N] {
+        let num_sets = self.p.len() / N;
+        std::array::from_fn(|k| &self.p[k * num_sets..(k + 1) * num_sets])
+    }
+}
+
+/// Evaluates `$body` for each point of a chunk, with its index in the chunk, the point and its parameters. This is a macro because the
+/// compiler does not inline a large closure into the vectorized loop.
+macro_rules! for_each_point {
+    ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
+        let points = $points;
+        let n = points.x.len();
+        let parameters: [&[f64]; N] = points.parameters();
+        if points.points_per_set == 1 {
+            let parameters = parameters.map(|p| &p[points.first..points.first + n]);
+            for ($i, &$x) in points.x.iter().enumerate() {
+                let $p = parameters.map(|p| p[$i]);
+                $body;
+            }
+        } else {
+            let mut begin = 0;
+            while begin < n {
+                let set = (points.first + begin) / points.points_per_set;
+                let end = ((set + 1) * points.points_per_set - points.first).min(n);
+                let $p = parameters.map(|p| p[set]);
+                for (k, &$x) in points.x[begin..end].iter().enumerate() {
+                    let $i = begin + k;
+                    $body;
+                }
+                begin = end;
+            }
+        }
+    }};
+}
+
+/// Computes densities or their logarithms.
+struct DensityKernel<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
+
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
+    type Output = ();
+    const EVERY_ISA: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        let DensityKernel(points, is_log, out, _) = self;
+        let out = &mut out[..points.x.len()];
+        if is_log {
+            for_each_point!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
+        } else {
+            for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
+        }
+    }
+}
+
+/// Computes derivatives with respect to the points (operand 0) or to a parameter (its index plus 1).
+struct DerivativeKernel<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
+
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
+    type Output = ();
+    const EVERY_ISA: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        let DerivativeKernel(points, operand, out, _) = self;
+        let out = &mut out[..points.x.len()];
+        match operand.checked_sub(1) {
+            None => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
+            Some(k) => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).1[k]),
+        }
+    }
+}
+
+/// The loops of a distribution, each in a version for results in single and one for results in double precision.
+pub struct DensityLoops {
+    densities: [fn(Points<'_>, bool, &mut [f64]); 2],
+    derivatives: [fn(Points<'_>, usize, &mut [f64]); 2],
+}
+
+/// The points and parameter sets of densities. The points of a set are consecutive.
+#[derive(Clone, Copy)]
+pub struct PointSets<'a> {
+    /// The points.
+    pub x: Elements<'a>,
+    /// All values of the first parameter, then those of the second.
+    pub p: &'a [f64],
+    /// Points per set.
+    pub points_per_set: usize,
+    /// True if the results are logarithms of densities.
+    pub is_log: bool,
+    /// True for results in double precision.
+    pub is_double: bool,
+}
+
+impl DensityLoops {
+    /// The loops of the distribution `D`.
+    pub const fn of<D: Density<N>, const N: usize>() -> DensityLoops {
+        fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
+            multiversion::run(DensityKernel::<D, M, N>(points, is_log, out, PhantomData));
+        }
+        fn derivatives<D: Density<N>, M: Precision, const N: usize>(
+            points: Points<'_>,
+            operand: usize,
+            out: &mut [f64],
+        ) {
+            multiversion::run(DerivativeKernel::<D, M, N>(points, operand, out, PhantomData));
+        }
+        DensityLoops {
+            densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
+            derivatives: [derivatives::<D, Approximate40, N>, derivatives::<D, Full, N>],
+        }
+    }
+
+    /// Writes the density at each point.
+    ///
+    /// # Panics
+    /// Panics if there are fewer points than results, or fewer parameter sets than the points have.
+    pub fn densities(&self, sets: &PointSets<'_>, out: ElementsMut<'_>) {
+        let PointSets { x, p, points_per_set, is_log, is_double } = *sets;
+        out.parallel_chunks(GRAIN, &|first, out| {
+            let mut buffers = [[0.0; GRAIN]; 2];
+            let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..out.len()]);
+            f64::load_any(x, first, x_lanes);
+            self.densities[usize::from(is_double)](Points { x: x_lanes, p, first, points_per_set }, is_log, y);
+            f64::store_any(y, out);
+        });
+    }
+
+    /// Writes the gradient of the points.
+    ///
+    /// # Panics
+    /// As [`Self::densities`].
+    pub fn points_backward(&self, sets: &PointSets<'_>, grads: DensityGrads<'_>, out: ElementsMut<'_>) {
+        let sums = GradientSums { sets, grads, run: self.derivatives[usize::from(sets.is_double)] };
+        out.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
+    }
+
+    /// Writes the gradient of parameter `k`.
+    ///
+    /// # Panics
+    /// As [`Self::densities`].
+    pub fn parameter_backward(&self, sets: &PointSets<'_>, grads: DensityGrads<'_>, k: usize, out: ElementsMut<'_>) {
+        let sums = GradientSums { sets, grads, run: self.derivatives[usize::from(sets.is_double)] };
+        let len = sets.points_per_set;
+        out.parallel_chunks(GRAIN.div_ceil(len), &|set, out| sums.write(set * len, len, 1 + k, out));
+    }
+}
+
+/// The gradient of densities, and the densities themselves unless they are logarithms.
+#[derive(Clone, Copy)]
+pub struct DensityGrads<'a> {
+    /// The gradient.
+    pub grad: Elements<'a>,
+    /// The densities.
+    pub density: Option<Elements<'a>>,
+}
+
+/// Computes gradients: the derivatives times the gradients of the densities, summed over the points of each parameter set.
+struct GradientSums<'a> {
+    sets: &'a PointSets<'a>,
+    grads: DensityGrads<'a>,
+    run: fn(Points<'_>, usize, &mut [f64]),
+}
+
+/// Points whose terms are computed at a time.
+const BUFFER_LEN: usize = 256;
+
+impl GradientSums<'_> {
+    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, starting at point `first`.
+    fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
+        let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
+        let mut buffers = [[0.0; BUFFER_LEN]; 4];
+        for begin in (0..count).step_by(BUFFER_LEN) {
+            let [x, terms, scale, sums] = buffers.each_mut().map(|buffer| &mut buffer[..BUFFER_LEN.min(count - begin)]);
+            let first = first + begin;
+            f64::load_any(self.sets.x, first, x);
+            let PointSets { p, points_per_set, .. } = *self.sets;
+            (self.run)(Points { x, p, first, points_per_set }, operand, terms);
+            for scales in std::iter::once(self.grads.grad).chain(self.grads.density) {
+                f64::load_any(scales, first, scale);
+                // A discrete distribution does not depend on the position of a point, even where the density is NaN.
+                let times = |term: f64, scale: f64| if operand == 0 && term == 0.0 { 0.0 } else { term * scale };
+                terms.iter_mut().zip(&*scale).for_each(|(term, scale)| *term = times(*term, *scale));
+            }
+            if len == 1 {
+                f64::store_any(terms, out.part(begin..begin + terms.len()));
+                continue;
+            }
+            let mut num_complete = 0;
+            for term in terms {
+                sum += *term;
+                remaining -= 1;
+                if remaining == 0 {
+                    sums[num_complete] = sum;
+                    (sum, remaining, num_complete) = (0.0, len, num_complete + 1);
+                }
+            }
+            f64::store_any(&sums[..num_complete], out.part(num_written..num_written + num_complete));
+            num_written += num_complete;
+        }
+    }
+}
+
+/// Points of the Dirichlet distribution, and its concentrations: `k` numbers each.
+#[derive(Clone, Copy, Debug)]
+pub struct Dirichlet<'a, T> {
+    /// The points.
+    pub x: &'a [T],
+    /// The concentrations of each parameter set.
+    pub alpha: &'a [T],
+    /// Components of a point.
+    pub k: usize,
+    /// Points per parameter set.
+    pub points_per_set: usize,
+}
+
+impl<T: Element> Dirichlet<'_, T> {
+    /// Writes the density at each point, or its logarithm.
+    ///
+    /// # Panics
+    /// Panics if there are fewer points or parameter sets than results.
+    pub fn densities(&self, is_log: bool, out: &mut [T]) {
+        let Dirichlet { x, alpha, k, points_per_set } = *self;
+        parallel_rows(out, 1, GRAIN.div_ceil(k), |i, out| {
+            let (x, alpha) = (&x[i * k..(i + 1) * k], &alpha[i / points_per_set * k..(i / points_per_set + 1) * k]);
+            let total: f64 = alpha.iter().map(|a| a.to_f64()).sum();
+            let term = |(x, a): (&T, &T)| (a.to_f64() - 1.0) * log(x.to_f64()) - lgamma(a.to_f64());
+            let density = lgamma(total) + x.iter().zip(alpha).map(term).sum::<f64>();
+            out[0] = T::from_f64(if is_log { density } else { exp(density) });
+        });
+    }
+
+    /// Writes the gradient of the points, where `scale(i)` is the gradient of the logarithm of density i.
+    ///
+    /// # Panics
+    /// As [`Self::densities`].
+    pub fn points_backward(&self, scale: impl Fn(usize) -> f64 + Sync, out: &mut [T]) {
+        let Dirichlet { x, alpha, k, points_per_set } = *self;
+        parallel_rows(out, k, GRAIN.div_ceil(k), |i, out| {
+            for (j, out) in out.iter_mut().enumerate() {
+                let derivative = (alpha[i / points_per_set * k + j].to_f64() - 1.0) / x[i * k + j].to_f64();
+                *out = T::from_f64(scale(i) * derivative);
+            }
+        });
+    }
+
+    /// Writes the gradient of the concentrations, like [`Self::points_backward`].
+    ///
+    /// # Panics
+    /// As [`Self::densities`].
+    pub fn alpha_backward(&self, scale: impl Fn(usize) -> f64 + Sync, out: &mut [T]) {
+        let Dirichlet { x, alpha, k, points_per_set } = *self;
+        parallel_rows(out, k, GRAIN.div_ceil(points_per_set * k), |set, out| {
+            let alpha = &alpha[set * k..(set + 1) * k];
+            let total = digamma(alpha.iter().map(|a| a.to_f64()).sum::<f64>());
+            for (j, out) in out.iter_mut().enumerate() {
+                let normalizer_derivative = total - digamma(alpha[j].to_f64());
+                let term = |i: usize| scale(i) * (normalizer_derivative + log(x[i * k + j].to_f64()));
+                *out = T::from_f64((set * points_per_set..(set + 1) * points_per_set).map(term).sum());
+            }
+        });
+    }
+}
