@@ -258,9 +258,35 @@ fn bmp(data: &[u8]) -> Result<DecodedImage> {
     decoder.decode_headers().map_err(|e| damaged("BMP", format!("{e:?}")))?;
     let (width, height) = check_size("BMP", decoder.dimensions())?;
     check_density("BMP", width * height, data.len())?;
+    check_rows(data, width, height)?;
     let channels = decoder.colorspace().map_or(0, |c| c.num_components());
     let samples = decoder.decode().map_err(|e| damaged("BMP", format!("{e:?}")))?;
     check_samples("BMP", DecodedImage { width, height, channels, samples })
+}
+
+/// Checks that a BMP image without run-length encoding has all its rows: the decoder does not notice that indices into a palette are
+/// missing.
+fn check_rows(data: &[u8], width: usize, height: usize) -> Result<()> {
+    let field = |at: usize, len: usize| -> usize {
+        let bytes = data.get(at..at + len).unwrap_or_default();
+        bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    // The header of OS/2 has 12 bytes and no field for the compression.
+    let (bits_per_pixel, compression) =
+        if field(14, 4) == 12 { (field(24, 2), 0) } else { (field(28, 2), field(30, 4)) };
+    const RUN_LENGTHS: [usize; 2] = [1, 2];
+    if RUN_LENGTHS.contains(&compression) {
+        return Ok(());
+    }
+    // Rows are padded to multiples of four bytes; the padding of the last one may be missing.
+    let row_bits = width.saturating_mul(bits_per_pixel);
+    let expected =
+        row_bits.div_ceil(32).saturating_mul(4).saturating_mul(height - 1).saturating_add(row_bits.div_ceil(8));
+    let given = data.len().saturating_sub(field(10, 4));
+    if given < expected {
+        return Err(damaged("BMP", format!("its pixels have {given} bytes, expected {expected}")));
+    }
+    Ok(())
 }
 
 /// Checks that the decoder produced all samples.
@@ -346,6 +372,18 @@ mod tests {
         assert!(decoded(&huge, &[]).is_err());
         let e = Case::new(&CV_READ, &[("filename", "/does/not/exist.png")]).run1(&[]).unwrap_err().to_string();
         assert!(e.contains("exist.png"), "{e}");
+    }
+
+    #[test]
+    fn images_with_a_palette_need_all_rows() {
+        let mut bytes = [&image()[..54], &[10, 20, 30, 0, 40, 50, 60, 0], &[1, 1, 1, 0, 0, 0, 0]].concat();
+        bytes[10] = 54 + 8;
+        bytes[28] = 8;
+        bytes[46] = 2;
+        let y = decoded(&bytes, &[]).unwrap();
+        assert_eq!(y.to_vec::<u8>().unwrap(), [[30, 20, 10].repeat(3), [60, 50, 40].repeat(3)].concat());
+        let e = decoded(&bytes[..bytes.len() - 1], &[]).unwrap_err().to_string();
+        assert!(e.contains("its pixels have 6 bytes, expected 7"), "{e}");
     }
 
     #[test]
