@@ -300,18 +300,16 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
 
   /** The names of the arguments in topological order, in which arrays are bound. */
   def listArguments(): IndexedSeq[String] = {
-    val known = knownArguments
-    if (known != null && !isDisposed) known
-    else {
-      val arguments = native(_LIB.symbolListArguments).toIndexedSeq
-      knownArguments = arguments
-      arguments
-    }
+    knownArguments = listedOnce(knownArguments, _LIB.symbolListArguments)
+    knownArguments
   }
 
   // A graph never changes, so its names are listed once.
   @volatile private var knownArguments: IndexedSeq[String] = _
   @volatile private var knownAuxiliaryStates: IndexedSeq[String] = _
+
+  private def listedOnce(known: IndexedSeq[String], list: SymbolHandle => Array[String]): IndexedSeq[String] =
+    if (known != null && !isDisposed) known else native(list).toIndexedSeq
 
   /** The names of the outputs: that of the operator with `_output`, such as `fc1_output`, or with the operator's own suffix if
     * it has several outputs.
@@ -320,13 +318,8 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
 
   /** The names of the auxiliary states, which operators update in the forward pass. */
   def listAuxiliaryStates(): IndexedSeq[String] = {
-    val known = knownAuxiliaryStates
-    if (known != null && !isDisposed) known
-    else {
-      val states = native(_LIB.symbolListAuxiliaryStates).toIndexedSeq
-      knownAuxiliaryStates = states
-      states
-    }
+    knownAuxiliaryStates = listedOnce(knownAuxiliaryStates, _LIB.symbolListAuxiliaryStates)
+    knownAuxiliaryStates
   }
 
   /** An attribute of the output's node. */
