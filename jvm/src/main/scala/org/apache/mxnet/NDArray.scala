@@ -163,7 +163,7 @@ class NDArray private[mxnet] (
 
   /** The origin of this array, for arrays computed from it. */
   private[mxnet] def origin: NDArrayOrigin = {
-    if (ownOrigin == null) ownOrigin = new NDArrayOrigin(this, inputs)
+    if (ownOrigin == null) ownOrigin = NDArrayOrigin(this, inputs)
     ownOrigin
   }
 

@@ -29,6 +29,10 @@ class MemoryPressureSuite extends munit.FunSuite {
     val most = peak("BoundMemoryProgram", "-XX:+DisableExplicitGC")
     assert(most < (300L << 20), s"$most bytes")
   }
+
+  test("the histories of 60,000 arrays that are kept, each computed from the one before, fit into the heap") {
+    assertEquals(peak("KeptArraysProgram"), 60000L)
+  }
 }
 
 object MemoryPressureProgram {
@@ -50,5 +54,13 @@ object BoundMemoryProgram {
       network.simpleBind(Context.cpu(), "null", Map("x" -> Shape(1024, 1024)))
       Base._LIB.memoryInUse()
     }.max)
+  }
+}
+
+/** Prints the number of arrays that the last one was computed from. */
+object KeptArraysProgram {
+  def main(args: Array[String]): Unit = {
+    val kept = Iterator.iterate(NDArray.zeros(1))(_ + 1f).take(60001).toArray
+    println(kept.last.dependencies.size)
   }
 }

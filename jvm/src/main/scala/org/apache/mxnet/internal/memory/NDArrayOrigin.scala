@@ -2,40 +2,101 @@ package org.apache.mxnet
 package internal.memory
 
 import java.lang.ref.WeakReference
-import java.util.{Collections, IdentityHashMap}
+import java.util.{Collections, IdentityHashMap, Set => JSet}
 
 import scala.collection.mutable.ArrayBuffer
 
 /** The arrays that an array was computed from, by weak references, for [[NDArray.disposeDeps]].
   *
   * @param array the array
-  * @param inputs the origins of its inputs
+  * @param parents the origins of its inputs
+  * @param depth the length of the longest path to an array without inputs or to a summary
   */
-private[mxnet] final class NDArrayOrigin(array: NDArray, inputs: Array[NDArrayOrigin])
-    extends WeakReference[NDArray](array) {
-  private val parents: Array[NDArrayOrigin] = NDArrayOrigin.bounded(inputs)
-  private val depth: Int = parents.foldLeft(0)((deepest, parent) => math.max(deepest, parent.depth)) + 1
+private[mxnet] sealed class NDArrayOrigin private[memory] (
+    array: NDArray,
+    private[memory] val parents: Array[NDArrayOrigin],
+    private[memory] val depth: Int
+) extends WeakReference[NDArray](array)
+
+/** The live arrays of a long history.
+  *
+  * @param arrays those that are in no older summary, by origins without parents
+  * @param older summaries of earlier parts of the history
+  */
+private final class HistorySummary(val arrays: Array[NDArrayOrigin], val older: Array[NDArrayOrigin])
+    extends NDArrayOrigin(null, arrays ++ older, 0) {
+
+  /** The number of operations since this summary was created or copied. Concurrent updates may be lost, which only delays
+    * the next copy.
+    */
+  var age: Int = 0
 }
 
 private[mxnet] object NDArrayOrigin {
   val none: Array[NDArrayOrigin] = new Array(0)
 
-  /** Longer histories are reduced to the live arrays, so that the history of `x = x + 1` in a loop does not grow. */
+  /** Longer histories are summarized, so that the history of `x = x + 1` in a loop does not grow. */
   private val maxDepth = 64
 
-  private def bounded(inputs: Array[NDArrayOrigin]): Array[NDArrayOrigin] =
-    if (inputs.forall(_.depth < maxDepth)) inputs else liveArrays(inputs).map(new NDArrayOrigin(_, none)).toArray
+  /** The origin of an array with inputs of these origins. */
+  def apply(array: NDArray, inputs: Array[NDArrayOrigin]): NDArrayOrigin = {
+    val deepest = depthOf(inputs)
+    if (deepest < maxDepth) new NDArrayOrigin(array, inputs, deepest + 1)
+    else new NDArrayOrigin(array, Array(summaryOf(inputs)), 1)
+  }
+
+  private def depthOf(inputs: Array[NDArrayOrigin]): Int = {
+    var deepest = 0
+    var i = 0
+    while (i < inputs.length) {
+      deepest = Math.max(deepest, inputs(i).depth)
+      i += 1
+    }
+    deepest
+  }
+
+  private def identitySet: JSet[AnyRef] = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
 
   /** The distinct arrays of a history that were neither collected nor disposed. */
   def liveArrays(inputs: Array[NDArrayOrigin]): collection.Seq[NDArray] = {
-    val seen = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
+    val seen = identitySet
     val found = ArrayBuffer.empty[NDArray]
     def visit(origin: NDArrayOrigin): Unit = if (seen.add(origin)) {
-      val array = origin.get()
-      if (array != null && !array.isDisposed && seen.add(array)) found += array
+      newlySeen(origin, seen).foreach(found += _)
       origin.parents.foreach(visit)
     }
     inputs.foreach(visit)
     found
+  }
+
+  private def newlySeen(origin: NDArrayOrigin, seen: JSet[AnyRef]): Option[NDArray] =
+    Option(origin.get()).filter(array => !array.isDisposed && seen.add(array))
+
+  /** Summarizes a history. An older summary is copied without its dead arrays if it is not larger than the new one, or if
+    * as many operations have followed it as it has arrays. So the copies cost a constant time for each operation, and all
+    * summaries together grow in proportion to the live arrays.
+    */
+  private def summaryOf(inputs: Array[NDArrayOrigin]): HistorySummary = {
+    val seen = identitySet
+    val live = ArrayBuffer.empty[NDArrayOrigin]
+    val older = ArrayBuffer.empty[HistorySummary]
+    def visit(origin: NDArrayOrigin): Unit = if (seen.add(origin)) origin match {
+      case summary: HistorySummary =>
+        older += summary
+        summary.older.foreach(visit)
+      case _ =>
+        newlySeen(origin, seen).foreach(array => live += new NDArrayOrigin(array, none, 1))
+        origin.parents.foreach(visit)
+    }
+    inputs.foreach(visit)
+    val (copied, kept) = older.sortBy(_.arrays.length).partition { summary =>
+      summary.age += maxDepth
+      summary.arrays.length <= math.max(live.length, summary.age)
+    }
+    copied.foreach { summary =>
+      summary.age = 0
+      summary.arrays.foreach(origin => if (newlySeen(origin, seen).isDefined) live += origin)
+    }
+    new HistorySummary(live.toArray, kept.toArray)
   }
 }
