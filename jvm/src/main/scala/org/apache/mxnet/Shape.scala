@@ -212,8 +212,20 @@ private object Dimensions {
     requireValue("Shape", "dims", dims)
     dims match {
       case items: ArraySeq.ofInt => items.unsafeArray.clone()
-      case items                 => items.toArray
+      case items                 => copyOf(items.iterator)
     }
+  }
+
+  /** The method `toArray` would load 40 more classes, among them those of all types of arrays. */
+  private def copyOf(dims: Iterator[Int]): Array[Int] = {
+    var values = new Array[Int](8)
+    var count = 0
+    while (dims.hasNext) {
+      if (count == values.length) values = Arrays.copyOf(values, 2 * count)
+      values(count) = dims.next()
+      count += 1
+    }
+    Arrays.copyOf(values, count)
   }
 
   def ofSeq(dims: Seq[Int]): Array[Int] = of(dims)

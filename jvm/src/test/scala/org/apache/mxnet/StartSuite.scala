@@ -7,17 +7,19 @@ import java.util.concurrent.TimeUnit
 class StartSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
 
-  /** The names of the classes that a JVM loads to create an array and read it. */
-  private def loaded(options: String*): Set[String] = {
+  /** The names of the classes that a JVM loads to run a program, which creates an array and reads it. */
+  private def loaded(program: String, options: String*): Set[String] = {
     val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
     val command = Seq(java, "-Xlog:class+load") ++ options ++
-      Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.FirstArrayProgram")
+      Seq("-cp", System.getProperty("java.class.path"), s"org.apache.mxnet.$program")
     val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
     val output = new String(process.getInputStream.readAllBytes())
     assertEquals(process.waitFor(), 0, output)
     assert(output.linesIterator.contains("elements: 4"), output)
     output.linesIterator.filter(_.contains(" source: ")).map(_.split(" source: ").head.split(' ').last).toSet
   }
+
+  private val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
 
   private def assertLean(classes: Set[String]): Unit = {
     assert(classes("org.apache.mxnet.NDArray"), "the log has another format")
@@ -39,13 +41,19 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test("with a library that a property names") {
-    assertLean(loaded(s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"))
+    assertLean(loaded("FirstArrayProgram", library))
   }
 
   test("with the library of the jar, once it is extracted") {
     val cache = s"-Dmxnet.library.cache=${temporaryFolder("start")}"
-    loaded(cache)
-    assertLean(loaded(cache))
+    loaded("FirstArrayProgram", cache)
+    assertLean(loaded("FirstArrayProgram", cache))
+  }
+
+  test("a sequence of dimensions needs no class tags") {
+    val classes = loaded("SequenceProgram", library)
+    assert(classes("scala.collection.immutable.List"), "the log has another format")
+    assertEquals(classes.filter(_.startsWith("scala.reflect.Manifest")), Set.empty[String])
   }
 }
 
@@ -57,4 +65,9 @@ object FirstArrayProgram {
     val count = NDArray.ones(2, 2).toArray.length + zeros.size + copied.shape.length - 3
     System.out.println("elements: ".concat(Integer.toString(count)))
   }
+}
+
+object SequenceProgram {
+  def main(arguments: Array[String]): Unit =
+    System.out.println("elements: ".concat(Integer.toString(NDArray.ones(Shape(List(2, 2))).toArray.length)))
 }
