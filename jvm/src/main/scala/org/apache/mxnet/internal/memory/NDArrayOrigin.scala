@@ -89,13 +89,15 @@ private[mxnet] object NDArrayOrigin {
         origin.parents.foreach(visit)
     }
     inputs.foreach(visit)
-    val (copied, kept) = older.sortBy(_.arrays.length).partition { summary =>
+    val kept = ArrayBuffer.empty[NDArrayOrigin]
+    val newArrays = live.length
+    older.foreach { summary =>
       summary.age += maxDepth
-      summary.arrays.length <= math.max(live.length, summary.age)
-    }
-    copied.foreach { summary =>
-      summary.age = 0
-      summary.arrays.foreach(origin => if (newlySeen(origin, seen).isDefined) live += origin)
+      if (summary.arrays.length > math.max(newArrays, summary.age)) kept += summary
+      else {
+        summary.age = 0
+        summary.arrays.foreach(origin => if (newlySeen(origin, seen).isDefined) live += origin)
+      }
     }
     new HistorySummary(live.toArray, kept.toArray)
   }
