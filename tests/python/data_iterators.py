@@ -151,3 +151,11 @@ transform = gluon.data.vision.transforms.Compose(
 loader = gluon.data.DataLoader(dataset.transform_first(transform), batch_size=3, num_workers=2)
 record("loader", np.concatenate([x.asnumpy() for x, _ in loader]))
 record("loader/labels", np.concatenate([y.asnumpy() for _, y in loader]))
+
+# Border types of OpenCV: 16 says that the image is not a region of another one.
+for kind in (0, 1, 2, 3, 4, 16, 17, 20):
+    source = mx.nd.array(image(5, 6), dtype="uint8")
+    record(f"border/{kind}", mx.image.copyMakeBorder(source, 1, 2, 3, 2, kind, values=(7.0, 8.0, 9.0)))
+boxes = np.array([[0, 0.1, 0.1, 0.9, 0.9]])
+padded, labels = mx.image.DetRandomPadAug(area_range=(2.0, 2.0))(mx.nd.array(image(8, 8), dtype="uint8"), boxes)
+record("border/augmenter", [len(padded.shape), labels.shape[1]])

@@ -149,7 +149,7 @@ params! {
         /// Columns to add on the right.
         right: i32 = required;
         /// How the border is filled: 0 one colour, 1 the edge pixels, 2 the image reflected, 3 the image repeated, 4 reflected
-        /// without the edge pixels.
+        /// without the edge pixels. 16, which may be added, has no effect.
         kind as "type": i32 = 0;
         /// The colour, if `values` is empty.
         value: f64 = 0.0;
@@ -200,9 +200,12 @@ fn border_value<T: Element>(color: f64) -> T {
     })
 }
 
+/// The bit of OpenCV's border types that ignores what lies around a region of interest; an image is not a region of another one.
+const BORDER_ISOLATED: i32 = 16;
+
 fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<BorderParam>();
-    let kind = match p.kind {
+    let kind = match p.kind & !BORDER_ISOLATED {
         0 => Border::Constant,
         1 => Border::Replicate,
         2 => Border::Reflect,

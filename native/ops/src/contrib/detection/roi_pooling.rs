@@ -45,6 +45,9 @@ params! {
     }
 }
 
+/// The most sampling points of a region, which are kept in memory.
+const MAX_POINTS: usize = 1 << 20;
+
 /// The bins and sampling points that the parameters describe.
 fn align_shape(pooled: &Shape, scale: f32, points: i32) -> Result<AlignShape> {
     let [height, width] = *pooled.dims() else {
@@ -54,6 +57,13 @@ fn align_shape(pooled: &Shape, scale: f32, points: i32) -> Result<AlignShape> {
     };
     ensure!(height > 0 && width > 0, "pooled_size {pooled} must be positive");
     let points = usize::try_from(points).ok().filter(|n| *n > 0);
+    let per_bin = points.map_or(1, |n| n.saturating_mul(n));
+    let total = per_bin.saturating_mul(height as usize).saturating_mul(width as usize);
+    ensure!(
+        total <= MAX_POINTS,
+        "pooled_size {pooled} with {} sampling points per axis of a bin gives more than {MAX_POINTS} points in a region: use fewer",
+        points.unwrap_or(1)
+    );
     Ok(AlignShape { bins: (height as usize, width as usize), scale: f64::from(scale), points })
 }
 

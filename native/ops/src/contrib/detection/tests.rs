@@ -60,3 +60,14 @@ fn regions_with_an_image_index_out_of_range_are_refused() {
         .unwrap_err();
     assert!(e.to_string().contains("region 0 belongs to image 1"), "{e}");
 }
+
+#[test]
+fn more_sampling_points_than_fit_into_memory_are_refused() {
+    for (pooled_size, ratio) in [("(2, 2)", "1000000000"), ("(2, 2)", "2147483647"), ("(100000, 100000)", "-1")] {
+        let attrs = [("pooled_size", pooled_size), ("spatial_scale", "1"), ("sample_ratio", ratio)];
+        let e = Case::new(&roi_pooling::ROI_ALIGN, &attrs)
+            .run1(&[array(&[0f32; 9], &[1, 1, 3, 3]), array(&[0f32, 0.0, 0.0, 2.0, 2.0], &[1, 5])])
+            .unwrap_err();
+        assert!(e.to_string().contains("sampling points"), "{e}");
+    }
+}
