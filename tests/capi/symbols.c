@@ -93,6 +93,12 @@ static void attributes_are_kept(void) {
   OK(MXSymbolGetAttr(s, "__mood__", &value, &there));
   CHECK(there == 1 && strcmp(value, "better") == 0);
   REFUSED(MXSymbolGetAttr(NULL, "__mood__", &value, &there), "null");
+  OK(MXSymbolSetAttr(s, "name", "renamed"));
+  OK(MXSymbolGetName(s, &value, &there));
+  CHECK(there == 1 && strcmp(value, "renamed") == 0);
+  OK(MXSymbolListOutputs(s, &n, &all));
+  CHECK(n == 1 && strcmp(all[0], "renamed_output") == 0);
+  OK(MXSymbolSetAttr(s, "name", "dense"));
   OK(MXSymbolListAttr(s, &n, &all));
   int found = 0;
   for (uint32_t i = 0; i < 2 * n; i += 2) found += strcmp(all[i], "dense$num_hidden") == 0 && strcmp(all[i + 1], "3") == 0;

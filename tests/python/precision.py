@@ -254,3 +254,14 @@ for cast in (False, True):
     record(f"amp/model/{cast}/near", is_near(lambda: outputs(mixed, mixed_params, mixed_aux), plain))
 converted = amp.convert_hybrid_block(block, ctx=mx.cpu())
 record("amp/block", is_near(lambda: converted(images).asnumpy(), block(images).asnumpy()))
+
+# Types of variables do not count: the conversion infers them as float32 and sets the attribute.
+typed = mx.sym.dot(mx.sym.Variable("typed", dtype="float16"), mx.sym.Variable("b"), name="product")
+record("amp/typed", structure(amp.convert_symbol(typed + mx.sym.exp(mx.sym.Variable("typed", dtype="float16"), name="e"))))
+
+# Layers that are created after `init` find the shapes of their weights with wrapped operators. This changes the package for good.
+amp.init()
+for layer in (mx.gluon.nn.Conv2D, mx.gluon.nn.Conv2DTranspose):
+    record(f"amp/init/{layer.__name__}", list(layer(4, 3, in_channels=2).weight.shape))
+wrapped = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=3, name="wrapped")
+record("amp/init/structure", [[node["op"], node["name"]] for node in json.loads(mx.sym.exp(wrapped, name="e").tojson())["nodes"]])

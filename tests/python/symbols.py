@@ -1,5 +1,6 @@
 """mx.sym: composition, inference, attributes, JSON, executors, control flow, custom operators, drawing."""
 
+import json
 import os
 import tempfile
 
@@ -180,3 +181,12 @@ for key, value in (("num_hidden", "many"), ("num_hidden", "-1"), ("flatten", "ma
         record(f"refused/{key}/{value}", "accepted")
     except mx.base.MXNetError:
         record(f"refused/{key}/{value}", "refused")
+
+# The attribute `name` is the name of the node, in all symbols that share it.
+renamed = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=4, name="before")
+outer = mx.sym.exp(renamed, name="outer")
+renamed._set_attr(name="after")
+record("renamed", [renamed.name, *renamed.list_outputs(), *renamed.list_arguments(), *outer.get_internals().list_outputs()])
+record("renamed/attributes", sorted(outer.attr_dict()))
+record("renamed/json", [node["name"] for node in json.loads(outer.tojson())["nodes"]])
+record("many outputs", mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3000, name="split").list_outputs()[-2:])

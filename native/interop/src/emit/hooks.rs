@@ -123,11 +123,11 @@ pub fn copy_symbols(
     let mut tensors: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
     for node in topological(entries()) {
         let outputs = match node.op() {
-            None => match known.get(&node.name) {
+            None => match known.get(node.name.as_str()) {
                 Some(handle) => vec![*handle],
                 None => {
                     let handle = builder.input(&node.name, Shape::unknown(), None, None);
-                    known.insert(node.name.clone(), handle);
+                    known.insert(node.name.to_string(), handle);
                     vec![handle]
                 }
             },

@@ -64,11 +64,13 @@ fn dynamic_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
             let numpy = attrs.get("__np_shape__").and_then(|text| text.parse::<Shape>().ok());
             numpy.or_else(|| attrs.get("__shape__").and_then(|text| text.parse().ok()).map(legacy))
         };
-        let Some(shape) = given.remove(&node.name).or_else(declared).filter(Shape::ndim_is_known) else { continue };
+        let Some(shape) = given.remove(node.name.as_str()).or_else(declared).filter(Shape::ndim_is_known) else {
+            continue;
+        };
         let name =
             |k: usize| attrs.get(&mxnet::dim_name_key(k)).cloned().unwrap_or_else(|| format!("{}.{k}", node.name));
         let names = (0..shape.dims().len()).map(name).collect();
-        inputs.push(Input { name: node.name.clone(), shape, names });
+        inputs.push(Input { name: node.name.to_string(), shape, names });
     }
     inputs
 }

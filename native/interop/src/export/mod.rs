@@ -63,7 +63,7 @@ pub struct Source {
 impl Source {
     /// A source without handles, producers and uses.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
-        let named = |n: Arc<SymbolNode>| (n.name.clone(), n);
+        let named = |n: Arc<SymbolNode>| (n.name.to_string(), n);
         let control_flow = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
         let variables = symbol.nodes().into_iter().filter(|n| n.is_variable()).map(named).collect();
         Source {

@@ -14,7 +14,7 @@ use crate::ir::{
 
 /// The name of a node's output in the neutral form. The first output has the name of the node.
 pub fn value_name(node: &SymbolNode, index: usize) -> String {
-    if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
+    if index == 0 { node.name.to_string() } else { format!("{}:{index}", node.name) }
 }
 
 /// The attribute of a variable that names a dynamic dimension.
@@ -40,11 +40,11 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
     let mut graph = Graph::default();
     let mut seen: HashMap<String, Arc<SymbolNode>> = HashMap::new();
     for node in symbol.nodes() {
-        if seen.insert(node.name.clone(), node.clone()).is_some() {
+        if seen.insert(node.name.to_string(), node.clone()).is_some() {
             return Err(Error::value(format!("two nodes are named '{}': names must differ to be written", node.name)));
         }
         let Some(op) = node.op() else {
-            graph.inputs.push(value(node.name.clone()));
+            graph.inputs.push(value(node.name.to_string()));
             continue;
         };
         let descriptor = descriptor(op.def);
@@ -59,7 +59,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             .filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
         let attributes = attributes.chain(own.map(|(key, text)| (key.clone(), Value::Text(text.clone()))));
         graph.nodes.push(Node {
-            name: node.name.clone(),
+            name: node.name.to_string(),
             domain: String::new(),
             op: op.def.name.to_string(),
             inputs: node.inputs.iter().map(|e| value_name(&e.node, e.index as usize)).collect(),

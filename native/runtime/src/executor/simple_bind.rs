@@ -53,7 +53,7 @@ impl SimpleBind<'_> {
         let (aux_variables, arg_variables): (Vec<_>, Vec<_>) =
             symbol.variables().into_iter().partition(|(_, aux)| *aux);
         let split = |variables: &[(Arc<Node>, bool)]| -> (Vec<String>, Vec<Context>) {
-            variables.iter().map(|(v, _)| (v.name.clone(), self.devices.of_variable(&v.attrs.read()))).unzip()
+            variables.iter().map(|(v, _)| (v.name.to_string(), self.devices.of_variable(&v.attrs.read()))).unzip()
         };
         let ((names, arg_contexts), (aux_names, aux_contexts)) = (split(&arg_variables), split(&aux_variables));
         ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());

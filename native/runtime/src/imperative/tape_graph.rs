@@ -125,7 +125,7 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
         };
         let name = names.remove(&(i as u32)).unwrap_or_else(|| "null".into());
         let attrs = NodeAttrs::new(Attrs::clone(&node.attrs));
-        nodes.push(Arc::new(Node { name, op: op.into(), inputs, graphs: Vec::new(), attrs }));
+        nodes.push(Arc::new(Node { name: name.into(), op: op.into(), inputs, graphs: Vec::new(), attrs }));
     }
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }

@@ -102,9 +102,12 @@ fn data_types(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
     rules.data.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
 }
 
-/// The types of all entries before the pass.
+/// The types of all entries before the pass. As in MXNet, types that variables have as attributes do not count: the pass sets them.
 fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<DType>>> {
-    let (graph, _) = Graph::from_symbol(symbol);
+    let (mut graph, _) = Graph::from_symbol(symbol);
+    for node in graph.nodes.iter_mut().filter(|node| node.attrs.contains_key(DTYPE_ATTR)) {
+        Arc::make_mut(&mut node.attrs).shift_remove(DTYPE_ATTR);
+    }
     let mut dtypes = Entries::new(&graph, None);
     for (i, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.op().is_none()) {
         dtypes[entry(i, 0)] = rules.data.iter().find(|(name, _)| *name == node.name).map(|(_, dtype)| *dtype);
@@ -126,7 +129,13 @@ fn output_suffix(e: &NodeEntry) -> String {
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
     let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call).into(), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node {
+        name: name.into(),
+        op: Some(call).into(),
+        inputs,
+        graphs: Vec::new(),
+        attrs: NodeAttrs::new(attrs),
+    }))
 }
 
 impl Pass<'_> {
@@ -166,9 +175,9 @@ impl Pass<'_> {
 
     /// The entry as the input of an operator that runs in the 16-bit type.
     fn cast_to_target(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
-        let (is_param, dtype) = (self.rules.model_params.contains(&e.node.name), self.find(e)?.original_dtype);
+        let (is_param, dtype) = (self.rules.model_params.contains(e.node.name.as_str()), self.find(e)?.original_dtype);
         if e.node.is_variable() && self.rules.cast_params && is_param && dtype.is_none_or(DType::is_float) {
-            self.stored_in_target.insert(e.node.name.clone());
+            self.stored_in_target.insert(e.node.name.to_string());
             return self.uncast(e);
         }
         self.cast(e, self.rules.target)
@@ -208,7 +217,7 @@ impl Pass<'_> {
         let is_float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
         let (inputs, types) = match node.op() {
             None => (Vec::new(), vec![None]),
-            Some(op) if self.rules.excluded.contains(&node.name) || self.needs_fp32(node, op.def.name) => {
+            Some(op) if self.rules.excluded.contains(node.name.as_str()) || self.needs_fp32(node, op.def.name) => {
                 let inputs = node.inputs.iter().map(|e| self.cast_to_fp32(e)).collect::<Result<_>>()?;
                 (inputs, original_dtype.iter().map(|d| d.or(Some(DType::F32))).collect())
             }
@@ -268,9 +277,9 @@ impl Pass<'_> {
     /// Sets the types of parameters as attributes; -1 means unknown.
     fn annotate(&mut self, nodes: &[Arc<Node>]) -> Result<()> {
         let rules = self.rules;
-        for node in nodes.iter().filter(|n| n.is_variable() && rules.model_params.contains(&n.name)) {
+        for node in nodes.iter().filter(|n| n.is_variable() && rules.model_params.contains(n.name.as_str())) {
             let target = rules.target;
-            let is_stored_in_target = self.stored_in_target.contains(&node.name);
+            let is_stored_in_target = self.stored_in_target.contains(node.name.as_str());
             let mapped = self.find(&NodeEntry { node: node.clone(), index: 0 })?;
             let dtype = if is_stored_in_target { Some(target) } else { mapped.original_dtype };
             let code = dtype.map_or(-1, |d| d.code());
@@ -312,7 +321,7 @@ mod tests {
 
     /// Names of the nodes and of their inputs.
     fn structure(symbol: &Symbol) -> Vec<String> {
-        let inputs = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>().join(" ");
+        let inputs = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.to_string()).collect::<Vec<_>>().join(" ");
         symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| format!("{}({})", n.name, inputs(n))).collect()
     }
 
@@ -350,7 +359,7 @@ mod tests {
     }
 
     fn type_of(symbol: &Symbol) -> Option<String> {
-        let weight = symbol.nodes().into_iter().find(|n| n.name == "w")?;
+        let weight = symbol.nodes().into_iter().find(|n| *n.name == "w")?;
         weight.attrs.read().get(DTYPE_ATTR).cloned()
     }
 

@@ -193,7 +193,13 @@ impl Quantization {
 /// Creates a node.
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
     let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call).into(), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node {
+        name: name.into(),
+        op: Some(call).into(),
+        inputs,
+        graphs: Vec::new(),
+        attrs: NodeAttrs::new(attrs),
+    }))
 }
 
 fn out_type(dtype: &str) -> Attrs {
@@ -289,7 +295,7 @@ impl Pass<'_> {
         }
         let (name, op) = (format!("{PREFIX}{}", node.name), OpCall::new(quantized_op.quantized, &attrs)?);
         let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
-        let quantized = Arc::new(Node { name, op: Some(op).into(), inputs, graphs, attrs });
+        let quantized = Arc::new(Node { name: name.into(), op: Some(op).into(), inputs, graphs, attrs });
         self.originals.insert(Arc::as_ptr(&quantized), node.clone());
         if !quantized_op.needs_requantization {
             return Ok(quantized);
@@ -340,7 +346,7 @@ impl Symbol {
         const SUFFIXES: [&str; 3] = ["", "_min", "_max"];
         let is_offline = |e: &NodeEntry| {
             e.node.op().is_some_and(|op| op.def.name == QUANTIZE)
-                && e.node.inputs.iter().all(|i| i.node.is_variable() && params.contains(&i.node.name))
+                && e.node.inputs.iter().all(|i| i.node.is_variable() && params.contains(i.node.name.as_str()))
         };
         let mut variables: HashMap<Key, Arc<Node>> = HashMap::new();
         self.replacing_inputs(|e| {
@@ -414,7 +420,7 @@ impl Pass<'_> {
         };
         let is_offline = |node: &Node| {
             let input = &node.inputs[0].node;
-            input.is_variable() && self.rules.offline_params.contains(&input.name)
+            input.is_variable() && self.rules.offline_params.contains(input.name.as_str())
         };
         let is_quantize = |node: &Node| node.op().is_some_and(|op| op.def.name == QUANTIZE);
         let nodes = graph.nodes();
@@ -450,7 +456,7 @@ mod tests {
     }
 
     fn names(symbol: &Symbol) -> Vec<String> {
-        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| n.name.clone()).collect()
+        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| n.name.to_string()).collect()
     }
 
     #[test]
@@ -487,7 +493,7 @@ mod tests {
         let table = [("x".to_string(), (-1.0, 2.0)), ("c_output".to_string(), (-3.5, 1e-7))].into_iter().collect();
         let calibrated = graph.calibrated(&table).unwrap();
         let attr = |name: &str, key: &str| {
-            let node = calibrated.nodes().into_iter().find(|n| n.name == name).unwrap();
+            let node = calibrated.nodes().into_iter().find(|n| *n.name == name).unwrap();
             node.attrs.read().get(key).cloned()
         };
         assert_eq!(attr("x_quantize", "max_calib_range").as_deref(), Some("2.000000"));

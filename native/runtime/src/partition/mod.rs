@@ -196,7 +196,8 @@ impl Draft {
         into.rotate_left(replacement.rotation);
         let op = subgraph_call(replacement.op, &replacement.attrs)?;
         let (attrs, graphs) = (NodeAttrs::new(replacement.attrs), vec![replacement.graph]);
-        let node = Arc::new(Node { name: replacement.name, op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
+        let node =
+            Arc::new(Node { name: replacement.name.into(), op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
         let new = self.nodes.len();
         let inputs = into.iter().map(|slot| self.port(*slot)).collect();
         for (position, slot) in into.iter().enumerate() {

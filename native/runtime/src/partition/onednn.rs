@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn names(symbol: &Symbol) -> Vec<String> {
-        operators(symbol).iter().map(|n| n.name.clone()).collect()
+        operators(symbol).iter().map(|n| n.name.to_string()).collect()
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         let s = partition(&other_first, true).unwrap();
         assert_eq!(names(&s), ["sg_mkldnn_conv_add_act_0"]);
         let node = &operators(&s)[0];
-        assert_eq!(node.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>(), ["x", "c_weight", "x"]);
+        assert_eq!(node.inputs.iter().map(|e| e.node.name.to_string()).collect::<Vec<_>>(), ["x", "c_weight", "x"]);
         assert_eq!(node.graphs[0].list_inputs(), ["x1", "c_weight0", "x0"]);
         let two = sum(conv("c", x.clone()), conv("d", x.clone()));
         assert_eq!(fused(two, true), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);

@@ -29,6 +29,8 @@ pub struct AtomicSymbol {
     op: &'static str,
     attrs: Attrs,
     extra: Attrs,
+    /// The name of the node, if `compose` gets none.
+    name: Option<String>,
 }
 
 impl Symbol {
@@ -40,7 +42,7 @@ impl Symbol {
         let node = self.single_node()?;
         let op = node.op().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
         let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| is_hidden(key));
-        Ok(AtomicSymbol { op: op.name, attrs, extra })
+        Ok(AtomicSymbol { op: op.name, attrs, extra, name: None })
     }
 }
 
@@ -61,7 +63,7 @@ impl AtomicSymbol {
             with_count.entry(count.into()).or_insert_with(|| (def.graph_args.len() + 1).to_string());
         }
         def.parse(&with_count)?;
-        Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new() })
+        Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new(), name: None })
     }
 
     /// Name of the operator as given: its name or an alias.
@@ -74,11 +76,15 @@ impl AtomicSymbol {
         &self.attrs
     }
 
-    /// Adds an attribute to the node.
+    /// Adds an attribute to the node. `name` is its name.
     ///
     /// # Errors
     /// A parameter that the operator does not accept.
     pub fn set_attr(&mut self, key: &str, value: &str) -> Result<()> {
+        if key == "name" {
+            self.name = Some(value.into());
+            return Ok(());
+        }
         let key = stored_key(key);
         if is_hidden(&key) {
             self.extra.insert(key, value.into());
@@ -96,7 +102,8 @@ impl AtomicSymbol {
     /// Too many inputs, an unknown or repeated input name, an input with several outputs, named inputs for a variadic operator.
     pub fn compose(&self, name: &str, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
         let (_, def) = registry::find(self.op)?;
-        let name = if name.is_empty() { automatic_name(self.op) } else { name.to_string() };
+        let name = if name.is_empty() { self.name.clone() } else { Some(name.to_string()) };
+        let name = name.unwrap_or_else(|| automatic_name(self.op));
         let locate = |e: Error| e.in_operator(self.op, &name);
         let mut attrs = self.attrs.clone();
         let (graphs, args) = args.split_at(def.graph_args.len().min(args.len()));
@@ -107,8 +114,13 @@ impl AtomicSymbol {
             expand(def, &name, &attrs, &inputs, graphs).map_err(locate)?;
             let op = subgraph_call(self.op, &attrs).map_err(locate)?;
             attrs.extend(self.extra.clone());
-            let node =
-                Node { name, op: Some(op).into(), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) };
+            let node = Node {
+                name: name.into(),
+                op: Some(op).into(),
+                inputs,
+                graphs: graphs.to_vec(),
+                attrs: NodeAttrs::new(attrs),
+            };
             return Ok(all_outputs(Arc::new(node)));
         }
         if is_variadic && keys.is_some() && !inputs.is_empty() {
@@ -131,8 +143,13 @@ impl AtomicSymbol {
             .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
             .collect();
         let op = OpCall { name: self.op, def, params };
-        let node =
-            Arc::new(Node { name, op: Some(op).into(), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) });
+        let node = Arc::new(Node {
+            name: name.into(),
+            op: Some(op).into(),
+            inputs,
+            graphs: graphs.to_vec(),
+            attrs: NodeAttrs::new(attrs),
+        });
         Ok(all_outputs(node))
     }
 }
@@ -219,7 +236,7 @@ impl Symbol {
         let matched = match_inputs(inputs, keys, &names)?;
         let replacement: HashMap<String, NodeEntry> =
             names.into_iter().zip(matched).filter_map(|(n, p)| Some((n, p?))).collect();
-        Ok(self.rebuild(|node| replacement.get(&node.name).cloned()))
+        Ok(self.rebuild(|node| replacement.get(node.name.as_str()).cloned()))
     }
 
     /// A copy that shares no node with this symbol.
@@ -237,7 +254,7 @@ impl Symbol {
             return Err(Error::Value("only a symbol with one node has a name; this symbol is a group".into()));
         };
         let node = Arc::new(Node {
-            name: name.into(),
+            name: name.to_string().into(),
             op: old.node.op.clone(),
             inputs: old.node.inputs.clone(),
             graphs: old.node.graphs.clone(),

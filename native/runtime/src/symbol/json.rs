@@ -247,7 +247,7 @@ fn read_node(
         expand(def, name, &attrs, &inputs, &graphs)?;
         let call = subgraph_call(op, &attrs)?;
         return Ok(Arc::new(Node {
-            name: name.into(),
+            name: name.to_string().into(),
             op: Some(call).into(),
             inputs,
             graphs,
@@ -268,7 +268,13 @@ fn read_node(
     if inputs.len() != expected {
         return Err(invalid(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node { name: name.into(), op: Some(call).into(), inputs, graphs, attrs: NodeAttrs::new(attrs) }))
+    Ok(Arc::new(Node {
+        name: name.to_string().into(),
+        op: Some(call).into(),
+        inputs,
+        graphs,
+        attrs: NodeAttrs::new(attrs),
+    }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Symbols: graphs as users build them.
 //!
-//! - `node` has the nodes, `parameters` changes their attributes, `compose` applies operators and substitutes variables;
+//! - `node` has the nodes, `parameters` changes their attributes, `replaceable` holds what is changed while others refer to it;
+//! - `compose` applies operators and substitutes variables;
 //! - `json` reads and writes symbol files, and `legacy_json` upgrades those of older versions;
 //! - `subgraph` has the symbols that operators hold as parameters, such as loop bodies;
 //! - `subgraph_ops` expands nodes that hold a subgraph, and `cut` cuts out the subgraph of a loop body;
@@ -13,6 +14,7 @@ mod json;
 mod legacy_json;
 mod node;
 mod parameters;
+mod replaceable;
 mod subgraph;
 mod subgraph_ops;
 
@@ -24,7 +26,7 @@ use hashbrown::{HashMap, HashSet};
 
 pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
-pub use node::{Node, NodeAttrs, NodeEntry, NodeOp, OpCall, topological};
+pub use node::{Node, NodeAttrs, NodeEntry, OpCall, topological};
 pub(crate) use subgraph::{CachedInference, InferenceCache, SymbolSubgraph};
 pub(crate) use subgraph_ops::subgraph_call;
 
@@ -155,7 +157,12 @@ impl Symbol {
 
     /// Names of the outputs.
     pub fn list_outputs(&self) -> Vec<String> {
-        self.outputs.iter().map(|e| e.node.output_name(e.index as usize)).collect()
+        let mut names: HashMap<*const Node, Vec<String>> = HashMap::new();
+        let name = |e: &NodeEntry| {
+            let names = names.entry(Arc::as_ptr(&e.node)).or_insert_with(|| e.node.output_names());
+            names.get(e.index as usize).cloned().unwrap_or_else(|| e.node.output_name(e.index as usize))
+        };
+        self.outputs.iter().map(name).collect()
     }
 
     /// Variables in topological order, each with whether it is an auxiliary state.
@@ -190,17 +197,17 @@ impl Symbol {
 
     /// Names of the arguments in topological order, which is the order in which `bind` takes them.
     pub fn list_arguments(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|(_, aux)| !aux).map(|(n, _)| n.name.clone()).collect()
+        self.variables().into_iter().filter(|(_, aux)| !aux).map(|(n, _)| n.name.to_string()).collect()
     }
 
     /// Names of the auxiliary states in topological order.
     pub fn list_auxiliary_states(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|(_, aux)| *aux).map(|(n, _)| n.name.clone()).collect()
+        self.variables().into_iter().filter(|(_, aux)| *aux).map(|(n, _)| n.name.to_string()).collect()
     }
 
     /// Names of all variables in topological order.
     pub fn list_inputs(&self) -> Vec<String> {
-        self.variables().into_iter().map(|(n, _)| n.name.clone()).collect()
+        self.variables().into_iter().map(|(n, _)| n.name.to_string()).collect()
     }
 
     fn single_node(&self) -> Result<&Arc<Node>> {
@@ -214,7 +221,7 @@ impl Symbol {
     pub fn attr(&self, key: &str) -> Option<String> {
         let node = self.single_node().ok()?;
         match key {
-            "name" => return Some(node.name.clone()),
+            "name" => return Some(node.name.to_string()),
             // Front ends name loop variables after the output indices.
             "_value_index" => {
                 return Some(self.outputs.iter().map(|e| e.index.to_string()).collect::<Vec<_>>().join(", "));

@@ -1,7 +1,7 @@
-//! Nodes of a symbolic graph. Nodes are shared and immutable, except for their attributes and parameters.
+//! Nodes of a symbolic graph. Nodes are shared and immutable, except for their names, attributes and parameters.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
@@ -13,6 +13,7 @@ use hashbrown::HashSet;
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Symbol;
+use super::replaceable::Replaceable;
 use crate::random;
 
 /// An operator with its parameters.
@@ -129,59 +130,12 @@ impl Clone for NodeAttrs {
     }
 }
 
-/// The operator of a node, or none for a variable. Replacing it leaves references to the old one valid.
-#[derive(Default)]
-pub struct NodeOp {
-    call: Option<OpCall>,
-    replacement: OnceLock<Box<NodeOp>>,
-}
-
-impl NodeOp {
-    fn last(&self) -> &NodeOp {
-        let mut op = self;
-        while let Some(next) = op.replacement.get() {
-            op = next;
-        }
-        op
-    }
-
-    /// Replaces the operator in all symbols that have the node.
-    pub(super) fn replace(&self, call: OpCall) {
-        let mut replacement = Box::new(NodeOp::from(Some(call)));
-        while let Err(rejected) = self.last().replacement.set(replacement) {
-            replacement = rejected;
-        }
-    }
-}
-
-impl From<Option<OpCall>> for NodeOp {
-    fn from(call: Option<OpCall>) -> NodeOp {
-        NodeOp { call, replacement: OnceLock::new() }
-    }
-}
-
-impl Clone for NodeOp {
-    fn clone(&self) -> NodeOp {
-        self.last().call.clone().into()
-    }
-}
-
-impl Drop for NodeOp {
-    /// Drops replacements iteratively: recursion would overflow the stack if there are many.
-    fn drop(&mut self) {
-        let mut next = self.replacement.take();
-        while let Some(mut op) = next {
-            next = op.replacement.take();
-        }
-    }
-}
-
 /// A variable or an operator in a graph.
 pub struct Node {
     /// Name; unique by convention only.
-    pub name: String,
+    pub name: Replaceable<String>,
     /// The operator, if it is not a variable.
-    pub op: NodeOp,
+    pub op: Replaceable<Option<OpCall>>,
     /// Inputs, auxiliary states last.
     pub inputs: Vec<NodeEntry>,
     /// Subgraphs of the operator, such as the body of a loop.
@@ -203,8 +157,8 @@ impl Node {
     /// A variable.
     pub fn variable(name: &str, attrs: Attrs) -> Arc<Node> {
         Arc::new(Node {
-            name: name.into(),
-            op: NodeOp::default(),
+            name: name.to_string().into(),
+            op: None.into(),
             inputs: Vec::new(),
             graphs: Vec::new(),
             attrs: NodeAttrs::new(attrs),
@@ -213,7 +167,7 @@ impl Node {
 
     /// The operator; `None` for a variable.
     pub fn op(&self) -> Option<&OpCall> {
-        self.op.last().call.as_ref()
+        self.op.as_ref()
     }
 
     /// Whether the node is a variable.
@@ -270,16 +224,14 @@ impl Node {
 
     /// Name of output `index` as listings show it: the variable's own, or `node_output`.
     pub fn output_name(&self, index: usize) -> String {
-        if let Some(output) = self.subgraph_outputs().as_ref().and_then(|names| names.get(index)) {
-            return format!("{}_{output}", self.name);
-        }
-        match self.op() {
-            None => self.name.clone(),
-            Some(op) => match op.def.output_names(&op.params).get(index) {
-                Some(output) => format!("{}_{output}", self.name),
-                None => format!("{}_output{index}", self.name),
-            },
-        }
+        self.output_names().into_iter().nth(index).unwrap_or_else(|| format!("{}_output{index}", self.name))
+    }
+
+    /// Names of all outputs as listings show them.
+    pub(super) fn output_names(&self) -> Vec<String> {
+        let Some(op) = self.op() else { return vec![self.name.to_string()] };
+        let names = self.subgraph_outputs().unwrap_or_else(|| op.def.output_names(&op.params));
+        names.into_iter().map(|output| format!("{}_{output}", self.name)).collect()
     }
 }
 

@@ -10,17 +10,22 @@ use super::node::{Node, OpCall, is_hidden, is_subgraph_op};
 use super::subgraph_ops::subgraph_call;
 
 impl Node {
-    /// Sets an attribute. If it is a parameter of the operator, the operator changes in all symbols that have the node.
+    /// Sets an attribute. `name` is the name of the node. If it is a parameter of the operator, the operator changes in all symbols that
+    /// have the node.
     ///
     /// # Errors
     /// A parameter that the operator does not accept, or that changes the number of its inputs or outputs.
     pub(super) fn set_attr(&self, key: &str, value: &str) -> Result<()> {
+        if key == "name" {
+            self.name.replace(value.into());
+            return Ok(());
+        }
         let mut attrs = self.attrs.write();
         if let Some(op) = self.op().filter(|_| !is_hidden(key)) {
             let mut changed = attrs.clone();
             changed.insert(key.into(), value.into());
             let call = self.with_params(op, &changed).map_err(|e| e.in_operator(op.name, &self.name))?;
-            self.op.replace(call);
+            self.op.replace(Some(call));
         }
         attrs.insert(key.into(), value.into());
         Ok(())
