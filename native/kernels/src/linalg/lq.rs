@@ -5,19 +5,16 @@ use super::{Scalar, axpy, dot, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows2, with_scratch};
 
-/// [`lq`] of all `m` x `n` matrices in `a`, in parallel; `l` gets the factors L.
+/// Replaces each `m` x `n` matrix A in `a`, m <= n, by Q with orthonormal rows and writes the lower triangular `m` x `m` matrix L to
+/// `l`, so that A = L Q. The signs are those of LAPACK's `gelqf`.
 ///
 /// # Panics
-/// As [`lq`].
+/// Panics if m > n or a length does not match.
 pub fn lq_batch<T: Scalar>(a: &mut [T], (m, n): (usize, usize), l: &mut [T]) {
     parallel_rows2((a, m * n), (l, m * m), 1, |_, a, l| lq(a, m, n, l));
 }
 
-/// Replaces an `m` x `n` matrix A, m <= n, by Q with orthonormal rows and writes the lower triangular `m` x `m` matrix L, so that
-/// A = L Q. The signs are those of LAPACK's `gelqf`.
-///
-/// # Panics
-/// Panics if a length does not match.
+/// Factorizes one matrix; see [`lq_batch`].
 pub(super) fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
     assert!(m <= n, "LQ of a matrix of {m} x {n} elements, which has more rows than columns");
     assert_eq!((a.len(), l.len()), (m * n, m * m), "a matrix of {m} x {n} elements and its factor L");

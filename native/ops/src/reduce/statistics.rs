@@ -440,7 +440,8 @@ fn interpolate(sorted: &[f64], index: f64, interpolation: PercentileInterpolatio
     match interpolation {
         PercentileInterpolation::Lower => low,
         PercentileInterpolation::Higher => high,
-        PercentileInterpolation::Nearest => sorted[index.round_ties_even() as usize],
+        // As in MXNet; NumPy rounds halves to even.
+        PercentileInterpolation::Nearest => sorted[(index + 0.5).floor() as usize],
         PercentileInterpolation::Midpoint => (low + high) / 2.0,
         PercentileInterpolation::Linear => low + (high - low) * index.fract(),
     }
@@ -490,6 +491,9 @@ mod tests {
             let case = Case::new(&PERCENTILE, &[("q_scalar", "35"), ("interpolation", interpolation)]);
             assert_eq!(case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap(), [want]);
         }
+        let halves = Case::new(&PERCENTILE, &[("q_scalar", "50"), ("interpolation", "nearest")]);
+        let median = halves.run1(&[vector(DType::F64, &[1.0, 0.0])]).unwrap();
+        assert_eq!(median.to_vec::<f64>().unwrap(), [1.0], "a half is rounded up");
         let y = Case::new(&PERCENTILE, &[("axis", "1")])
             .run1(&[x.reshape(&[2, 3].into()).unwrap(), vector(DType::F64, &[0.0, 100.0])])
             .unwrap();
