@@ -7,11 +7,10 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::params::Attrs;
 
 use crate::graph::{Graph, entry};
 use crate::passes::infer::{self, Entries};
-use crate::symbol::{DTYPE_ATTR, Node, NodeAttrs, NodeEntry, OpCall, Symbol};
+use crate::symbol::{DTYPE_ATTR, Node, NodeEntry, Symbol};
 use crate::symbol_infer::infer_dtypes;
 
 /// An operator that runs in float32 if a parameter has one of the given values.
@@ -127,15 +126,7 @@ fn output_suffix(e: &NodeEntry) -> String {
 
 /// Creates a node of an operator with one attribute.
 fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
-    let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
-    let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node {
-        name: name.into(),
-        op: Some(call).into(),
-        inputs,
-        graphs: Vec::new(),
-        attrs: NodeAttrs::new(attrs),
-    }))
+    Node::operator(op, name, inputs, [(attr.0.to_string(), attr.1)].into_iter().collect())
 }
 
 impl Pass<'_> {
@@ -291,6 +282,8 @@ impl Pass<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::params::Attrs;
+
     use super::*;
 
     fn rules() -> Precision {

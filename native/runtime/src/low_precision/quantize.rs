@@ -190,18 +190,6 @@ impl Quantization {
     }
 }
 
-/// Creates a node.
-fn op_node(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
-    let call = OpCall::new(op, &attrs)?;
-    Ok(Arc::new(Node {
-        name: name.into(),
-        op: Some(call).into(),
-        inputs,
-        graphs: Vec::new(),
-        attrs: NodeAttrs::new(attrs),
-    }))
-}
-
 fn out_type(dtype: &str) -> Attrs {
     [("out_type".to_string(), dtype.to_string())].into_iter().collect()
 }
@@ -253,8 +241,8 @@ impl Pass<'_> {
             let name = format!("{}_quantize", e.node.output_name(e.index as usize));
             let inputs = vec![self.as_floats(e)?];
             let node = match is_asymmetric {
-                true => op_node(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
-                false => op_node(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
+                true => Node::operator(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
+                false => Node::operator(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
             };
             self.quantized.insert(key, node);
         }
@@ -270,7 +258,7 @@ impl Pass<'_> {
         if !self.dequantized.contains_key(&key(e)) {
             let inputs = self.as_integers(e, false)?.to_vec();
             let name = format!("{}_dequantize", e.node.name);
-            self.dequantized.insert(key(e), op_node(DEQUANTIZE, name, inputs, Attrs::new())?);
+            self.dequantized.insert(key(e), Node::operator(DEQUANTIZE, name, inputs, Attrs::new())?);
         }
         Ok(output(&self.dequantized[&key(e)], 0))
     }
@@ -301,7 +289,7 @@ impl Pass<'_> {
             return Ok(quantized);
         }
         let inputs = (0..3).map(|i| output(&quantized, i)).collect();
-        op_node(REQUANTIZE, format!("requantize_{}", node.name), inputs, out_type(&self.rules.dtype))
+        Node::operator(REQUANTIZE, format!("requantize_{}", node.name), inputs, out_type(&self.rules.dtype))
     }
 
     fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {

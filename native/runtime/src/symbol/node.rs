@@ -165,6 +165,21 @@ impl Node {
         })
     }
 
+    /// A node of an operator without subgraphs.
+    ///
+    /// # Errors
+    /// An unknown operator; invalid parameters.
+    pub(crate) fn operator(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
+        let call = OpCall::new(op, &attrs)?;
+        Ok(Arc::new(Node {
+            name: name.into(),
+            op: Some(call).into(),
+            inputs,
+            graphs: Vec::new(),
+            attrs: NodeAttrs::new(attrs),
+        }))
+    }
+
     /// The operator; `None` for a variable.
     pub fn op(&self) -> Option<&OpCall> {
         self.op.as_ref()
