@@ -56,7 +56,7 @@ lazy val releasedOperators = Def.setting {
 lazy val librarySources = Def.setting {
   val sources = (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main"
   val inPackage = "org/apache/mxnet"
-  val files = Seq("Opt", "TupleOf", "internal/operators/OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
+  val files = Seq("Opt", "MXNetError", "TupleOf", "internal/operators/OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
     Seq("SymbolAPI", "NDArrayAPI", "SymbolRandomAPI", "NDArrayRandomAPI") ++
     Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf")
   files.map(name => sources / "scala" / inPackage / s"$name.scala") ++

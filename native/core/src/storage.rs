@@ -6,6 +6,7 @@
 //! - `call` checks the operands of one kernel call, and `chain` those of a chain of elementwise kernels;
 //! - `blocks` runs a chain block by block, and can record the `loops` of its kernels;
 //! - `replacement` lets a plan read another array than the one that it was compiled with;
+//! - `single_precision` lets a kernel compute 16-bit operands in single precision;
 //! - `operand_lists` passes operands to kernels without allocating.
 //!
 //! This module and `memory::reserve` are the only ones of the crate with `unsafe`. Its guarantees: no other slice overlaps a kernel's
@@ -26,6 +27,7 @@ pub mod pages;
 mod pool;
 mod region;
 mod replacement;
+mod single_precision;
 
 pub use blocks::{Block, Blocks};
 pub use call::{Call, call_once};
@@ -39,3 +41,4 @@ pub use pages::ALIGN;
 pub use pool::{memory_in_use, release_cached_memory};
 pub use region::{Region, RegionGuard};
 pub use replacement::Replacement;
+pub use single_precision::HalfConversion;

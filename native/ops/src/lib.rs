@@ -34,6 +34,7 @@ pub mod nn;
 pub mod onnx;
 pub mod optimizer;
 pub mod packed;
+mod precision;
 pub mod quantized;
 pub mod random;
 pub mod reduce;

@@ -48,8 +48,8 @@ object CallStyles {
     check("text that is known when it runs", parametric.attr("act_type"), Some("prelu"))
     val refused =
       try Symbol.api.LeakyReLU(data = data, act_type = chosen.drop(1)).toString
-      catch { case error: IllegalArgumentException => error.getMessage }
-    check("wrong text", refused.startsWith("'relu' is not one of the values this argument takes: elu, gelu"), true)
+      catch { case error: MXNetError => error.getMessage }
+    check("wrong text", refused.contains("LeakyReLU: Invalid value for parameter act_type: 'relu' is not one of elu, gelu"), true)
   }
 
   private def conversions(): Unit = {

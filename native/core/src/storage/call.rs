@@ -22,7 +22,7 @@ struct Slot {
 }
 
 /// The view of an array whose first element is at `ptr`.
-fn view_of(ptr: NonNull<u8>, array: &NDArray) -> View<'_> {
+pub(super) fn view_of(ptr: NonNull<u8>, array: &NDArray) -> View<'_> {
     View { ptr, shape: array.shape(), len: array.len(), dtype: array.dtype() }
 }
 

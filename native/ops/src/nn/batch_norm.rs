@@ -1,16 +1,17 @@
 //! `BatchNorm`, and the definition that its variants share.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::Role;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
 use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::norm::{
@@ -167,7 +168,7 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 fn forward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<P, T>(ctx, ins, outs), d => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
@@ -249,7 +250,7 @@ fn update_moving<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
 /// Inputs: gradient of the output, data, gamma, moving mean, moving variance, the output if a ReLU follows, mean, the third output.
 /// Outputs: gradients of data, gamma, beta; the moving mean and variance, which are updated in training.
 fn backward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_as::<P, T>(ctx, ins, outs), d => {
+    by_precision!((ins, outs), ins[1].dtype(), T for [F16, BF16] => backward_as::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }

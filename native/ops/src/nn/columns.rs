@@ -1,6 +1,9 @@
 //! `im2col` and `col2im`: unfold the windows of a convolution into the columns of a matrix, and fold them back.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use std::slice::{from_mut, from_ref};
+
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +11,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::conv::{ConvShape, col2im, im2col};
 
 use super::spatial::{sizes, triple};
@@ -199,8 +202,9 @@ fn partial_read(shape: &ConvShape, num_elements: usize) -> Option<(ConvShape, us
 }
 
 fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {
-    dispatch!(images.dtype(), T in [f32, f64, f16, bf16] => {
-        let (images, columns) = (images.slice::<T>()?, columns.slice_mut::<T>()?);
+    let (ins, outs) = (from_ref(images), from_mut(columns));
+    by_precision!((ins, outs), images.dtype(), T for [F16, BF16] => {
+        let (images, columns) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         let Some((one, used)) = partial_read(shape, images.len()) else {
             im2col(shape, images, columns);
             return Ok(());
@@ -214,8 +218,9 @@ fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut
 }
 
 fn to_images(ctx: &OpCtx<'_>, shape: &ConvShape, columns: &In<'_>, images: &mut Out<'_>) -> Result<()> {
-    dispatch!(columns.dtype(), T in [f32, f64, f16, bf16] => {
-        let (images, columns) = (images.slice_mut::<T>()?, columns.slice::<T>()?);
+    let (ins, outs) = (from_ref(columns), from_mut(images));
+    by_precision!((ins, outs), columns.dtype(), T for [F16, BF16] => {
+        let (images, columns) = (outs[0].slice_mut::<T>()?, ins[0].slice::<T>()?);
         let Some((one, used)) = partial_read(shape, images.len()) else {
             col2im(shape, columns, images);
             return Ok(());

@@ -1,5 +1,6 @@
 //! `CTCLoss`: connectionist temporal classification.
 
+use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -151,7 +152,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let labels = labels.collect::<Result<Vec<_>>>()?;
     let data_lengths = data_lengths.unwrap_or_else(|| vec![frames; batch]);
     let shape = CtcShape { frames, batch, classes, blank };
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(&shape, &ins[0], &labels, &data_lengths, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<T>(&shape, &ins[0], &labels, &data_lengths, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -176,7 +177,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
     let dims = outs[0].shape().to_usize();
     let shape = CtcShape { frames: dims[0], batch: dims[1], classes: dims[2], blank: 0 };
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         ctc_loss_backward(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))

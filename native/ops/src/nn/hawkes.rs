@@ -1,5 +1,6 @@
 //! The log-likelihood of self-exciting point processes (Hawkes processes).
 
+use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -192,7 +193,7 @@ impl<T: Element> Process<'_, T> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
         let k = ins[1].len();
         for (i, process) in processes::<T>(ins)?.iter().enumerate() {
             let (likelihood, marks) = process.run();

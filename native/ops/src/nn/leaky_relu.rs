@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
@@ -148,9 +149,11 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         ActType::Elu => with_scalar::<Elu>(ctx, &ins[0], slope, &mut outs[0]),
         ActType::Selu => unary_kernel::<Selu>(ctx, ins, outs),
         ActType::Gelu => unary_kernel::<Gelu>(ctx, ins, outs),
-        ActType::PRelu => dispatch!(d, T in [f32, f64, f16, bf16] => prelu::<T>(&ins[0], &ins[1], &mut outs[0]), d => {
-            Err(ctx.unsupported(d, TYPES))
-        }),
+        ActType::PRelu => {
+            by_precision!((ins, outs), d, T for [F16, BF16] => prelu::<T>(&ins[0], &ins[1], &mut outs[0]), d => {
+                Err(ctx.unsupported(d, TYPES))
+            })
+        }
         ActType::RRelu => rrelu(ctx, p, &ins[0], outs),
     }
 }
@@ -164,9 +167,11 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         ActType::Elu => with_scalar2::<EluBack>(ctx, g, x, slope, &mut outs[0]),
         ActType::Selu => unary_backward::<SeluBack>(ctx, ins, outs),
         ActType::Gelu => unary_backward::<GeluBack>(ctx, ins, outs),
-        ActType::PRelu => dispatch!(x.dtype(), T in [f32, f64, f16, bf16] => prelu_backward::<T>(ins, outs), d => {
-            Err(ctx.unsupported(d, TYPES))
-        }),
+        ActType::PRelu => {
+            by_precision!((ins, outs), x.dtype(), T for [F16, BF16] => prelu_backward::<T>(ins, outs), d => {
+                Err(ctx.unsupported(d, TYPES))
+            })
+        }
         ActType::RRelu => dispatch!(x.dtype(), T in [f32, f64, f16, bf16] => {
             let (g, x, mask) = (g.slice::<T>()?, x.slice::<T>()?, ins[2].slice::<T>()?);
             let out = outs[0].slice_mut::<T>()?;

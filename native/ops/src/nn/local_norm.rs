@@ -1,6 +1,7 @@
 //! `LRN` and `L2Normalization`: division by the norm of adjacent channels, or of some axes.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
@@ -78,7 +79,7 @@ fn lrn_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn lrn_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => lrn_forward_as::<T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => lrn_forward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -105,7 +106,7 @@ fn lrn_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     }
     let p = ctx.params::<LrnParam>().local_norm();
     let shape = channels(ins[1].shape());
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (y_grad, x, norm) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         local_norm_backward(shape, &p, x, norm, y_grad, outs[0].slice_mut::<T>()?);
         Ok(())
@@ -180,7 +181,7 @@ fn l2_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn l2_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => l2_forward_as::<T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => l2_forward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -202,7 +203,7 @@ fn l2_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
         return Ok(());
     }
     let shape = ctx.params::<L2NormalizationParam>().norm_shape(ins[1].shape());
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (y_grad, y, norm) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let x_grad = outs[0].slice_mut::<T>()?;
         with_wide(norm, |norm| l2_norm_backward(shape, y, norm, y_grad, x_grad));

@@ -1,6 +1,7 @@
 //! Normalization of rows by their mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
@@ -225,7 +226,7 @@ fn affine<'a, A>(rows: &Rows, gamma: &'a [A], beta: &'a [A]) -> Affine<'a, A> {
 }
 
 fn forward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<P, T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<P, T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -254,7 +255,7 @@ fn forward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
 
 /// Inputs: gradient of the output, data, gamma, mean, standard deviation. Outputs: gradients of data, gamma, beta.
 fn backward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<P, T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => backward_as::<P, T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 

@@ -1,6 +1,7 @@
 //! `softmax` and its variants.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::{by_precision, without_half};
+use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
@@ -174,19 +175,18 @@ fn along_axis(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Ou
     let p = ctx.params::<SoftmaxParam>();
     let shape = softmax_shape(ins[0].shape(), p.axis)?;
     let (lengths, temperature) = (lengths(ctx, ins.get(1))?, p.temperature.unwrap_or(1.0));
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        dispatch!(outs[0].dtype(), U in [f32, f64, f16, bf16] => {
+    without_half(ins, outs, &mut |ins, outs| {
+        dispatch!(ins[0].dtype(), T in [f32, f64] => dispatch!(outs[0].dtype(), U in [f32, f64] => {
             softmax_forward(shape, kind, temperature, lengths, ins[0].slice::<T>()?, outs[0].slice_mut::<U>()?);
             Ok(())
-        }, d => Err(ctx.unsupported(d, TYPES)))
-    }, d => Err(ctx.unsupported(d, TYPES)))
+        }, d => Err(ctx.unsupported(d, TYPES))), d => Err(ctx.unsupported(d, TYPES)))
+    })
 }
 
 fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SoftmaxParam>();
-    let (y_grad, y) = (&ins[0], &ins[ins.len() - 1]);
     let lengths = lengths(ctx, if ins.len() > 2 { ins.get(1) } else { None })?;
-    let shape = softmax_shape(y.shape(), p.axis)?;
+    let shape = softmax_shape(ins[0].shape(), p.axis)?;
     let temperature = p.temperature.unwrap_or(1.0);
     if let Some(length_grad) = outs.get_mut(1) {
         no_gradient(length_grad)?;
@@ -194,13 +194,14 @@ fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs:
     if !outs[0].wanted() {
         return Ok(());
     }
-    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
-        dispatch!(y.dtype(), U in [f32, f64, f16, bf16] => {
+    without_half(ins, outs, &mut |ins, outs| {
+        let (y_grad, y) = (&ins[0], &ins[ins.len() - 1]);
+        dispatch!(outs[0].dtype(), T in [f32, f64] => dispatch!(y.dtype(), U in [f32, f64] => {
             let (y, y_grad) = (y.slice::<U>()?, y_grad.slice::<U>()?);
             softmax_backward(shape, kind, temperature, lengths, y, y_grad, outs[0].slice_mut::<T>()?);
             Ok(())
-        }, d => Err(ctx.unsupported(d, TYPES)))
-    }, d => Err(ctx.unsupported(d, TYPES)))
+        }, d => Err(ctx.unsupported(d, TYPES))), d => Err(ctx.unsupported(d, TYPES)))
+    })
 }
 
 param_enum! {
@@ -224,7 +225,7 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     .params::<SoftmaxActivationParam>()
     .forward(|ctx, ins, outs| {
         let shape = activation_shape(ctx, ins[0].shape())?;
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, TYPES)))
@@ -233,7 +234,7 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
         Backward::new(|ctx, ins, outs| {
             // MXNet computes the gradient along axis 1 in mode `instance` too.
             let shape = channels(ins[1].shape());
-            dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
+            by_precision!((ins, outs), ins[1].dtype(), T for [F16, BF16] => {
                 let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
                 softmax_backward(shape, SoftmaxKind::Softmax, 1.0, None, y, y_grad, outs[0].slice_mut::<T>()?);
                 Ok(())
@@ -283,7 +284,7 @@ pub(super) static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entro
     })
     .forward(|ctx, ins, outs| {
         let classes = ins[0].shape().dim(1) as usize;
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
             outs[0].slice_mut::<T>()?[0] = cross_entropy_forward(classes, ins[0].slice::<T>()?, ins[1].slice::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
@@ -296,7 +297,7 @@ fn cross_entropy_gradients(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
     if !outs[0].wanted() {
         return Ok(());
     }
-    dispatch!(ins[1].dtype(), T in [f32, f64, f16] => {
+    by_precision!((ins, outs), ins[1].dtype(), T for [F16] => {
         let (head_grad, x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         data_gradient(ins[1].shape(), head_grad[0], x, labels, outs[0].slice_mut::<T>()?);
         Ok(())

@@ -1,15 +1,16 @@
 //! `IdentityAttachKLSparseReg`: the identity, with a sparsity penalty in the gradient.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
 use ferromx_kernels::sparse_reg::{blend_column_means, sparse_reg_backward};
 
 params! {
@@ -66,10 +67,10 @@ fn forward(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 /// Inputs: gradient of the output, activations, their moving mean. Outputs: gradient of the data, the moving mean.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SparseRegParam>();
-    let [grad, moving] = outs else {
-        return Err(Error::Internal("the gradient of IdentityAttachKLSparseReg has an output and a state".into()));
-    };
-    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[1].dtype(), T for [F16, BF16] => {
+        let [grad, moving] = outs else {
+            return Err(Error::Internal("the gradient of IdentityAttachKLSparseReg has an output and a state".into()));
+        };
         let moving = moving.slice_mut::<T>()?;
         blend_column_means(f64::from(p.momentum), ins[1].slice::<T>()?, moving);
         if grad.wanted() {

@@ -1,14 +1,15 @@
 //! `SVMOutput`: the identity, with the gradient of a hinge loss.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
 use ferromx_kernels::svm::{MarginLoss, margin_loss_gradient};
 
 use crate::rules::no_gradient;
@@ -68,7 +69,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     let (margin, scale) = (f64::from(p.margin), f64::from(p.regularization_coefficient));
     let loss = MarginLoss { margin, scale, use_linear: p.use_linear };
     let classes = ins[0].shape().dims().last().map_or(1, |d| *d as usize);
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         margin_loss_gradient(&loss, classes, x, labels, outs[0].slice_mut::<T>()?);
         Ok(())

@@ -1,5 +1,6 @@
 //! `MaxPool` with dilation, which also returns the indices of the maxima.
 
+use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -154,7 +155,7 @@ fn windows(ctx: &OpCtx<'_>, data: &Shape, out: &Shape) -> Result<Windows> {
 /// Inputs: gradient of the maxima, data. Output: gradient of the data.
 fn pool_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let windows = windows(ctx, ins[1].shape(), ins[0].shape())?;
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         type C = <T as Arith>::Lane;
         let add = |a: T, b: T| {
             use ferromx_kernels::map::{Load, Store};

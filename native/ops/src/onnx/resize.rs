@@ -1,6 +1,7 @@
 //! `Resize` along one axis: the interpolation taps, and an operator whose output length may depend on the dimensions of its inputs.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::index::gather;
 use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
@@ -266,7 +267,7 @@ pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
             });
             return Ok(());
         }
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             let weights = weights::<T>(&neighbours);
             let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
             combine(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
@@ -283,7 +284,7 @@ pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
             let dims = outs[0].shape().to_usize();
             let (_, n, inner) = outer_len_inner(&dims, axis);
             let neighbours = ctx.params::<SymbolicResizeParam>().resizing().neighbours(&resized);
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
                 let weights = weights::<T>(&neighbours);
                 let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
                 combine_backward(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);

@@ -1,6 +1,7 @@
 //! `GridSample`, and interpolation along one axis with taps that are inputs.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::grid_sample::{
     GridInterpolation, GridSampling, GridShape, MAX_AXES, Outside, grid_sample, grid_sample_backward_data,
@@ -74,7 +75,7 @@ pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
     .params::<GridSampleParam>()
     .shape(grid_shape)
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             let shape = sampling_shape(ins[0].shape(), ins[1].shape())?;
             grid_sample(&grid_sampling(ctx), &shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -123,7 +124,7 @@ fn grid_sampling(ctx: &OpCtx<'_>) -> GridSampling {
 
 /// Inputs: gradient of the output, data, grid. Outputs: gradients of data and grid.
 fn grid_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (sampling, shape) = (grid_sampling(ctx), sampling_shape(ins[1].shape(), ins[2].shape())?);
         let (dy, data, grid) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[0].wanted() {
@@ -161,7 +162,7 @@ pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .shape(interpolate_shape)
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             with_taps::<T>(ctx, ins[0].shape(), &ins[1], &ins[2], |dims, taps| {
                 combine(ins[0].slice::<T>()?, dims, taps, outs[0].slice_mut::<T>()?);
                 Ok(())
@@ -176,7 +177,7 @@ pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
             if !outs[0].wanted() {
                 return Ok(());
             }
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
                 let shape = outs[0].shape().clone();
                 with_taps::<T>(ctx, &shape, &ins[1], &ins[2], |dims, taps| {
                     combine_backward(ins[0].slice::<T>()?, dims, taps, outs[0].slice_mut::<T>()?);

@@ -1,5 +1,6 @@
 //! `GatherElements`, `ScatterElements` and `ScatterND`.
 
+use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -98,7 +99,7 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
                 return Ok(());
             }
             let offsets = element_offsets(ctx.params::<GatherElementsParam>().axis, &ins[1], outs[0].shape())?;
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
                 let dx = outs[0].slice_mut::<T>()?;
                 dx.fill(T::default());
                 scatter_by(ins[0].slice::<T>()?, &offsets, 1, dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
@@ -279,8 +280,9 @@ fn backward(
     outs: &mut [Out<'_>],
 ) -> Result<()> {
     no_gradient(&mut outs[1])?;
-    dispatch!(dy.dtype(), T in [f32, f64, f16, bf16] => {
-        let dy = dy.slice::<T>()?;
+    let ins = std::slice::from_ref(dy);
+    by_precision!((ins, outs), dy.dtype(), T for [F16, BF16] => {
+        let dy = ins[0].slice::<T>()?;
         if outs[0].wanted() {
             let dx = outs[0].slice_mut::<T>()?;
             dx.copy_from_slice(dy);

@@ -1,7 +1,8 @@
 //! Probability density and mass functions at given points, `_random_pdf_*`. The parameters of the distributions are arrays, and each
 //! element of them has its own points, like the samples of `_sample_*`.
 
-use ferromx_core::dtype::{DType, Element, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -9,7 +10,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::density::{Density, DensityGrads, DensityLoops, Dirichlet, PointSets};
 use ferromx_kernels::map::Lane;
 use ferromx_kernels::math::Precision;
@@ -292,7 +293,7 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     })
     .forward(|ctx, ins, outs| {
         let (is_log, k, points_per_set) = (ctx.params::<PdfParam>().is_log, num_components(&ins[1]), num_points_per_set(&ins[0], &ins[1]));
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
             let points = Dirichlet { x: ins[0].slice::<T>()?, alpha: ins[1].slice::<T>()?, k, points_per_set };
             points.densities(is_log, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -314,7 +315,7 @@ fn num_points_per_set(points: &In<'_>, alpha: &In<'_>) -> usize {
 fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (is_log, k, points_per_set) =
         (ctx.params::<PdfParam>().is_log, num_components(&ins[2]), num_points_per_set(&ins[1], &ins[2]));
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
         let (grad, density) = (ins[0].slice::<T>()?, ins[3].slice::<T>()?);
         let distribution = Dirichlet { x: ins[1].slice::<T>()?, alpha: ins[2].slice::<T>()?, k, points_per_set };
         let scale = |i: usize| grad[i].to_f64() * if is_log { 1.0 } else { density[i].to_f64() };

@@ -1,6 +1,6 @@
 //! `moments`: mean and variance in one pass.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -78,7 +78,7 @@ fn with_permuted<T: FloatElement, R>(x: &[T], shape: &[usize], perm: &[usize], f
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ins[0].shape().to_usize();
     let (perm, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         with_permuted(ins[0].slice::<T>()?, &shape, &perm, |x| write_moments(x, len, outs))
     }, dtype => dispatch!(dtype, T in [u8, i8, i32, i64] => {
         with_scratch(ins[0].len(), |wide: &mut [f64]| {
@@ -133,7 +133,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
     let shape = ins[2].shape().to_usize();
     let (perm, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
-    dispatch!(ins[2].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[2].dtype(), T for [F16, BF16] => {
         let (x, mean) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
         let head_grads = [ins[0].slice::<T>()?, ins[1].slice::<T>()?];
         let dx = outs[0].slice_mut::<T>()?;

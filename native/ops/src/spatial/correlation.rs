@@ -1,6 +1,6 @@
 //! `Correlation` of two feature maps.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::correlation::{CorrelationShape, correlation, correlation_backward};
 use ferromx_kernels::float::FloatElement;
 
@@ -52,7 +52,7 @@ pub(super) static CORRELATION: OpDef = OpDef::new("Correlation").legacy()
     .shape(infer_shape)
     .forward(|ctx, ins, outs| {
         let s = ctx.params::<CorrelationParam>().shape(ins[0].shape())?;
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             correlation(&s, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -107,7 +107,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 /// Inputs: gradient of the output, both images. Outputs: gradients of both images.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => backward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 

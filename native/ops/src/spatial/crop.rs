@@ -1,6 +1,6 @@
 //! `Crop`: rectangles of images.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::movement::{self, Padding};
 
 use super::{TYPES, expect_images, image_size, pair};
@@ -91,7 +91,7 @@ fn planes(shape: &Shape) -> [usize; 3] {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (image, size) = (planes(ins[0].shape()), planes(outs[0].shape()));
     let [top, left] = ctx.params::<CropParam>().offset([image[1], image[2]], [size[1], size[2]])?;
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (from, to) = ((ins[0].slice::<T>()?, &image[..]), (outs[0].slice_mut::<T>()?, &size[..]));
         movement::slice(from, &[0, top, left], &[1; 3], to);
         Ok(())
@@ -109,7 +109,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     let (image, size) = (planes(outs[0].shape()), planes(ins[0].shape()));
     let [top, left] = ctx.params::<CropParam>().offset([image[1], image[2]], [size[1], size[2]])?;
     let pads = [(0, 0), (top, image[1] - size[1] - top), (left, image[2] - size[2] - left)];
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         movement::pad(ins[0].slice::<T>()?, &size, &pads, Padding::Constant(T::default()), outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))

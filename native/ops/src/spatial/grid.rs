@@ -1,6 +1,6 @@
 //! `GridGenerator`: sampling grids for `BilinearSampler`.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{ShapeIo, same_shape};
@@ -8,7 +8,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{NoParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::sampler::{affine_grid, affine_grid_backward, warp_grid, warp_grid_backward};
 
 use super::{TYPES, image_size, pair};
@@ -65,7 +65,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         ins[0].is_empty() || size.iter().all(|d| *d > 0),
         "a sampling grid of size {size:?} is empty: height and width must be at least 1"
     );
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match p.transform_type {
             TransformType::Affine => affine_grid(size, x, y),
@@ -81,7 +81,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let size = image_size(ins[0].shape());
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (dy, dx) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match ctx.params::<GridGeneratorParam>().transform_type {
             TransformType::Affine => affine_grid_backward(size, dy, dx),

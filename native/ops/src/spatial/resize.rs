@@ -1,6 +1,6 @@
 //! `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::resize::{
     Resize, average_resize, average_resize_backward, bilinear_resize, bilinear_resize_backward,
 };
@@ -62,7 +62,7 @@ pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D
     .forward(|ctx, ins, outs| {
         let (shape, align_corners) =
             (resize_shape(ins[0].shape(), outs[0].shape())?, ctx.params::<BilinearResizeParam>().align_corners);
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             bilinear_resize(&shape, align_corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -133,7 +133,7 @@ fn bilinear_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     }
     let align_corners = ctx.params::<BilinearResizeParam>().align_corners;
     let shape = resize_shape(outs[0].shape(), ins[0].shape())?;
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         bilinear_resize_backward(&shape, align_corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
@@ -174,7 +174,7 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
             return fill(&mut outs[0], f64::NAN);
         }
         let shape = resize_shape(ins[0].shape(), outs[0].shape())?;
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             average_resize(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -185,7 +185,7 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
                 return Ok(());
             }
             let shape = resize_shape(outs[0].shape(), ins[0].shape())?;
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
                 average_resize_backward(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
                 Ok(())
             }, other => Err(ctx.unsupported(other, TYPES)))

@@ -1,6 +1,7 @@
 //! `ROIPooling`: max pooling of regions of interest.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
@@ -8,7 +9,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::roi_pool::{RoiPoolShape, roi_pool, roi_pool_backward};
@@ -85,7 +86,7 @@ fn roi_shape(p: &RoiPoolingParam, data: &Shape) -> Result<RoiPoolShape> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -108,7 +109,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let s = roi_shape(ctx.params(), outs[0].shape())?;
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let (dy, rois, indices) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<i32>()?);
         roi_pool_backward(&s, rois, indices, dy, outs[0].slice_mut::<T>()?);
         Ok(())

@@ -1,6 +1,6 @@
 //! `BilinearSampler` and `SpatialTransformer`.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, param_enum, params};
+use ferromx_core::{param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::sampler::{
@@ -42,7 +42,7 @@ pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler").legacy
     .params::<BilinearSamplerParam>()
     .shape(sampler_shape)
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
             let shape = sampling(ins[0].shape(), outs[0].shape());
             bilinear_sample(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -72,7 +72,7 @@ fn sampler_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 /// Inputs: gradient of the output, data, grid. Outputs: gradients of data and grid.
 fn sampler_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
         let shape = sampling(ins[1].shape(), ins[0].shape());
         let (dy, x, grid) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[0].wanted() {
@@ -124,12 +124,12 @@ pub(super) static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer").
     .params::<SpatialTransformerParam>()
     .shape(transformer_shape)
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => transform_as::<T>(ins, outs),
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => transform_as::<T>(ins, outs),
             other => Err(ctx.unsupported(other, TYPES)))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => transform_backward_as::<T>(ins, outs),
+            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => transform_backward_as::<T>(ins, outs),
                 other => Err(ctx.unsupported(other, TYPES)))
         })
         .inputs(Deps::All),

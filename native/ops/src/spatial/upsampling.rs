@@ -1,6 +1,6 @@
 //! `UpSampling`: enlarges images by an integer scale.
 
-use ferromx_core::dtype::{bf16, f16};
+use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::conv::{ConvEpilogue, ConvShape, conv_backward_data, conv_backward_weights, conv_forward};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::resize::{Resize, nearest_resize, nearest_resize_backward};
@@ -146,7 +146,7 @@ fn channel_ranges<'a>(
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx.params(), ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<T>(ctx.params(), ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -176,7 +176,7 @@ fn forward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [
 
 /// Inputs: gradient of the output, inputs. Outputs: gradients of the inputs.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx.params(), ins, outs),
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => backward_as::<T>(ctx.params(), ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 

@@ -1,6 +1,7 @@
 //! `box_iou`, `box_encode`, `box_decode`, `bipartite_matching`.
 
-use ferromx_core::dtype::{DType, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{self, Decoding};
 use ferromx_kernels::sort::Order;
 
@@ -42,7 +43,7 @@ pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     })
     .forward(|ctx, ins, outs| {
         let format = ctx.params::<BoxIouParam>().format.to_kernel();
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
             detection::box_iou(ins[0].slice::<T>()?, ins[1].slice()?, format, outs[0].slice_mut()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, DType::FLOATS)))
@@ -69,7 +70,7 @@ pub(super) static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
     .outputs(|_| 2)
     .shape(encode_shape)
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => box_encode::<T>(ins, outs),
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => box_encode::<T>(ins, outs),
             other => Err(ctx.unsupported(other, DType::FLOATS)))
     })
     .grad(Grad::Zero);
@@ -162,7 +163,7 @@ pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<BoxDecodeParam>();
         let decoding = Decoding { format: p.format.to_kernel(), stds: [p.std0, p.std1, p.std2, p.std3], clip: p.clip };
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
             detection::box_decode(ins[0].slice::<T>()?, ins[1].slice()?, &decoding, outs[0].slice_mut()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, DType::FLOATS)))
@@ -211,8 +212,8 @@ fn bipartite_matching(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     let matrix = (dims[dims.len() - 2], dims[dims.len() - 1]);
     let order = if p.is_ascend { Order::Ascending } else { Order::Descending };
     let topk = usize::try_from(p.topk).ok().filter(|k| *k > 0);
-    let [rows, cols] = outs else { return Ok(()) };
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
+        let [rows, cols] = outs else { return Ok(()) };
         let (mut discarded_rows, mut discarded_cols) = (Vec::new(), Vec::new());
         let matches = (output_or_scratch::<T>(rows, &mut discarded_rows)?, output_or_scratch::<T>(cols, &mut discarded_cols)?);
         detection::bipartite_matching(ins[0].slice()?, matrix, order, p.threshold, topk, matches);

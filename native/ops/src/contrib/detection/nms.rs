@@ -1,12 +1,13 @@
 //! `box_nms`: non-maximum suppression.
 
-use ferromx_core::dtype::{DType, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{Suppression, suppress, suppress_backward};
 
 use super::Format;
@@ -123,11 +124,10 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let p = ctx.params::<BoxNmsParam>();
     let dims = ins[0].shape().to_usize();
     let (num_boxes, row_len) = (dims[dims.len() - 2], dims[dims.len() - 1]);
-    let [out, record] = outs else { return Ok(()) };
-    let mut discarded_record = Vec::new();
-    let record = output_or_scratch::<i64>(record, &mut discarded_record)?;
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let mut discarded = Vec::new();
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
+        let [out, record] = outs else { return Ok(()) };
+        let (mut discarded, mut discarded_record) = (Vec::new(), Vec::new());
+        let record = output_or_scratch::<i64>(record, &mut discarded_record)?;
         let (data, out) = (ins[0].slice::<T>()?, output_or_scratch::<T>(out, &mut discarded)?);
         if p.topk == 0 {
             out.copy_from_slice(data);
@@ -145,7 +145,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if !outs[0].wanted() {
         return Ok(());
     }
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
         suppress_backward(ins[0].slice::<T>()?, ins[1].slice()?, row_len, outs[0].slice_mut()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))

@@ -1,6 +1,7 @@
 //! Pooling of regions of interest (RoI): `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
 
-use ferromx_core::dtype::{DType, f16};
+use crate::precision::by_precision;
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +9,7 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{
     AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, max_of_regions,
     offsets_backward, pool_regions, pool_regions_backward,
@@ -98,10 +99,10 @@ fn check_image_indices<T: FloatElement>(rois: &[T], roi_len: usize, maps: &Maps)
     Ok(())
 }
 
-/// Evaluates `$body` with `$T` bound to the floating-point type for `$dtype`.
+/// Evaluates `$body` with `$T` bound to the type in which it computes, by the type of the first input.
 macro_rules! float_type {
-    ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
-        dispatch!($dtype, $T in [f32, f64, f16] => $body, other => Err($ctx.unsupported(other, DType::FLOATS)))
+    ($ctx:expr, ($ins:ident, $outs:ident), |$T:ident| $body:expr) => {
+        by_precision!(($ins, $outs), $ins[0].dtype(), $T for [F16] => $body, d => Err($ctx.unsupported(d, DType::FLOATS)))
     };
 }
 
@@ -135,11 +136,11 @@ pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outpu
     .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
-        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
+        float_type!(ctx, (ins, outs), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            float_type!(ctx, ins[0].dtype(), |T| {
+            float_type!(ctx, (ins, outs), |T| {
                 let regions = roi_align::<T>(ctx, &ins[1], outs[0].shape())?;
                 pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
@@ -162,7 +163,7 @@ pub(super) static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RoiAlignParam>();
         ensure!(!p.position_sensitive, "position_sensitive=True is not supported: use _contrib_ROIAlign");
-        float_type!(ctx, ins[0].dtype(), |T| {
+        float_type!(ctx, (ins, outs), |T| {
             let regions = roi_align::<T>(ctx, &ins[1], ins[0].shape())?;
             max_of_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -220,7 +221,7 @@ pub(super) static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RotatedAlignParam>();
-        float_type!(ctx, ins[0].dtype(), |T| {
+        float_type!(ctx, (ins, outs), |T| {
             let (rois, maps) = (ins[1].slice::<T>()?, maps(ins[0].shape()));
             check_image_indices(rois, 6, &maps)?;
             let shape = align_shape(&p.pooled_size, p.spatial_scale, p.sampling_ratio)?;
@@ -284,11 +285,11 @@ pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").le
         ps_shape(io, &bin_groups(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
     })
     .forward(|ctx, ins, outs| {
-        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &ps_regions::<T>(ctx, &ins[1], ins[0].shape())?))
+        float_type!(ctx, (ins, outs), |T| pool::<T>(ins, outs, &ps_regions::<T>(ctx, &ins[1], ins[0].shape())?))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            float_type!(ctx, ins[0].dtype(), |T| {
+            float_type!(ctx, (ins, outs), |T| {
                 let regions = ps_regions::<T>(ctx, &ins[1], outs[0].shape())?;
                 pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
@@ -349,7 +350,7 @@ pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_Deform
     .num_inputs_by(|p| if p.get::<DeformablePsRoiParam>().no_trans { 2 } else { 3 })
     .shape(deformable_shape)
     .forward(|ctx, ins, outs| {
-        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &deformable::<T>(ctx, &ins[1..], ins[0].shape())?))
+        float_type!(ctx, (ins, outs), |T| pool::<T>(ins, outs, &deformable::<T>(ctx, &ins[1..], ins[0].shape())?))
     })
     .grad(Grad::Kernel(Backward::new(deformable_backward).inputs(Deps::All), None));
 
@@ -389,7 +390,7 @@ fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape
 
 /// Inputs: gradient of the output, data, regions, offsets. Outputs: gradients of the last three.
 fn deformable_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    float_type!(ctx, ins[0].dtype(), |T| {
+    float_type!(ctx, (ins, outs), |T| {
         let regions = deformable::<T>(ctx, &ins[2..], ins[1].shape())?;
         let dy = ins[0].slice::<T>()?;
         if let Some(offsets) = outs.get_mut(2).filter(|o| o.wanted()) {

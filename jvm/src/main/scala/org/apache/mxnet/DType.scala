@@ -39,8 +39,8 @@ object DType extends Enumeration {
   val Unknown: Value = Value(-1, "unknown")
 
   /** `dtype = DType.Int32` for `dtype = "int32"`; a type that the operator does not take is an error when it runs. */
-  implicit def toOneOf[V <: String with Singleton](dtype: DType)(implicit values: ValueOf[V]): OneOf[V] =
-    OneOf.checked[V](if (dtype == null) null else dtype.toString)
+  implicit def toOneOf[V <: String with Singleton](dtype: DType): OneOf[V] =
+    OneOf.text[V](if (dtype == null) null else dtype.toString)
 
   /** Bytes of one element. */
   private[mxnet] def numOfBytes(dtype: DType): Int = dtype match {

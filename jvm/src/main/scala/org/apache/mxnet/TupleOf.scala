@@ -41,7 +41,11 @@ object TupleOf extends TupleOfConversions {
   )(implicit a: Widening[A, T], b: Widening[B, T], c: Widening[C, T], d: Widening[D, T]): TupleOf[T] =
     apply(a(t._1), b(t._2), c(t._3), d(t._4))
 
-  /** `(0.1, 0.2)`, with parentheses, square brackets or neither. */
+  /** `(0.1, 0.2)`, with parentheses, square brackets or neither.
+    *
+    * @throws MXNetError
+    *   if an element is not a number
+    */
   implicit def fromText[T](text: String)(implicit parser: TupleOfText[T]): TupleOf[T] = {
     val inner = text.trim.stripPrefix("(").stripPrefix("[").stripSuffix(")").stripSuffix("]")
     apply(inner.split(',').toSeq.map(_.trim).filter(_.nonEmpty).map(parser(text, _)): _*)
@@ -58,7 +62,7 @@ sealed abstract class TupleOfText[T](kind: String, parse: String => T) {
     try parse(part)
     catch {
       case _: NumberFormatException =>
-        throw new IllegalArgumentException(s"'$whole' is not a tuple of $kind, such as (1,2): '$part' is not a $kind")
+        throw new MXNetError(s"'$whole' is not a tuple of $kind, such as (1,2): '$part' is not a $kind")
     }
 }
 

@@ -8,24 +8,20 @@ import org.apache.mxnet.Opt
 private[mxnet] trait LiteralConversions extends TextConversions {
 
   /** Converts a string to one of the values `V`. */
-  implicit inline def oneOf[V <: String & Singleton](inline text: String)(implicit values: ValueOf[V]): OneOf[V] = {
+  implicit inline def oneOf[V <: String & Singleton](inline text: String): OneOf[V] = {
     LiteralMacros.check[V](text)
-    OneOf.checked[V](text)
+    OneOf.text[V](text)
   }
 
   /** The same for an optional argument. */
-  implicit inline def optOneOf[V <: String & Singleton](
-      inline text: String
-  )(implicit values: ValueOf[V]): Opt[OneOf[V]] = {
+  implicit inline def optOneOf[V <: String & Singleton](inline text: String): Opt[OneOf[V]] = {
     LiteralMacros.check[V](text)
-    Opt.value(OneOf.checked[V](text))
+    Opt.value(OneOf.text[V](text))
   }
 
   /** The same for `Some("literal")` and other options. */
-  implicit inline def optionOneOf[V <: String & Singleton](
-      inline text: Option[String]
-  )(implicit values: ValueOf[V]): Opt[OneOf[V]] = {
+  implicit inline def optionOneOf[V <: String & Singleton](inline text: Option[String]): Opt[OneOf[V]] = {
     LiteralMacros.check[V](text)
-    OneOf.checkedOption[V](text)
+    OneOf.optionalText[V](text)
   }
 }

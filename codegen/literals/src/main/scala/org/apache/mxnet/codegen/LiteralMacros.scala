@@ -3,7 +3,7 @@ package org.apache.mxnet.codegen
 import scala.reflect.macros.blackbox
 
 /** Implementations of the implicit conversions from `String` to `OneOf`: a literal (or a constant) is checked at
-  * compile time, anything else at run time.
+  * compile time, anything else by the operator.
   */
 final class LiteralMacros(val c: blackbox.Context) {
   import c.universe._
@@ -12,7 +12,7 @@ final class LiteralMacros(val c: blackbox.Context) {
   def oneOf[V: WeakTypeTag](text: Tree): Tree = {
     val values = weakTypeOf[V]
     constant(text).foreach(check(values, _))
-    q"_root_.org.apache.mxnet.literal.OneOf.checked[$values]($text)"
+    q"_root_.org.apache.mxnet.literal.OneOf.text[$values]($text)"
   }
 
   /** `text` as an `Opt[OneOf[V]]`. */
@@ -26,7 +26,7 @@ final class LiteralMacros(val c: blackbox.Context) {
       case q"$_[..$_](${Literal(Constant(literal: String))})" => check(values, literal)
       case _                                                  =>
     }
-    q"_root_.org.apache.mxnet.literal.OneOf.checkedOption[$values]($text)"
+    q"_root_.org.apache.mxnet.literal.OneOf.optionalText[$values]($text)"
   }
 
   private def constant(text: Tree): Option[String] =
