@@ -425,6 +425,16 @@ pub trait OpParams: Any + Send + Sync + Sized {
     /// # Errors
     /// An unknown name, a missing required parameter, invalid text, a value out of range.
     fn parse(attrs: &Attrs) -> Result<Self>;
+    /// The name of the parameter in this field of the struct; they differ if the name is not a Rust identifier.
+    fn name_of(field: &'static str) -> &'static str {
+        field
+    }
+}
+
+/// Parameters with a text form; implemented by [`params!`](crate::params!).
+pub trait PrintParams: OpParams {
+    /// All parameters by name, as text that [`OpParams::parse`] accepts.
+    fn print(&self) -> Vec<(&'static str, String)>;
 }
 
 /// A numeric type of parameters that can have a range.
@@ -545,15 +555,44 @@ macro_rules! params {
                 )*
                 Ok($struct { $($name),* })
             }
+            #[inline]
+            fn name_of(field: &'static str) -> &'static str {
+                match field {
+                    $(stringify!($name) => $crate::params!(@name $name $($text)?),)*
+                    _ => field,
+                }
+            }
+        }
+
+        impl $crate::params::PrintParams for $struct {
+            #[inline]
+            fn print(&self) -> Vec<(&'static str, String)> {
+                vec![$(($crate::params!(@name $name $($text)?), $crate::params::ParamValue::print(&self.$name))),*]
+            }
         }
     };
     (@name $name:ident) => { stringify!($name) };
     (@name $name:ident $text:literal) => { $text };
 }
 
-params! {
-    /// The parameters of an operator without any.
-    pub struct NoParams {}
+/// The parameters of an operator without any. As in MXNet, it accepts and ignores all attributes.
+#[derive(Clone, Debug)]
+pub struct NoParams {}
+
+impl OpParams for NoParams {
+    fn fields() -> Vec<FieldInfo> {
+        Vec::new()
+    }
+
+    fn parse(_: &Attrs) -> Result<Self> {
+        Ok(NoParams {})
+    }
+}
+
+impl PrintParams for NoParams {
+    fn print(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// The parsed parameters of an operator call; cloning shares them.
