@@ -634,6 +634,43 @@ impl std::fmt::Debug for Params {
 mod tests {
     use super::*;
 
+    params! {
+        /// Parameters of different types.
+        struct VariedParam {
+            /// A renamed one.
+            n as "N": i64 = required;
+            /// A number that needs all digits.
+            scale: f64 = 0.1;
+            /// A number that needs all digits of its type.
+            slope: f32 = 0.1;
+            /// An absent one.
+            axis: Option<i32> = None;
+            /// A shape that may be absent.
+            axes: ShapeOrNone = (ShapeOrNone(None));
+            /// A shape of unknown rank.
+            shape: Shape = (Shape::unknown());
+            /// A tuple with absent items.
+            begin: OptTuple = (OptTuple(Vec::new()));
+            /// A truth value.
+            flag: bool = false;
+        }
+    }
+
+    #[test]
+    fn printed_parameters_are_parsed_to_the_same_ones() {
+        let parse = |attrs: &[(&str, &str)]| {
+            VariedParam::parse(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap()
+        };
+        let given = [("axis", "-1"), ("axes", "(0, 2)"), ("shape", "(2, -1)"), ("begin", "(None, 3)"), ("flag", "1")];
+        for more in [&[][..], &given, &[("scale", "-1e-300"), ("slope", "1e30"), ("begin", "(1,)"), ("axes", "()")]] {
+            let p = parse(&[&[("N", "5")], more].concat());
+            let printed = p.print();
+            let attrs: Vec<_> = printed.iter().map(|(k, v)| (*k, v.as_str())).collect();
+            assert_eq!(format!("{:?}", parse(&attrs)), format!("{p:?}"));
+        }
+        assert_eq!(["n", "scale"].map(VariedParam::name_of), ["N", "scale"]);
+    }
+
     #[test]
     fn booleans_are_read_in_any_case() {
         for text in ["True", "true", "TRUE", "1"] {

@@ -108,7 +108,7 @@ pub struct Backward {
     pub accumulates: bool,
     /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
     pub pointwise: bool,
-    /// Whether the kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    /// Whether the kernel consists of loops; see [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
     pub consists_of_loops: bool,
     /// The sparse implementation; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
@@ -217,7 +217,7 @@ impl Backward {
         self
     }
 
-    /// The kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    /// The kernel consists of loops; see [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
     pub const fn consists_of_loops(mut self) -> Backward {
         self.consists_of_loops = true;
         self

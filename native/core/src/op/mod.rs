@@ -170,7 +170,7 @@ impl OpDef {
         }
     }
 
-    /// The name of a call with these parameters in messages, if [`OpDef::title_by`] sets one.
+    /// The name of a call with these parameters in messages, if [`Operator::title_by`] sets one.
     pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
         self.title.map(|f| f(params))
     }

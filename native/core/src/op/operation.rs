@@ -60,21 +60,55 @@ impl<I> Operation<I, String> {
 /// An operator with its inputs and parameters, as an [`Operation`]. Too many inputs, a parameter that the operator does not have, and a value
 /// of another type do not compile.
 ///
-/// ```text
-/// op!(SLICE_AXIS(x), axis: 0, begin: 0, end: n)
-/// op!(CONCAT(..parts), dim: 1)    // an iterator of inputs
-/// op!(SUM(x), keepdims: true, ..p)    // other parameters from `p: &ReduceParam`
+/// ```
+/// # use ferromx_core::op::{Operation, Operator, arg};
+/// # ferromx_core::params! {
+/// #     /// Parameters of `sum`.
+/// #     pub struct SumParam {
+/// #         /// The axis.
+/// #         axis: Option<i32> = None;
+/// #         /// Whether it is kept.
+/// #         keepdims: bool = false;
+/// #     }
+/// # }
+/// static SUM: Operator<SumParam> = Operator::new("sum");
+///
+/// let x = "x";
+/// let sum: Operation<&str, String> = ferromx_core::op!(SUM(x), axis: 1);
+/// assert_eq!((sum.def.name, sum.inputs, sum.params), ("sum", vec!["x"], vec![("axis", "1".into())]));
+///
+/// // The other parameters are those of a struct, the inputs those of an iterator.
+/// let p = SumParam { axis: None, keepdims: false };
+/// let sum: Operation<&str, String> = ferromx_core::op!(SUM(..["x"]), keepdims: true, ..&p);
+/// assert_eq!(sum.params, [("keepdims", "True".into()), ("axis", "None".into())]);
 /// ```
 ///
-/// ```compile_fail
-/// use ferromx_core::grad::Entry;
-/// use ferromx_core::op::{Operation, Operator};
-///
+/// Too many inputs:
+/// ```compile_fail,E0080
+/// # use ferromx_core::op::{Operation, Operator};
 /// static COPY: Operator = Operator::new("copy");
-/// fn twice(x: Entry) -> Operation<Entry, String> {
-///     ferromx_core::op!(COPY(x, x))
-/// }
-/// twice(Entry { node: 0, index: 0 });
+/// let copy: Operation<&str, String> = ferromx_core::op!(COPY("x", "y"));
+/// ```
+///
+/// A parameter that the operator does not have:
+/// ```compile_fail,E0609
+/// # use ferromx_core::op::{Operation, Operator};
+/// static COPY: Operator = Operator::new("copy");
+/// let copy: Operation<&str, String> = ferromx_core::op!(COPY("x"), axis: 1);
+/// ```
+///
+/// A value of another type:
+/// ```compile_fail,E0277
+/// # use ferromx_core::op::{Operation, Operator};
+/// # ferromx_core::params! {
+/// #     /// Parameters of `sum`.
+/// #     pub struct SumParam {
+/// #         /// The axis.
+/// #         axis: Option<i32> = None;
+/// #     }
+/// # }
+/// static SUM: Operator<SumParam> = Operator::new("sum");
+/// let sum: Operation<&str, String> = ferromx_core::op!(SUM("x"), axis: true);
 /// ```
 #[macro_export]
 macro_rules! op {
