@@ -425,6 +425,16 @@ pub trait OpParams: Any + Send + Sync + Sized {
     /// # Errors
     /// An unknown name, a missing required parameter, invalid text, a value out of range.
     fn parse(attrs: &Attrs) -> Result<Self>;
+    /// The name of the parameter in this field of the struct; they differ if the name is not a Rust identifier.
+    fn name_of(field: &'static str) -> &'static str {
+        field
+    }
+}
+
+/// Parameters with a text form; implemented by [`params!`](crate::params!).
+pub trait PrintParams: OpParams {
+    /// All parameters by name, as text that [`OpParams::parse`] accepts.
+    fn print(&self) -> Vec<(&'static str, String)>;
 }
 
 /// A numeric type of parameters that can have a range.
@@ -545,15 +555,44 @@ macro_rules! params {
                 )*
                 Ok($struct { $($name),* })
             }
+            #[inline]
+            fn name_of(field: &'static str) -> &'static str {
+                match field {
+                    $(stringify!($name) => $crate::params!(@name $name $($text)?),)*
+                    _ => field,
+                }
+            }
+        }
+
+        impl $crate::params::PrintParams for $struct {
+            #[inline]
+            fn print(&self) -> Vec<(&'static str, String)> {
+                vec![$(($crate::params!(@name $name $($text)?), $crate::params::ParamValue::print(&self.$name))),*]
+            }
         }
     };
     (@name $name:ident) => { stringify!($name) };
     (@name $name:ident $text:literal) => { $text };
 }
 
-params! {
-    /// The parameters of an operator without any.
-    pub struct NoParams {}
+/// The parameters of an operator without any. As in MXNet, it accepts and ignores all attributes.
+#[derive(Clone, Debug)]
+pub struct NoParams {}
+
+impl OpParams for NoParams {
+    fn fields() -> Vec<FieldInfo> {
+        Vec::new()
+    }
+
+    fn parse(_: &Attrs) -> Result<Self> {
+        Ok(NoParams {})
+    }
+}
+
+impl PrintParams for NoParams {
+    fn print(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// The parsed parameters of an operator call; cloning shares them.
@@ -594,6 +633,43 @@ impl std::fmt::Debug for Params {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    params! {
+        /// Parameters of different types.
+        struct VariedParam {
+            /// A renamed one.
+            n as "N": i64 = required;
+            /// A number that needs all digits.
+            scale: f64 = 0.1;
+            /// A number that needs all digits of its type.
+            slope: f32 = 0.1;
+            /// An absent one.
+            axis: Option<i32> = None;
+            /// A shape that may be absent.
+            axes: ShapeOrNone = (ShapeOrNone(None));
+            /// A shape of unknown rank.
+            shape: Shape = (Shape::unknown());
+            /// A tuple with absent items.
+            begin: OptTuple = (OptTuple(Vec::new()));
+            /// A truth value.
+            flag: bool = false;
+        }
+    }
+
+    #[test]
+    fn printed_parameters_are_parsed_to_the_same_ones() {
+        let parse = |attrs: &[(&str, &str)]| {
+            VariedParam::parse(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap()
+        };
+        let given = [("axis", "-1"), ("axes", "(0, 2)"), ("shape", "(2, -1)"), ("begin", "(None, 3)"), ("flag", "1")];
+        for more in [&[][..], &given, &[("scale", "-1e-300"), ("slope", "1e30"), ("begin", "(1,)"), ("axes", "()")]] {
+            let p = parse(&[&[("N", "5")], more].concat());
+            let printed = p.print();
+            let attrs: Vec<_> = printed.iter().map(|(k, v)| (*k, v.as_str())).collect();
+            assert_eq!(format!("{:?}", parse(&attrs)), format!("{p:?}"));
+        }
+        assert_eq!(["n", "scale"].map(VariedParam::name_of), ["N", "scale"]);
+    }
 
     #[test]
     fn booleans_are_read_in_any_case() {

@@ -10,7 +10,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, SparseCall, SparseForm, StoredNode};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, SparseCall, SparseForm, StoredNode};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
@@ -20,7 +20,7 @@ use parking_lot::ReentrantMutex;
 use smallvec::SmallVec;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[&CUSTOM, &CUSTOM_FUNCTION];
+pub static OPS: &[&dyn AnyOperator] = &[&CUSTOM, &CUSTOM_FUNCTION];
 
 /// Parameters of `Custom`: the user operator that the factory of `op_type` creates from the attributes. A saved graph can be loaded
 /// before its operator types are registered. Its nodes then have placeholder names, and each use looks the type up again.
@@ -175,7 +175,7 @@ impl OpParams for CustomParam {
 }
 
 /// User-defined operators.
-pub static CUSTOM: OpDef = OpDef::new("Custom")
+pub static CUSTOM: Operator<CustomParam> = Operator::new("Custom")
     .aliases(&["_npi_Custom"])
     .doc(
         "Runs an operator that was registered under the name `op_type` by a program (MXCustomOpRegister of the C API, Operator.register \
@@ -187,7 +187,6 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
         doc: "The inputs, and then the auxiliary states, of the operator.",
         type_string: "NDArray-or-Symbol[]",
     }])
-    .params::<CustomParam>()
     .num_inputs_by(|p| p.get::<CustomParam>().input_names.len())
     .input_names_by(|p| p.get::<CustomParam>().input_names.clone())
     .mutates_by(|p| &p.get::<CustomParam>().states)
@@ -439,10 +438,9 @@ impl OpParams for FunctionParam {
 }
 
 /// A function with a user-defined gradient, as the tape records it.
-pub static CUSTOM_FUNCTION: OpDef = OpDef::new("_CustomFunction")
+pub static CUSTOM_FUNCTION: Operator<FunctionParam> = Operator::new("_CustomFunction")
     .doc("Represents on the tape a function with a user-defined gradient (autograd.Function). It cannot be called by name.")
     .inputs(&[])
-    .params::<FunctionParam>()
     .num_inputs_by(|p| p.get::<FunctionParam>().num_inputs)
     .input_names_by(|p| (0..p.get::<FunctionParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .outputs(|p| p.get::<FunctionParam>().num_outputs)

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{ArgDef, OpDef};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator};
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, ParamValue};
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &NO_GRADIENT];
+pub static OPS: &[&dyn AnyOperator] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &NO_GRADIENT];
 
 const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_string: "NDArray-or-Symbol[]" }];
 
@@ -70,31 +70,25 @@ not_callable!(CachedParam, "a cached operator is created from a symbol by MXCrea
 not_callable!(AbsentParam, "it represents a missing gradient and computes nothing");
 
 /// A graph called as an operator.
-pub static CACHED_OP: OpDef = OpDef::new("_CachedOp")
+pub static CACHED_OP: Operator<CachedParam> = Operator::new("_CachedOp")
     .doc("A graph that is called like an operator; MXCreateCachedOp creates it. It cannot be called by name.")
-    .inputs(ARRAYS)
-    .params::<CachedParam>();
+    .inputs(ARRAYS);
 
 /// A graph called as an operator by several threads.
-pub static CACHED_OP_THREAD_SAFE: OpDef = OpDef::new("_CachedOpThreadSafe")
+pub static CACHED_OP_THREAD_SAFE: Operator<CachedParam> = Operator::new("_CachedOpThreadSafe")
     .doc("`_CachedOp` for use by several threads, which every cached operator supports. It cannot be called by name.")
-    .inputs(ARRAYS)
-    .params::<CachedParam>();
+    .inputs(ARRAYS);
 
 /// A user operator on arrays, of the interface that `Custom` replaced.
-pub static NDARRAY: OpDef = OpDef::new("_NDArray")
+pub static NDARRAY: Operator<NDArrayParam> = Operator::new("_NDArray")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
-    .inputs(ARRAYS)
-    .params::<NDArrayParam>();
+    .inputs(ARRAYS);
 
 /// A user operator on raw memory, of the interface that `Custom` replaced.
-pub static NATIVE: OpDef = OpDef::new("_Native")
+pub static NATIVE: Operator<NativeParam> = Operator::new("_Native")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
-    .inputs(ARRAYS)
-    .params::<NativeParam>();
+    .inputs(ARRAYS);
 
 /// The absence of a gradient.
-pub static NO_GRADIENT: OpDef = OpDef::new("_NoGradient")
-    .doc("Represents a missing gradient. It cannot be called by name.")
-    .inputs(&[])
-    .params::<AbsentParam>();
+pub static NO_GRADIENT: Operator<AbsentParam> =
+    Operator::new("_NoGradient").doc("Represents a missing gradient. It cannot be called by name.").inputs(&[]);

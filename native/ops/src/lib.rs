@@ -10,6 +10,7 @@
 //! - `control_flow` runs subgraphs, `custom` the operators of users. `internal` lists names that cannot be called.
 //! - `sparse` has what the sparse forms of operators share, and operators that only exist for sparse arrays.
 //! - `packed` shares weights that were packed for the loops of kernels.
+//! - `compose` names the operators of composed gradients.
 //! - `rules` has shared inference rules, `axes` the axes of reductions, `movement` helpers of operators that move elements.
 //! - `definitions` names operators for crates that build graphs.
 //!
@@ -19,6 +20,7 @@
 
 mod axes;
 pub mod broadcast;
+mod compose;
 pub mod contrib;
 pub mod control_flow;
 pub mod custom;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::OpDef;
+use ferromx_core::op::{AnyOperator, OpDef};
 
 /// The tables of the families. A new family is added here and nowhere else.
-static FAMILIES: &[&[&[&OpDef]]] = &[
+static FAMILIES: &[&[&[&dyn AnyOperator]]] = &[
     crate::broadcast::OPS,
     crate::contrib::OPS,
     &[crate::control_flow::OPS],
@@ -85,7 +85,7 @@ pub fn entry(index: usize) -> Option<(&'static str, &'static OpDef)> {
 
 /// All operators, each once.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
-    FAMILIES.iter().copied().flatten().copied().flatten().copied()
+    FAMILIES.iter().copied().flatten().copied().flatten().map(|operator| operator.def())
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
 
+use crate::compose::op;
+
 /// The gradient of an operator that only reshapes its input: the output's gradient, reshaped to the input's shape.
 pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
-    Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?)])
+    Ok(vec![Some(g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], n.inputs[0])))?)])
 };
 
 /// The gradient of the identity.

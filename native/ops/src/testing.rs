@@ -17,8 +17,6 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Chain, ChainCall, LOOP_MULTIPLE, Operand, Region, Req, call_once};
 use ferromx_kernels::par::with_scratch;
 
-use crate::registry;
-
 /// An array of unordered numbers between -1 and 1.4. The first 13 are distinct.
 pub(crate) fn numbers(dims: &[i64]) -> NDArray {
     let n = dims.iter().product::<i64>();
@@ -167,9 +165,7 @@ impl Case {
         let mut graph = Eager { nodes: Vec::new(), train: self.train };
         let add = |g: &mut Eager, arrays: &[NDArray]| arrays.iter().map(|a| g.leaf(a)).collect::<Vec<_>>();
         let (inputs, outputs, ograds) = (add(&mut graph, ins), add(&mut graph, &outs), add(&mut graph, ograds));
-        let attrs: Vec<_> = self.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let node =
-            GradNode { params: &self.params, attrs: &attrs, inputs: &inputs, outputs: &outputs, ograds: &ograds };
+        let node = GradNode { params: &self.params, inputs: &inputs, outputs: &outputs, ograds: &ograds };
         let grads = compose(&mut graph, &node)?;
         Ok(grads.iter().zip(ins).map(|(g, x)| g.map_or_else(|| zeros_like(x), |e| graph.array(e))).collect())
     }
@@ -369,9 +365,9 @@ impl Eager {
 }
 
 impl GradGraph for Eager {
-    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
-        let (_, def) = registry::find(op)?;
-        let mut case = Case::parse(def, attrs)?;
+    fn apply(&mut self, def: &'static OpDef, inputs: &[Entry], attrs: Attrs) -> Result<Vec<Entry>> {
+        let attrs: Vec<(&str, &str)> = attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let mut case = Case::parse(def, &attrs)?;
         case.train = self.train;
         let outs = case.run(&inputs.iter().map(|e| self.array(*e)).collect::<Vec<_>>())?;
         let node = self.nodes.len() as u32;

@@ -7,9 +7,8 @@ use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, Forward, KernelFn};
+use ferromx_core::op::{Cache, Forward, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
-use ferromx_ops::registry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::symbol::{Node, OpCall, Symbol, topological};
@@ -243,14 +242,9 @@ impl Builder<'_> {
 }
 
 impl GradGraph for Builder<'_> {
-    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
-        let mut attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let (_, def) = registry::find(op)?;
-        let num_args_key = def.key_var_num_args();
-        if !num_args_key.is_empty() {
-            attrs.insert(num_args_key.into(), inputs.len().to_string());
-        }
-        Ok(self.push(OpCall::new(op, &attrs)?, inputs, attrs))
+    fn apply(&mut self, def: &'static OpDef, inputs: &[Entry], attrs: Attrs) -> Result<Vec<Entry>> {
+        let call = OpCall { name: def.name, def, params: def.parse(&attrs)? };
+        Ok(self.push(call, inputs, attrs))
     }
 
     fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {

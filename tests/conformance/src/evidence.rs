@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn tests_are_found_by_what_they_name() {
         let source = r#"
-            pub static SINE: OpDef = OpDef::new("sin");
+            pub static SINE: Operator = Operator::new("sin");
             // "cos"
             unary!(TANGENT: "tan", f = |x| x);
             #[test]

@@ -1,9 +1,9 @@
 //! Declarations of gradients. The gradient pass of the runtime builds graphs from them, for executors and for the tape.
 
-use super::OpDef;
 use super::args::Deps;
 use super::kernel::{ForeignFn, KernelFn, OpCtx};
 use super::sparse_form::{SparseFn, SparseForm, SparseRule};
+use super::{OpDef, Operation};
 use crate::error::{Error, Result};
 use crate::params::{Attrs, Params};
 use crate::storage::{In, Out};
@@ -22,21 +22,37 @@ pub trait GradGraph {
     /// Adds an operator and returns all its outputs.
     ///
     /// # Errors
-    /// An unknown operator; invalid parameters.
-    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>>;
+    /// Invalid parameters.
+    fn apply(&mut self, def: &'static OpDef, inputs: &[Entry], attrs: Attrs) -> Result<Vec<Entry>>;
 
     /// Copies a node of another graph, whose parameters are already parsed.
     ///
     /// # Errors
     /// Those of [`GradGraph::apply`].
     fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
-        let attrs: Vec<(&str, &str)> = node.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        self.apply(node.name, inputs, &attrs)
+        self.apply(node.def, inputs, node.attrs.clone())
+    }
+
+    /// Adds an operator and returns all its outputs.
+    ///
+    /// # Errors
+    /// Those of [`GradGraph::apply`].
+    fn outputs(&mut self, operation: Operation<Entry, String>) -> Result<Vec<Entry>> {
+        let Operation { def, inputs, params } = operation;
+        let mut attrs: Attrs = params.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let num_args_key = def.key_var_num_args();
+        if !num_args_key.is_empty() {
+            attrs.insert(num_args_key.into(), inputs.len().to_string());
+        }
+        self.apply(def, &inputs, attrs)
     }
 
     /// Adds an operator and returns its first output.
-    fn apply1(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Entry> {
-        Ok(self.apply(op, inputs, attrs)?[0])
+    ///
+    /// # Errors
+    /// Those of [`GradGraph::apply`].
+    fn op(&mut self, operation: Operation<Entry, String>) -> Result<Entry> {
+        Ok(self.outputs(operation)?[0])
     }
 }
 
@@ -56,8 +72,6 @@ pub struct NodeCopy<'a> {
 pub struct GradNode<'a> {
     /// Its parameters.
     pub params: &'a Params,
-    /// Its attributes as text, for operators that take the same ones.
-    pub attrs: &'a [(&'a str, &'a str)],
     /// Its inputs.
     pub inputs: &'a [Entry],
     /// Its outputs, hidden ones included.
@@ -94,7 +108,7 @@ pub struct Backward {
     pub accumulates: bool,
     /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
     pub pointwise: bool,
-    /// Whether the kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    /// Whether the kernel consists of loops; see [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
     pub consists_of_loops: bool,
     /// The sparse implementation; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
@@ -203,7 +217,7 @@ impl Backward {
         self
     }
 
-    /// The kernel consists of loops; see [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+    /// The kernel consists of loops; see [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
     pub const fn consists_of_loops(mut self) -> Backward {
         self.consists_of_loops = true;
         self

@@ -1,6 +1,7 @@
 //! Operator definitions: static data for the engine, the C API, the Scala code generator and the documentation.
 //!
 //! - This file has [`OpDef`] and the properties of a call that it determines; `builder` has the functions that build one.
+//! - `operator` has a definition with the type of its parameters, `operation` one with inputs and parameters, to be added to a graph.
 //! - `args` has the tensor arguments, `kernel` the functions that compute and their context, `sparse_form` those on sparse arrays.
 //! - `grad` has the gradients that operators declare, `fusion` their roles in fused kernels.
 
@@ -9,6 +10,8 @@ mod builder;
 pub mod fusion;
 pub mod grad;
 mod kernel;
+mod operation;
+mod operator;
 mod sparse_form;
 
 use std::borrow::Cow;
@@ -25,6 +28,8 @@ use crate::subgraph::Subgraph;
 
 pub use args::{ArgDef, Deps, Inputs, arg, check_count};
 pub use kernel::{Cache, DynamicFn, ForeignFn, Forward, KernelFn, OpCtx, RandomKey, RandomSource};
+pub use operation::{Operation, ParamOf};
+pub use operator::{AnyOperator, Operator};
 pub use sparse_form::{DenseForm, GradientStorage, OutputStorage, SparseCall, SparseFn, SparseForm, SparseRule};
 
 /// Returns indices of inputs for the given parameters.
@@ -165,7 +170,7 @@ impl OpDef {
         }
     }
 
-    /// The name of a call with these parameters in messages, if [`OpDef::title_by`] sets one.
+    /// The name of a call with these parameters in messages, if [`Operator::title_by`] sets one.
     pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
         self.title.map(|f| f(params))
     }
@@ -324,9 +329,8 @@ mod tests {
         }
     }
 
-    static TEST: OpDef = OpDef::new("Test")
+    static TEST: Operator<TestParam> = Operator::new("Test")
         .inputs(&[arg("lhs", "The left one."), arg("rhs", "The right one.")])
-        .params::<TestParam>()
         .arg_order(&["lhs", "num_args", "dim", "eps", "rhs"]);
 
     #[test]

@@ -35,7 +35,7 @@ pub struct ChainCall {
     pub ins: Vec<Operand>,
     /// Outputs, each with its request.
     pub outs: Vec<(Operand, Req)>,
-    /// Whether the kernel [consists of loops](crate::op::OpDef::consists_of_loops()).
+    /// Whether the kernel [consists of loops](crate::op::Operator::consists_of_loops()).
     pub consists_of_loops: bool,
 }
 

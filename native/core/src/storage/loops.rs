@@ -41,7 +41,7 @@ pub(super) struct RecordedLoop {
 }
 
 /// Records the loops of a kernel, which then must not run them itself; see
-/// [`OpDef::consists_of_loops`](crate::op::OpDef::consists_of_loops()).
+/// [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
 #[derive(Default)]
 pub struct LoopRecorder {
     /// The loops, unless one cannot be recorded.

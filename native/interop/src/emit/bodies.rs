@@ -104,11 +104,11 @@ impl Scope<'_, '_> {
     ///
     /// # Errors
     /// Those of the operator.
-    pub(crate) fn emit_with_bodies<P>(&mut self, operation: Operation<P>, bodies: &[&Body]) -> Result<Vec<Handle>> {
+    pub(crate) fn emit_with_bodies(&mut self, operation: Operation, bodies: &[&Body]) -> Result<Vec<Handle>> {
         let attrs: Attrs = operation.params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
         let name = self.name.clone();
-        let outputs = self.builder().apply_with(operation.operator, &name, &operation.inputs, attrs, &graphs)?;
+        let outputs = self.builder().apply_with(operation.def.name, &name, &operation.inputs, attrs, &graphs)?;
         Ok(outputs.into_iter().map(Handle).collect())
     }
 }

@@ -1,67 +1,33 @@
 //! Calls of MXNet operators whose inputs and parameters are checked at compile time.
 
-use std::marker::PhantomData;
-
 use ferromx_core::dtype::DType;
+use ferromx_core::op::ParamOf;
 use ferromx_core::params::{AnyDType, OptTuple, ParamValue, ShapeOrNone, Tuple};
 use ferromx_core::shape::Shape;
-use ferromx_ops::definitions::{ByteType, LeakyReluType, Operator, PadMode, PadWidth, PoolType};
+use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode, PadWidth, PoolType};
 use ferromx_ops::onnx::{Coordinates, DimExprs, NearestMode, ResizeMode};
 
 use crate::ir::Value;
 
-/// An operator with inputs and parameters of type `P`, made by [`op!`].
-pub(crate) struct Operation<P> {
-    pub(super) operator: &'static str,
-    pub(super) inputs: Vec<Value>,
-    pub(super) params: Vec<(&'static str, Value)>,
-    types: PhantomData<fn() -> P>,
-}
+/// An operator with inputs and parameters, made by [`op!`].
+pub(crate) type Operation = ferromx_core::op::Operation<Value, Value>;
 
-impl<P> Operation<P> {
-    /// The operator on these inputs.
-    pub(crate) fn new(operator: &Operator<P>, inputs: Vec<Value>) -> Operation<P> {
-        Operation { operator: operator.name(), inputs, params: Vec::new(), types: PhantomData }
-    }
-
-    /// Sets a parameter. `field` selects the field of this name, whose type determines the accepted values.
-    pub(crate) fn with<T>(mut self, name: &'static str, _field: fn(&P) -> &T, value: impl ParamOf<T>) -> Operation<P> {
-        self.params.push((name, value.value()));
-        self
-    }
-}
-
-/// An operator of [`ferromx_ops::definitions`] with its inputs and parameters. Too many inputs, a parameter that the operator does not have
-/// and a value of another type do not compile.
+/// An operator of [`ferromx_ops::definitions`] with its inputs and parameters, as [`ferromx_core::op!`] describes.
 ///
 /// ```text
 /// op!(SLICE_AXIS(x), axis: 0, begin: 0, end: n)
 /// ```
 macro_rules! op {
-    ($operator:ident($($input:expr),* $(,)?) $(, $param:ident: $value:expr)* $(,)?) => {{
-        const {
-            assert!(
-                ferromx_ops::definitions::$operator.takes(<[&str]>::len(&[$(stringify!($input)),*])),
-                "the operator takes fewer inputs"
-            );
-        }
-        $crate::emit::Operation::new(
-            &ferromx_ops::definitions::$operator,
-            vec![$($crate::ir::Value::from($input)),*],
-        )$(.with(stringify!($param), |p| &p.$param, $value))*
-    }};
+    ($operator:ident ($($inputs:tt)*) $($params:tt)*) => {
+        ferromx_core::op!(ferromx_ops::definitions::$operator ($($inputs)*) $($params)*)
+    };
 }
 pub(crate) use op;
 
-/// A value for a parameter of type `T`. Integers are 64 bits wide, since they may be symbolic dimensions.
-pub(crate) trait ParamOf<T> {
-    /// The value.
-    fn value(self) -> Value;
-}
-
+// Integers are 64 bits wide, since they may be symbolic dimensions.
 macro_rules! params_of {
     ($($value:ty => $($param:ty),+ => |$x:ident| $made:expr;)*) => {$($(
-        impl ParamOf<$param> for $value {
+        impl ParamOf<Value, $param> for $value {
             fn value(self) -> Value {
                 let $x = self;
                 $made
@@ -88,7 +54,7 @@ params_of! {
 /// An enumeration is passed as its text.
 macro_rules! enumerations {
     ($($param:ty),*) => {$(
-        impl ParamOf<$param> for $param {
+        impl ParamOf<Value, $param> for $param {
             fn value(self) -> Value {
                 Value::Text(self.print())
             }
@@ -98,7 +64,7 @@ macro_rules! enumerations {
 enumerations!(ByteType, LeakyReluType, PadMode, PoolType, Coordinates, NearestMode, ResizeMode);
 
 /// An absent value selects the default.
-impl<T, V: ParamOf<T>> ParamOf<T> for Option<V> {
+impl<T, V: ParamOf<Value, T>> ParamOf<Value, T> for Option<V> {
     fn value(self) -> Value {
         self.map_or(Value::None, V::value)
     }

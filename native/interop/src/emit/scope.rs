@@ -113,8 +113,8 @@ impl<'a, 't> Scope<'a, 't> {
     ///
     /// # Errors
     /// Those of the operator.
-    pub(crate) fn emit<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
-        let name = self.operator_name(operation.operator, Naming::Operator);
+    pub(crate) fn emit(&mut self, operation: Operation) -> Result<Handle> {
+        let name = self.operator_name(operation.def.name, Naming::Operator);
         self.builder().emit(&name, operation)
     }
 
@@ -122,7 +122,7 @@ impl<'a, 't> Scope<'a, 't> {
     ///
     /// # Errors
     /// Those of the operator.
-    pub(crate) fn emit_named<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
+    pub(crate) fn emit_named(&mut self, operation: Operation) -> Result<Handle> {
         let name = self.name.clone();
         self.builder().emit(&name, operation)
     }
@@ -131,7 +131,7 @@ impl<'a, 't> Scope<'a, 't> {
     ///
     /// # Errors
     /// Those of the operator.
-    pub(crate) fn emit_as<P>(&mut self, suffix: &str, operation: Operation<P>) -> Result<Handle> {
+    pub(crate) fn emit_as(&mut self, suffix: &str, operation: Operation) -> Result<Handle> {
         let name = format!("{}/{suffix}", self.name);
         self.builder().emit(&name, operation)
     }

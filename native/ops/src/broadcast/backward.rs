@@ -2,7 +2,7 @@
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::storage::{In, Out};
@@ -10,11 +10,12 @@ use ferromx_kernels::map::{Elements, ElementsMut, Loop};
 use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any, reduce_to_shape_any};
 
 use crate::axes::{Axes, reduced, resolve};
-use crate::elemwise::family::{Graph, Loops, WithLoop, elements, elements_mut, lane_dtype};
+use crate::compose::{Graph, op};
+use crate::elemwise::family::{Loops, WithLoop, elements, elements_mut, lane_dtype};
 use crate::elemwise::formulas::Add;
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&BACKWARD];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&BACKWARD];
 
 params! {
     /// Parameters of `_broadcast_backward`.
@@ -30,14 +31,13 @@ params! {
     }
 }
 
-pub(crate) static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
+pub(crate) static BACKWARD: Operator<BackwardParam> = Operator::new("_broadcast_backward")
     .doc("The gradient of an array that was broadcast: the sum of the gradient over the broadcast axes.")
     .inputs(&[
         arg("grad", "The gradient of the result."),
         arg("data", "The array that was broadcast, if `like` is set."),
     ])
     .listed(0)
-    .params::<BackwardParam>()
     .unlisted_params()
     .num_inputs_by(|p| 1 + usize::from(p.get::<BackwardParam>().like))
     .shape(|p, io| {
@@ -61,8 +61,8 @@ pub(crate) static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
     .grad(Grad::Compose(|graph, n| {
         let mut g = Graph(graph);
         // Addition to zeros of the input's shape broadcasts the gradient back.
-        let zeros = g.op("zeros_like", n.inputs[0])?;
-        let repeated = g.op2("broadcast_add", zeros, n.ograds[0])?;
+        let zeros = g.op(op!(elemwise::identity::ZEROS_LIKE(n.inputs[0])))?;
+        let repeated = g.op(op!(broadcast::binary::ADD(zeros, n.ograds[0])))?;
         Ok(std::iter::once(Some(repeated)).chain(n.inputs[1..].iter().map(|_| None)).collect())
     }));
 
@@ -99,7 +99,7 @@ fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut
 
 /// `x` summed over broadcast axes to the shape of `like`.
 pub(crate) fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
-    g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
+    g.op(op!(BACKWARD(x, like), like: true))
 }
 
 /// Sums the gradients of the broadcast operands to the shapes of the operands.
@@ -129,53 +129,53 @@ gradients! {
     /// The gradient of a - b.
     SUB = |g, dy, a, b, y| (g.identity(dy), g.scale(dy, -1.0));
     /// The gradient of a * b.
-    MUL = |g, dy, a, b, y| (g.op2("broadcast_mul", dy, b), g.op2("broadcast_mul", dy, a));
+    MUL = |g, dy, a, b, y| (g.op(op!(broadcast::binary::MUL(dy, b))), g.op(op!(broadcast::binary::MUL(dy, a))));
     /// The gradient of a / b.
-    DIV = |g, dy, a, b, y| (g.op2("broadcast_div", dy, b), {
-        let term = g.op2("broadcast_mul", dy, y)?;
-        let term = g.op2("broadcast_div", term, b)?;
+    DIV = |g, dy, a, b, y| (g.op(op!(broadcast::binary::DIV(dy, b))), {
+        let term = g.op(op!(broadcast::binary::MUL(dy, y)))?;
+        let term = g.op(op!(broadcast::binary::DIV(term, b)))?;
         g.scale(term, -1.0)
     });
     /// The gradient of the remainder of a / b.
     MOD = |g, dy, a, b, y| (g.identity(dy), {
-        let quotient = g.op2("broadcast_div", a, b)?;
-        let floored = g.op("floor", quotient)?;
-        let product = g.op2("broadcast_mul", dy, floored)?;
+        let quotient = g.op(op!(broadcast::binary::DIV(a, b)))?;
+        let floored = g.op(op!(elemwise::unary::FLOOR(quotient)))?;
+        let product = g.op(op!(broadcast::binary::MUL(dy, floored)))?;
         g.scale(product, -1.0)
     });
     /// The gradient of a to the power b.
     POWER = |g, dy, a, b, y| ({
         let exponent = g.affine(b, 1.0, -1.0)?;
-        let power = g.op2("broadcast_power", a, exponent)?;
-        let derivative = g.op2("broadcast_mul", power, b)?;
+        let power = g.op(op!(broadcast::binary::POWER(a, exponent)))?;
+        let derivative = g.op(op!(broadcast::binary::MUL(power, b)))?;
         g.mul(dy, derivative)
     }, {
-        let log = g.op("log", a)?;
-        let derivative = g.op2("broadcast_mul", y, log)?;
+        let log = g.op(op!(elemwise::unary::LOG(a)))?;
+        let derivative = g.op(op!(broadcast::binary::MUL(y, log)))?;
         g.mul(dy, derivative)
     });
     /// The gradient of sqrt(a^2 + b^2).
     HYPOT = |g, dy, a, b, y| ({
-        let derivative = g.op2("broadcast_div", a, y)?;
+        let derivative = g.op(op!(broadcast::binary::DIV(a, y)))?;
         g.mul(dy, derivative)
     }, {
-        let derivative = g.op2("broadcast_div", b, y)?;
+        let derivative = g.op(op!(broadcast::binary::DIV(b, y)))?;
         g.mul(dy, derivative)
     });
     /// The gradient of max(a, b).
     MAXIMUM = |g, dy, a, b, y| ({
-        let mask = g.op2("broadcast_greater_equal", a, b)?;
+        let mask = g.op(op!(broadcast::binary::GREATER_EQUAL(a, b)))?;
         g.mul(dy, mask)
     }, {
-        let mask = g.op2("broadcast_lesser", a, b)?;
+        let mask = g.op(op!(broadcast::binary::LESSER(a, b)))?;
         g.mul(dy, mask)
     });
     /// The gradient of min(a, b).
     MINIMUM = |g, dy, a, b, y| ({
-        let mask = g.op2("broadcast_lesser_equal", a, b)?;
+        let mask = g.op(op!(broadcast::binary::LESSER_EQUAL(a, b)))?;
         g.mul(dy, mask)
     }, {
-        let mask = g.op2("broadcast_greater", a, b)?;
+        let mask = g.op(op!(broadcast::binary::GREATER(a, b)))?;
         g.mul(dy, mask)
     });
 }

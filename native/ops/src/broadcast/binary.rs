@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -45,7 +45,7 @@ macro_rules! broadcast_op {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator = Operator::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::Elements;
@@ -15,7 +15,7 @@ use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &EQUAL,
     &EQUAL_SCALAR,
     &NOT_EQUAL,
@@ -33,7 +33,7 @@ pub(super) static OPS: &[&OpDef] = &[
 /// Defines a comparison of two arrays, and the same comparison of an array and a number.
 macro_rules! comparison {
     ($name:ident: $op:literal, $scalar_name:ident: $scalar_op:literal, $relation:literal, $F:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator = Operator::new($op)
             .doc(concat!("Whether lhs ", $relation, " rhs, with broadcasting, as bool. The arrays have one type."))
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
@@ -41,11 +41,10 @@ macro_rules! comparison {
             .forward(forward::<$F>)
             .grad(Grad::Zero);
 
-        pub(crate) static $scalar_name: OpDef = OpDef::new($scalar_op)
+        pub(crate) static $scalar_name: Operator<ScalarParam> = Operator::new($scalar_op)
             .names_data()
             .doc(concat!("Whether data ", $relation, " the scalar, as bool."))
             .inputs(DATA)
-            .params::<ScalarParam>()
             .dtype(|_, io| io.assign_out(0, DType::Bool))
             .forward(with_scalar::<$F>)
             .grad(Grad::Zero);

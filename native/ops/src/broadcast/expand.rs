@@ -4,7 +4,7 @@ use ferromx_core::dtype::{Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -17,7 +17,7 @@ use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE, &NP_BROADCAST_TO];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE, &NP_BROADCAST_TO];
 
 params! {
     /// Parameters of `broadcast_to`.
@@ -27,10 +27,9 @@ params! {
     }
 }
 
-pub(super) static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
+pub(super) static BROADCAST_TO: Operator<BroadcastToParam> = Operator::new("broadcast_to")
     .doc("Broadcasts axes of length 1 to the lengths in `shape`: an input of shape (2, 1) with shape=(2, 3) gives rows of equal elements.")
     .inputs(&[arg("data", "The array; each axis has length 1 or that of the result.")])
-    .params::<BroadcastToParam>()
     .shape(|p, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
         let target = p.get::<BroadcastToParam>().shape.dims();
@@ -57,11 +56,10 @@ params! {
     }
 }
 
-pub(super) static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
+pub(super) static BROADCAST_AXIS: Operator<BroadcastAxisParam> = Operator::new("broadcast_axis")
     .aliases(&["broadcast_axes"])
     .doc("Broadcasts axes of length 1: an input of shape (1, 2, 1) with axis=(0, 2), size=(3, 4) gives a result of shape (3, 2, 4).")
     .inputs(&[arg("data", "The array.")])
-    .params::<BroadcastAxisParam>()
     .shape(|p, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
         let p = p.get::<BroadcastAxisParam>();
@@ -100,10 +98,9 @@ params! {
     }
 }
 
-pub(crate) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
+pub(crate) static BROADCAST_LIKE: Operator<BroadcastLikeParam> = Operator::new("broadcast_like")
     .doc("Broadcasts the axes of length 1 of lhs to the lengths of rhs, whose elements are not used.")
     .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
-    .params::<BroadcastLikeParam>()
     .shape(broadcast_like_shape)
     .dtype(first_dtype)
     .forward(broadcast)
@@ -218,10 +215,9 @@ pub(crate) fn broadcast_to(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) 
     Ok(())
 }
 
-pub(crate) static NP_BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
+pub(crate) static NP_BROADCAST_TO: Operator<NpBroadcastToParam> = Operator::new("_npi_broadcast_to")
     .doc("Repeats the array along axes of length 1, and along new axes in front, to another shape.")
     .inputs(&[arg("array", "The array.")])
-    .params::<NpBroadcastToParam>()
     .shape(np_broadcast_to_shape)
     .forward(broadcast_to)
     .grad(Grad::Kernel(

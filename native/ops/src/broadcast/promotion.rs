@@ -5,7 +5,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 
@@ -31,7 +31,7 @@ const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second 
 macro_rules! mixed_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident),
      graph $graph:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator = Operator::new($op)
             .doc(concat!(
                 $doc,
                 " Operands of different types are promoted; integers get no gradient from a floating-point result."
@@ -64,7 +64,7 @@ macro_rules! mixed_op {
 /// Defines an operator of two operands of one type from a formula and its partial derivatives.
 macro_rules! same_op {
     ($name:ident: $op:literal, $doc:literal, $inputs:ident, $F:ident, $dtype:expr, df($A:ident, $B:ident)) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator = Operator::new($op)
             .doc($doc)
             .inputs($inputs)
             .shape(broadcast_shapes)
@@ -89,7 +89,7 @@ macro_rules! same_op {
 /// Defines an operator on integers (and bool) without a gradient.
 macro_rules! int_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator = Operator::new($op)
             .doc($doc)
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -15,13 +15,14 @@ use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::select::{self, nonzero_mask, select_by};
 
 use super::binary::{BroadcastSum, broadcast_shapes, broadcast_sum, broadcast_two};
+use crate::compose::op;
 use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
 use crate::rules::{no_gradient, one_dtype_of};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&WHERE, &NP_WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&WHERE, &NP_WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
 
-pub(crate) static WHERE: OpDef = OpDef::new("where")
+pub(crate) static WHERE: Operator = Operator::new("where")
     .aliases(&["_sparse_where"])
     .doc(
         "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector with \
@@ -36,9 +37,9 @@ pub(crate) static WHERE: OpDef = OpDef::new("where")
     .dtype(|_, io| one_dtype_of(io, [1, 2]))
     .forward(where_forward)
     .grad(Grad::Compose(|g, n| {
-        let zeros = g.apply1("zeros_like", &[n.ograds[0]], &[])?;
-        let x = g.apply1("where", &[n.inputs[0], n.ograds[0], zeros], &[])?;
-        let y = g.apply1("where", &[n.inputs[0], zeros, n.ograds[0]], &[])?;
+        let zeros = g.op(op!(elemwise::identity::ZEROS_LIKE(n.ograds[0])))?;
+        let x = g.op(op!(WHERE(n.inputs[0], n.ograds[0], zeros)))?;
+        let y = g.op(op!(WHERE(n.inputs[0], zeros, n.ograds[0])))?;
         Ok(vec![None, Some(x), Some(y)])
     }));
 
@@ -98,7 +99,7 @@ fn select_by_mask(
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
 }
 
-pub(crate) static NP_WHERE: OpDef = OpDef::new("_npi_where")
+pub(crate) static NP_WHERE: Operator = Operator::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
@@ -137,13 +138,12 @@ params! {
 /// Defines a selection between an array and a number.
 macro_rules! where_with_scalar {
     ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<WhereScalarParam> = Operator::new($op)
             .doc($doc)
             .inputs(&[
                 arg("condition", "The condition, of any type."),
                 arg($array, "The array, broadcast with the condition."),
             ])
-            .params::<WhereScalarParam>()
             .shape(broadcast_shapes)
             .dtype(|_, io| {
                 let Some(d) = io.ins[1].or(io.outs[0]) else { return Ok(()) };
@@ -181,10 +181,9 @@ params! {
     }
 }
 
-pub(crate) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
+pub(crate) static WHERE_SCALAR2: Operator<WhereScalar2Param> = Operator::new("_npi_where_scalar2")
     .doc("One number where the condition is not 0, and another elsewhere, as float32.")
     .inputs(&[arg("condition", "The condition, of any type.")])
-    .params::<WhereScalar2Param>()
     .dtype(|_, io| io.assign_out(0, DType::F32))
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<WhereScalar2Param>();

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
@@ -13,7 +13,7 @@ use ferromx_kernels::attention::{
 };
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SELFATT_QK, &SELFATT_VALATT, &ENCDEC_QK, &ENCDEC_VALATT];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&SELFATT_QK, &SELFATT_VALATT, &ENCDEC_QK, &ENCDEC_VALATT];
 
 params! {
     /// Parameters of the interleaved products.
@@ -35,14 +35,13 @@ const KEYS_VALUES: ArgDef = arg(
 );
 
 /// Attention scores of self-attention.
-pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk").names_outputs()
+pub(super) static SELFATT_QK: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_selfatt_qk").names_outputs()
     .doc(
         "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., \"Attention is all you need\", 2017). The output has shape (batch * heads, length, \
          length).",
     )
     .inputs(&[SELF_PROJECTIONS])
-    .params::<HeadsParam>()
     .shape(|p, io| selfatt_qk_shape(p.get::<HeadsParam>().heads, io))
     .forward(|ctx, ins, outs| selfatt_qk(ctx, heads(ctx), ins, outs))
     .grad(Grad::Kernel(
@@ -54,14 +53,13 @@ pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_se
     ));
 
 /// Weighted values of self-attention.
-pub(super) static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
+pub(super) static SELFATT_VALATT: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_selfatt_valatt")
     .names_outputs()
     .doc(
         "The weighted values of multi-head self-attention: out[i, n, h * dim..] = sum over j of \
          attention[n * heads + h, i, j] * value_j. The output has shape (length, batch, heads * dim).",
     )
     .inputs(&[SELF_PROJECTIONS, arg("attention", "The weights, of shape (batch * heads, length, length).")])
-    .params::<HeadsParam>()
     .shape(|p, io| selfatt_valatt_shape(p.get::<HeadsParam>().heads, io))
     .forward(|ctx, ins, outs| selfatt_valatt(ctx, heads(ctx), ins, outs))
     .grad(Grad::Kernel(
@@ -70,13 +68,12 @@ pub(super) static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmu
     ));
 
 /// Attention scores of encoder-decoder attention.
-pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk").names_outputs()
+pub(super) static ENCDEC_QK: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_encdec_qk").names_outputs()
     .doc(
         "The scores of multi-head encoder-decoder attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, query_length, key_length).",
     )
     .inputs(&[arg("queries", "The queries, of shape (query_length, batch, heads * dim)."), KEYS_VALUES])
-    .params::<HeadsParam>()
     .shape(|p, io| {
         let queries = projection_dims(p.get::<HeadsParam>().heads, "queries", &io.ins[0], 1)?;
         let keys = projection_dims(p.get::<HeadsParam>().heads, "keys_values", &io.ins[1], 2)?;
@@ -96,13 +93,12 @@ pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_enc
     ));
 
 /// Weighted values of encoder-decoder attention.
-pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt").names_outputs()
+pub(super) static ENCDEC_VALATT: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_encdec_valatt").names_outputs()
     .doc(
         "The weighted values of multi-head encoder-decoder attention: out[i, n, h * dim..] = sum over j of attention[n * heads + h, i, \
          j] * value_j. The output has shape (query_length, batch, heads * dim).",
     )
     .inputs(&[KEYS_VALUES, arg("attention", "The weights, of shape (batch * heads, query_length, key_length).")])
-    .params::<HeadsParam>()
     .shape(|p, io| {
         let data = projection_dims(p.get::<HeadsParam>().heads, "keys_values", &io.ins[0], 2)?;
         io.assign_in(1, &Shape::new(&[data.groups, -1, data.length]))?;

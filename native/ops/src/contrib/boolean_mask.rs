@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
@@ -21,7 +21,7 @@ params! {
 }
 
 /// Entries selected by a mask.
-pub(super) static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
+pub(super) static BOOLEAN_MASK: Operator<BooleanMaskParam> = Operator::new("_contrib_boolean_mask")
     .aliases(&["_npi_boolean_mask"])
     .doc(
         "The entries of data along an axis whose mask element is not 0. Imperative only, since the output's shape depends on the \
@@ -33,7 +33,6 @@ pub(super) static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
         arg("data", "The rows."),
         arg("index", "The mask, a vector of the length of the axis."),
     ])
-    .params::<BooleanMaskParam>()
     .dynamic(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[1])), None));
 

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -17,7 +17,7 @@ use ferromx_kernels::conv::{
 use crate::nn::spatial::{first_items, sizes, triple};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
 
 param_enum! {
     /// Axis order.
@@ -127,10 +127,9 @@ const WEIGHT: ArgDef =
     arg("weight", "The weights, of shape (num_filter, channel/num_group, kernel_height, kernel_width).");
 const BIAS: ArgDef = arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True.");
 
-const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'static [ArgDef]) -> OpDef {
-    OpDef::new(name)
+const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'static [ArgDef]) -> Operator<P> {
+    Operator::new(name)
         .inputs(args)
-        .params::<P>()
         .num_inputs_by(|p| 3 + usize::from(P::HAS_MASK) + usize::from(!p.get::<P>().settings().no_bias))
         .shape(infer_shape::<P>)
         .forward(forward::<P>)
@@ -138,15 +137,15 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
 }
 
 /// Deformable convolution.
-pub(super) static DEFORMABLE_CONVOLUTION: OpDef =
-    deformable_convolution::<DeformableParam>("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).legacy().doc(
+pub(super) static DEFORMABLE_CONVOLUTION: Operator<DeformableParam> =
+    deformable_convolution("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).legacy().doc(
         "A convolution whose taps are shifted by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
          output pixel (y, x) reads the data, interpolated bilinearly, at row y*stride + i*dilate - pad + offset_down and the \
          column likewise; points outside the image count as 0. The shapes are those of `Convolution`.",
     );
 
 /// Modulated deformable convolution.
-pub(super) static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convolution::<ModulatedParam>(
+pub(super) static MODULATED_DEFORMABLE_CONVOLUTION: Operator<ModulatedParam> = deformable_convolution(
     "_contrib_ModulatedDeformableConvolution",
     &[
         DATA,

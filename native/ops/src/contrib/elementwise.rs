@@ -2,20 +2,21 @@
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 use ferromx_core::sparse::StorageType;
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{LaneFn, map};
 use ferromx_kernels::zip::zip;
 
-use crate::elemwise::family::{Graph, NUMERIC, formula, src, unary_kernel, with_scalar};
+use crate::compose::{Graph, op};
+use crate::elemwise::family::{NUMERIC, formula, src, unary_kernel, with_scalar};
 use crate::elemwise::formulas::{Div, Mul};
 use crate::elemwise::scalar::ScalarParam;
 use crate::movement::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &DIV_SQRT_DIM,
     &QUADRATIC,
     &BACKWARD_QUADRATIC,
@@ -26,7 +27,7 @@ pub(super) static OPS: &[&OpDef] = &[
 ];
 
 /// Division by the square root of the last axis's length.
-pub(super) static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
+pub(super) static DIV_SQRT_DIM: Operator = Operator::new("_contrib_div_sqrt_dim")
     .doc("Divides by the square root of the length of the last axis: data / sqrt(d), as scaled dot-product attention does.")
     .inputs(&[arg("data", "The array, with at least one axis.")])
     .forward(|ctx, ins, outs| {
@@ -34,7 +35,7 @@ pub(super) static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
         ensure!(!dims.is_empty(), "_contrib_div_sqrt_dim needs data with at least one axis, but the data is a scalar");
         with_scalar::<Div>(ctx, &ins[0], (dims[dims.len() - 1] as f64).sqrt(), &mut outs[0])
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_div_sqrt_dim", &[n.ograds[0]], &[])?)])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(DIV_SQRT_DIM(n.ograds[0])))?)])))
     .inplace(&[(0, 0)]);
 
 params! {
@@ -50,11 +51,10 @@ params! {
 }
 
 /// A quadratic function.
-pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
+pub(super) static QUADRATIC: Operator<QuadraticParam> = Operator::new("_contrib_quadratic")
     .names_data()
     .doc("A quadratic function of each element: a * data^2 + b * data + c.")
     .inputs(&[arg("data", "The array.")])
-    .params::<QuadraticParam>()
     .forward(|ctx, ins, outs| {
         let (p, x, out) = (ctx.params::<QuadraticParam>(), &ins[0], &mut outs[0]);
         dispatch!(out.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64] => {
@@ -70,9 +70,7 @@ pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     })
     .grad(Grad::Compose(|graph, n| {
         let p = n.params.get::<QuadraticParam>();
-        let (a, b) = (p.a.to_string(), p.b.to_string());
-        let attrs = [("a", a.as_str()), ("b", b.as_str())];
-        Ok(vec![Some(graph.apply1("_contrib_backward_quadratic", &[n.ograds[0], n.inputs[0]], &attrs)?)])
+        Ok(vec![Some(graph.op(op!(BACKWARD_QUADRATIC(n.ograds[0], n.inputs[0]), a: p.a, b: p.b))?)])
     }))
     .inplace(&[(0, 0)])
     .pointwise()
@@ -82,11 +80,10 @@ pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     );
 
 /// The gradient of [`QUADRATIC`].
-pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
+pub(super) static BACKWARD_QUADRATIC: Operator<QuadraticParam> = Operator::new("_contrib_backward_quadratic")
     .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
     .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
     .listed(0)
-    .params::<QuadraticParam>()
     .unlisted_params()
     .forward(|ctx, ins, outs| {
         let (p, out) = (ctx.params::<QuadraticParam>(), &mut outs[0]);
@@ -106,9 +103,8 @@ pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quad
     })
     .grad(Grad::Compose(|graph, n| {
         let p = n.params.get::<QuadraticParam>();
-        let (a, b, head) = (p.a.to_string(), p.b.to_string(), n.ograds[0]);
-        let attrs = [("a", a.as_str()), ("b", b.as_str())];
-        let by_grad = graph.apply1("_contrib_backward_quadratic", &[head, n.inputs[1]], &attrs)?;
+        let head = n.ograds[0];
+        let by_grad = graph.op(op!(BACKWARD_QUADRATIC(head, n.inputs[1]), a: p.a, b: p.b))?;
         let mut g = Graph(graph);
         let product = g.mul(head, n.inputs[0])?;
         Ok(vec![Some(by_grad), Some(g.affine(product, 2.0 * f64::from(p.a), 0.0)?)])
@@ -137,39 +133,38 @@ macro_rules! quadratic {
 quadratic!(f32 f64);
 
 /// The identity, with a scaled gradient.
-pub(super) static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
+pub(super) static GRADIENT_MULTIPLIER: Operator<ScalarParam> = Operator::new("_contrib_gradientmultiplier")
     .doc(
         "Copies the data and scales the gradient by `scalar` in the backward pass; a negative number reverses it (Ganin and Lempitsky, \
          \"Unsupervised domain adaptation by backpropagation\", 2015).",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<ScalarParam>()
     .forward(copy)
     .grad(Grad::Compose(|graph, n| {
         let scalar = n.params.get::<ScalarParam>().scalar;
-        Ok(vec![Some(Graph(graph).with("_contrib_backward_gradientmultiplier", n.ograds[0], scalar)?)])
+        Ok(vec![Some(Graph(graph).op(op!(BACKWARD_GRADIENT_MULTIPLIER(n.ograds[0]), scalar: scalar))?)])
     }))
     .inplace(&[(0, 0)])
     .pointwise();
 
 /// The gradient of [`GRADIENT_MULTIPLIER`].
-pub(super) static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
-    .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
-    .inputs(&[arg("data", "The gradient of the output.")])
-    .params::<ScalarParam>()
-    .forward(|ctx, ins, outs| with_scalar::<Mul>(ctx, &ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]))
-    .grad(Grad::Compose(|graph, n| {
-        let scalar = n.params.get::<ScalarParam>().scalar;
-        Ok(vec![Some(Graph(graph).with("_contrib_backward_gradientmultiplier", n.ograds[0], scalar)?)])
-    }))
-    .inplace(&[(0, 0)])
-    .pointwise();
+pub(super) static BACKWARD_GRADIENT_MULTIPLIER: Operator<ScalarParam> =
+    Operator::new("_contrib_backward_gradientmultiplier")
+        .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
+        .inputs(&[arg("data", "The gradient of the output.")])
+        .forward(|ctx, ins, outs| with_scalar::<Mul>(ctx, &ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]))
+        .grad(Grad::Compose(|graph, n| {
+            let scalar = n.params.get::<ScalarParam>().scalar;
+            Ok(vec![Some(Graph(graph).op(op!(BACKWARD_GRADIENT_MULTIPLIER(n.ograds[0]), scalar: scalar))?)])
+        }))
+        .inplace(&[(0, 0)])
+        .pointwise();
 
 formula!(Unary Round = |x| x.round(), int |x| x);
 formula!(Unary Sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }, int |x| x.signum());
 
 /// Rounding with a straight-through gradient.
-pub(super) static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
+pub(super) static ROUND_STE: Operator = Operator::new("_contrib_round_ste")
     .aliases(&["_sparse__contrib_round_ste"])
     .doc(
         "The nearest integer, halves away from zero. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard \
@@ -182,7 +177,7 @@ pub(super) static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
     .pointwise();
 
 /// The sign with a straight-through gradient.
-pub(super) static SIGN_STE: OpDef = OpDef::new("_contrib_sign_ste")
+pub(super) static SIGN_STE: Operator = Operator::new("_contrib_sign_ste")
     .aliases(&["_sparse__contrib_sign_ste"])
     .doc(
         "The sign: -1, 0 or 1. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard and Courville, 2013).",

@@ -3,14 +3,14 @@
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 
 use super::attention::{self, SELF_PROJECTIONS};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&FUSED_SELFATT_QK, &FUSED_SELFATT_VALATT];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&FUSED_SELFATT_QK, &FUSED_SELFATT_VALATT];
 
 params! {
     /// Parameters of `_sg_mkldnn_selfatt_qk` and `_sg_mkldnn_selfatt_valatt`.
@@ -38,25 +38,23 @@ fn heads(p: &Params) -> Result<i32> {
     Ok(p.heads)
 }
 
-pub(super) static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
+pub(super) static FUSED_SELFATT_QK: Operator<FusedAttentionParam> = Operator::new("_sg_mkldnn_selfatt_qk")
     .doc(
         "The scores of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_qk, which it replaces in graphs that MXNet \
          rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) give shape (batch * heads, length, length).",
     )
     .inputs(&[SELF_PROJECTIONS])
-    .params::<FusedAttentionParam>()
     .shape(|p, io| attention::selfatt_qk_shape(heads(p)?, io))
     .forward(|ctx, ins, outs| attention::selfatt_qk(ctx, heads(ctx.params)?, ins, outs))
     .grad(Grad::None);
 
-pub(super) static FUSED_SELFATT_VALATT: OpDef = OpDef::new("_sg_mkldnn_selfatt_valatt")
+pub(super) static FUSED_SELFATT_VALATT: Operator<FusedAttentionParam> = Operator::new("_sg_mkldnn_selfatt_valatt")
     .doc(
         "The weighted values of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_valatt, which it replaces in graphs \
          that MXNet rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) and weights of shape (batch * heads, length, \
          length) give shape (length, batch, heads * dim).",
     )
     .inputs(&[SELF_PROJECTIONS, arg("attention", "The weights, of shape (batch * heads, length, length).")])
-    .params::<FusedAttentionParam>()
     .shape(|p, io| attention::selfatt_valatt_shape(heads(p)?, io))
     .forward(|ctx, ins, outs| attention::selfatt_valatt(ctx, heads(ctx.params)?, ins, outs))
     .grad(Grad::None);

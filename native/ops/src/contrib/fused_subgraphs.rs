@@ -2,11 +2,12 @@
 //! attribute. Here the node is expanded to its subgraph, which the executor's passes fuse in their own way.
 
 use ferromx_core::error::Error;
-use ferromx_core::op::{ArgDef, OpDef};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator};
 use ferromx_core::params;
+use ferromx_core::params::OpParams;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&FUSED_CONVOLUTION, &FUSED_FULLY_CONNECTED];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&FUSED_CONVOLUTION, &FUSED_FULLY_CONNECTED];
 
 params! {
     /// Parameters of `_sg_mkldnn_conv`. The `with_` flags only repeat what the subgraph contains.
@@ -51,8 +52,8 @@ params! {
 const SUBGRAPH: &[ArgDef] = &[ArgDef { name: "graph", doc: "The fused subgraph.", type_string: "Symbol" }];
 
 /// The common part of both operator definitions. As in MXNet, their metadata lists no arguments.
-const fn fused_subgraph(name: &'static str) -> OpDef {
-    OpDef::new(name)
+const fn fused_subgraph<P: OpParams>(name: &'static str) -> Operator<P> {
+    Operator::new(name)
         .expands(SUBGRAPH)
         .variadic("data", "The inputs of the subgraph, then the bounds of the ranges of 8-bit integers.", "num_args")
         .listed(0)
@@ -67,7 +68,7 @@ const fn fused_subgraph(name: &'static str) -> OpDef {
 }
 
 /// A convolution fused with the operators that follow it.
-pub(super) static FUSED_CONVOLUTION: OpDef = fused_subgraph("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
+pub(super) static FUSED_CONVOLUTION: Operator<FusedConvolutionParam> = fused_subgraph("_sg_mkldnn_conv").doc(
     "A convolution fused with the operators that follow it (batch normalization, an addition, activations) by MXNet's oneDNN backend: \
      graph(data, ...). The graph replaces the node and determines its shapes, types and gradients. With quantized, integer inputs are \
      dequantized by their ranges; the graph computes with the original weights, without quantizing them to 8 bits; and the result is \
@@ -76,8 +77,8 @@ pub(super) static FUSED_CONVOLUTION: OpDef = fused_subgraph("_sg_mkldnn_conv").p
 );
 
 /// A fully connected layer fused with an elementwise function.
-pub(super) static FUSED_FULLY_CONNECTED: OpDef =
-    fused_subgraph("_sg_mkldnn_fully_connected").params::<FusedFullyConnectedParam>().doc(
+pub(super) static FUSED_FULLY_CONNECTED: Operator<FusedFullyConnectedParam> =
+    fused_subgraph("_sg_mkldnn_fully_connected").doc(
         "A fully connected layer fused with an elementwise function by MXNet's oneDNN backend: graph(data, weight, bias). Like \
          _sg_mkldnn_conv, but weights and bias are 8-bit integers too, unless channel_wise_quantize is set.",
     );

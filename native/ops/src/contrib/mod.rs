@@ -16,12 +16,12 @@ mod elementwise;
 mod fused_attention;
 mod fused_subgraphs;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 pub use fused_subgraphs::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Multi-head attention.
     attention::OPS,
     // Selection by a mask.

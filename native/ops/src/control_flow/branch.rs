@@ -6,7 +6,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -92,7 +92,8 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Runs one of two graphs.
-pub(crate) static COND: OpDef = OpDef::new("_cond")
+pub(crate) static COND: Operator<CondAttrs> = Operator::new("_cond")
+    .parsed_as::<CondParam>()
     .doc(
         "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, otherwise else_branch. Gradients \
          flow only through the branch that ran.",
@@ -106,7 +107,6 @@ pub(crate) static COND: OpDef = OpDef::new("_cond")
         with_graphs,
     )
     .variadic("data", "The inputs of all graphs.", "num_args")
-    .params::<CondParam>()
     .num_inputs_by(|p| p.get::<CondParam>().num_inputs)
     .input_names_by(|p| (0..p.get::<CondParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .mutates_by(|p| &p.get::<CondParam>().mutated)

@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -108,14 +108,14 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Loops over the rows of the data.
-pub(crate) static FOREACH: OpDef = OpDef::new("_foreach")
+pub(crate) static FOREACH: Operator<ForeachAttrs> = Operator::new("_foreach")
+    .parsed_as::<ForeachParam>()
     .doc(
         "Runs a graph for each row of the data along the first axis: (out, states) = fn(row, states, others). The outputs are the \
          stacked outputs of the iterations and the final states. Gradients flow through all iterations.",
     )
     .graphs(&[graph("fn", "The graph of one iteration.")], with_graphs)
     .variadic("data", "The data, then the initial states, then the loop constants.", "num_args")
-    .params::<ForeachParam>()
     .num_inputs_by(|p| p.get::<ForeachParam>().num_inputs)
     .input_names_by(|p| (0..p.get::<ForeachParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .mutates_by(|p| &p.get::<ForeachParam>().mutated)

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{ArgDef, OpDef};
+use ferromx_core::op::{AnyOperator, ArgDef};
 use ferromx_core::params::Tuple;
 use ferromx_core::shape::Shape;
 use ferromx_core::subgraph::Subgraph;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[&foreach::FOREACH, &while_loop::WHILE_LOOP, &branch::COND];
+pub static OPS: &[&dyn AnyOperator] = &[&foreach::FOREACH, &while_loop::WHILE_LOOP, &branch::COND];
 
 /// A graph (symbol) argument.
 const fn graph(name: &'static str, doc: &'static str) -> ArgDef {

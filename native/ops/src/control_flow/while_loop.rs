@@ -6,7 +6,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -129,7 +129,8 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Loops while a condition holds.
-pub(crate) static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
+pub(crate) static WHILE_LOOP: Operator<WhileAttrs> = Operator::new("_while_loop")
+    .parsed_as::<WhileParam>()
     .doc(
         "Runs a graph while a condition on its loop variables holds, at most max_iterations times: (out, variables) = \
          func(variables, others) while cond(variables, others) is not zero. The outputs are those of the iterations, stacked to \
@@ -138,7 +139,6 @@ pub(crate) static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
     )
     .graphs(&[graph("cond", "The graph of the condition."), graph("func", "The graph of one iteration.")], with_graphs)
     .variadic("data", "The inputs of both graphs.", "num_args")
-    .params::<WhileParam>()
     .num_inputs_by(|p| p.get::<WhileParam>().num_inputs)
     .input_names_by(|p| (0..p.get::<WhileParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .mutates_by(|p| &p.get::<WhileParam>().mutated)

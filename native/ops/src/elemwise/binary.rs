@@ -3,11 +3,12 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operation, Operator, arg};
 use ferromx_core::storage::{In, Out};
 
-use super::family::{self, Arg, Graph, apply_two, binary, operators};
+use super::family::{self, Arg, apply_two, binary, operators};
 use super::formulas::*;
+use crate::compose::{Graph, op};
 
 /// The arguments of operators of two arrays.
 pub(super) const LHS_RHS: &[ArgDef] =
@@ -19,7 +20,7 @@ operators! { OPS [GRAD_ADD, ADD_N] =
         Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
     binary!(SUB sparse(merged_rule, merged): "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
         "The difference, element by element: lhs - rhs.",
-        Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
+        Sub, graph = |g, n| (n.ograds[0], g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0])))?));
     binary!(MUL dense_gradients sparse(product_rule, product): "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
         "The product, element by element: lhs * rhs.",
         Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
@@ -27,14 +28,14 @@ operators! { OPS [GRAD_ADD, ADD_N] =
         "The quotient, element by element: lhs / rhs. Integers are truncated; integer division by 0 gives 0.",
         Div, df = (DivA, DivB), graph = |g, n| {
             let d = g.div(n.ograds[0], n.inputs[1])?;
-            let minus = g.op("negative", d)?;
+            let minus = g.op(op!(elemwise::unary::NEGATIVE(d)))?;
             (d, g.mul(minus, n.outputs[0])?)
         });
     binary!(SCATTER_DIV sparse(scatter_rule, each_stored): "_scatter_elemwise_div",
         "The quotient, element by element: lhs / rhs; for a sparse lhs only its stored elements, so that the result has its sparsity.",
         Div, df = (DivA, DivB), graph = |g, n| {
             let d = g.div(n.ograds[0], n.inputs[1])?;
-            let minus = g.op("negative", d)?;
+            let minus = g.op(op!(elemwise::unary::NEGATIVE(d)))?;
             (d, g.mul(minus, n.outputs[0])?)
         });
     binary!(MOD: "_mod" ["_Mod"],
@@ -42,16 +43,16 @@ operators! { OPS [GRAD_ADD, ADD_N] =
          as constant.",
         Mod, df = (ModA, ModB), graph = |g, n| {
             let q = g.div(n.inputs[0], n.inputs[1])?;
-            let q = g.op("floor", q)?;
+            let q = g.op(op!(elemwise::unary::FLOOR(q)))?;
             let d = g.mul(n.ograds[0], q)?;
-            (n.ograds[0], g.op("negative", d)?)
+            (n.ograds[0], g.op(op!(elemwise::unary::NEGATIVE(d)))?)
         });
     binary!(POWER: "_power" ["_Power"], "lhs to the power rhs, element by element.",
         Power, df = (PowerA, PowerB), graph = |g, n| {
             let exponent = g.affine(n.inputs[1], 1.0, -1.0)?;
-            let p = g.op2("_power", n.inputs[0], exponent)?;
+            let p = g.op(op!(POWER(n.inputs[0], exponent)))?;
             let da = g.mul(p, n.inputs[1])?;
-            let log = g.op("log", n.inputs[0])?;
+            let log = g.op(op!(elemwise::unary::LOG(n.inputs[0])))?;
             let db = g.mul(n.outputs[0], log)?;
             (g.mul(n.ograds[0], da)?, g.mul(n.ograds[0], db)?)
         });
@@ -62,10 +63,16 @@ operators! { OPS [GRAD_ADD, ADD_N] =
         });
     binary!(MAXIMUM sparse(merged_rule, merged): "_maximum" ["_Maximum"],
         "The larger element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-        Maximum, df = (MaximumA, MaximumB), graph = |g, n| masked_gradients(g, n, "_greater_equal", "_lesser")?);
+        Maximum, df = (MaximumA, MaximumB), graph = |g, n| {
+            let (lhs, rhs) = (op!(GREATER_EQUAL(n.inputs[0], n.inputs[1])), op!(LESSER(n.inputs[0], n.inputs[1])));
+            masked_gradients(g, n, lhs, rhs)?
+        });
     binary!(MINIMUM sparse(merged_rule, merged): "_minimum" ["_Minimum"],
         "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-        Minimum, df = (MinimumA, MinimumB), graph = |g, n| masked_gradients(g, n, "_lesser_equal", "_greater")?);
+        Minimum, df = (MinimumA, MinimumB), graph = |g, n| {
+            let (lhs, rhs) = (op!(LESSER_EQUAL(n.inputs[0], n.inputs[1])), op!(GREATER(n.inputs[0], n.inputs[1])));
+            masked_gradients(g, n, lhs, rhs)?
+        });
     binary!(EQUAL: "_equal" ["_Equal"], "1 where the elements are equal, else 0.", Equal, df = 0);
     binary!(NOT_EQUAL: "_not_equal" ["_Not_Equal"], "1 where the elements differ, else 0.", NotEqual, df = 0);
     binary!(GREATER: "_greater" ["_Greater"], "1 where lhs > rhs, else 0.", Greater, df = 0);
@@ -78,12 +85,17 @@ operators! { OPS [GRAD_ADD, ADD_N] =
 }
 
 /// The gradient of a maximum or minimum: it goes to lhs where the comparison `lhs` holds, to rhs where `rhs` holds.
-fn masked_gradients(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -> Result<(Entry, Entry)> {
-    let (a, b) = (g.op2(lhs, n.inputs[0], n.inputs[1])?, g.op2(rhs, n.inputs[0], n.inputs[1])?);
+fn masked_gradients(
+    g: &mut Graph<'_>,
+    n: &GradNode<'_>,
+    lhs: Operation<Entry, String>,
+    rhs: Operation<Entry, String>,
+) -> Result<(Entry, Entry)> {
+    let (a, b) = (g.op(lhs)?, g.op(rhs)?);
     Ok((g.mul(n.ograds[0], a)?, g.mul(n.ograds[0], b)?))
 }
 
-pub(super) static GRAD_ADD: OpDef = OpDef::new("_grad_add")
+pub(super) static GRAD_ADD: Operator = Operator::new("_grad_add")
     .doc("The sum of two gradients of one array: lhs + rhs. The sum of truth values is true if one of them is.")
     .inputs(LHS_RHS)
     .forward(grad_add)
@@ -110,7 +122,7 @@ fn grad_add(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     Ok(())
 }
 
-pub(super) static ADD_N: OpDef = OpDef::new("add_n")
+pub(crate) static ADD_N: Operator = Operator::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
     .doc("The sum of all inputs, element by element. They have one shape and type.")
     .variadic("args", "The arrays to add.", "num_args")
@@ -138,6 +150,8 @@ fn add_n(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array, close, vector};
 

@@ -5,9 +5,7 @@ use std::marker::PhantomData;
 use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::Elementwise;
-use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
-use ferromx_core::params::ParamValue;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Src, apply_in_place};
 
@@ -165,64 +163,6 @@ impl<F: Binary> Ternary for ChainRule2<F> {
     }
 }
 
-/// Builds gradients as graphs of operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
-pub(crate) struct Graph<'a>(pub &'a mut dyn GradGraph);
-
-impl Graph<'_> {
-    /// The entry itself.
-    pub(crate) fn identity(&mut self, x: Entry) -> Result<Entry> {
-        Ok(x)
-    }
-
-    /// An operator of one input without parameters.
-    pub(crate) fn op(&mut self, name: &str, x: Entry) -> Result<Entry> {
-        self.0.apply1(name, &[x], &[])
-    }
-
-    /// An operator of one input with the parameter `scalar`.
-    pub(crate) fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
-        let text = ParamValue::print(&scalar);
-        // Without `is_int`, a fractional scalar would promote integers to floats, and the gradient would change its type.
-        self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
-    }
-
-    /// An operator of two inputs without parameters.
-    pub(crate) fn op2(&mut self, name: &str, a: Entry, b: Entry) -> Result<Entry> {
-        self.0.apply1(name, &[a, b], &[])
-    }
-
-    /// The product.
-    pub(crate) fn mul(&mut self, a: Entry, b: Entry) -> Result<Entry> {
-        self.op2("elemwise_mul", a, b)
-    }
-
-    /// The quotient.
-    pub(crate) fn div(&mut self, a: Entry, b: Entry) -> Result<Entry> {
-        self.op2("elemwise_div", a, b)
-    }
-
-    /// The difference.
-    pub(crate) fn sub(&mut self, a: Entry, b: Entry) -> Result<Entry> {
-        self.op2("elemwise_sub", a, b)
-    }
-
-    /// `scale * x`.
-    pub(crate) fn scale(&mut self, x: Entry, scale: f64) -> Result<Entry> {
-        self.with("_mul_scalar", x, scale)
-    }
-
-    /// `scale * x + shift`.
-    pub(crate) fn affine(&mut self, x: Entry, scale: f64, shift: f64) -> Result<Entry> {
-        let scaled = if scale == 1.0 { x } else { self.scale(x, scale)? };
-        self.with("_plus_scalar", scaled, shift)
-    }
-
-    /// `x` to a power.
-    pub(crate) fn power(&mut self, x: Entry, exponent: f64) -> Result<Entry> {
-        self.with("_power_scalar", x, exponent)
-    }
-}
-
 /// Defines operators by family macros such as [`unary!`], and lists them in the file's table. Operators in brackets, which are defined
 /// elsewhere in the file, are listed too.
 ///
@@ -235,7 +175,7 @@ impl Graph<'_> {
 macro_rules! operators {
     (OPS [$($other:ident),*] = $($family:ident!($name:ident $($operator:tt)*);)*) => {
         /// The operators of this file.
-        pub(super) static OPS: &[&ferromx_core::op::OpDef] = &[$(&$name,)* $(&$other),*];
+        pub(super) static OPS: &[&dyn ferromx_core::op::AnyOperator] = &[$(&$name,)* $(&$other),*];
 
         $($family!($name $($operator)*);)*
     };
@@ -245,7 +185,7 @@ pub(crate) use operators;
 /// Defines an elementwise operator of one input `data`, for all numeric types.
 ///
 /// ```text
-/// unary!(SIN: "sin", "The sine, of radians.", f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
+/// unary!(SIN: "sin", "The sine, of radians.", f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op(op!(COS(x))));
 /// unary!(RINT: "rint", "The nearest integer.", f = |x| math::rint(x), int = |x| x, df = 0);
 /// ```
 /// - `f` is the function, and `int` its exact form on integers.
@@ -266,9 +206,9 @@ macro_rules! unary {
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
      f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
-        pub(crate) static $name: OpDef = {
+        pub(crate) static $name: ferromx_core::op::Operator = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
-            OpDef::new($op)
+            ferromx_core::op::Operator::new($op)
                 $(.aliases(&[$($alias),+]))?
                 .doc($doc)
                 .forward(family::unary_kernel::<F>)
@@ -286,7 +226,7 @@ macro_rules! unary {
     (@grad df($of:ident) = |$x:ident| $df:expr, graph = |$g:ident, $y:ident| $graph:expr $(,)?) => {{
         formula!(Unary Df = |$x| $df);
         const COMPOSE: Compose = |graph, n| {
-            let mut graph = family::Graph(graph);
+            let mut graph = crate::compose::Graph(graph);
             let derivative = {
                 let $g = &mut graph;
                 let $y = unary!(@of $of n);
@@ -338,7 +278,7 @@ macro_rules! binary {
         binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run).names_outputs()] $name: $($operator)+);
     };
     (@def [$($property:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: ferromx_core::op::Operator = ferromx_core::op::Operator::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
@@ -359,7 +299,7 @@ macro_rules! binary {
     };
     (@compose $g:ident $n:ident $graph:expr) => {{
         const COMPOSE: Compose = |graph, $n| {
-            let $g = &mut Graph(graph);
+            let $g = &mut crate::compose::Graph(graph);
             let (lhs, rhs) = $graph;
             Ok(vec![Some(lhs), Some(rhs)])
         };
@@ -386,11 +326,10 @@ macro_rules! scalar {
     };
     (@def [$($sparse:tt)*]
      $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: ferromx_core::op::Operator<ScalarParam> = ferromx_core::op::Operator::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(DATA)
-            .params::<ScalarParam>()
             .dtype(scalar_dtype)
             .forward(scalar!(@forward $a $F))
             .grad(scalar!(@grad $a $($grad)+))
@@ -416,7 +355,7 @@ macro_rules! scalar {
     };
     (@compose $g:ident $n:ident $s:ident $graph:expr) => {{
         const COMPOSE: Compose = |graph, $n| {
-            let $g = &mut Graph(graph);
+            let $g = &mut crate::compose::Graph(graph);
             let $s = $n.params.get::<ScalarParam>().scalar;
             let gradient = { $graph }?;
             Ok(vec![Some(gradient)])

@@ -5,7 +5,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, SparseCall, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, SparseCall, arg};
 use ferromx_core::params::{AnyDType, NumDType, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
@@ -15,11 +15,12 @@ use ferromx_kernels::lane_fn;
 use ferromx_kernels::map::{self, Src};
 use ferromx_kernels::movement;
 
+use crate::compose::op;
 use crate::movement::copy;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &COPY,
     &COPY_TO,
     &CROSS_DEVICE_COPY,
@@ -35,7 +36,7 @@ pub(super) static OPS: &[&OpDef] = &[
     &SIZE_ARRAY,
 ];
 
-pub(crate) static COPY: OpDef = OpDef::new("_copy")
+pub(crate) static COPY: Operator = Operator::new("_copy")
     .aliases(&["identity"])
     .doc("A copy of the input.")
     .forward(copy)
@@ -43,7 +44,7 @@ pub(crate) static COPY: OpDef = OpDef::new("_copy")
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub(crate) static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
+pub(crate) static CROSS_DEVICE_COPY: Operator = Operator::new("_CrossDeviceCopy")
     .names_outputs()
     .doc("A copy of the input, inserted into graphs where an array moves from one device to another.")
     .inputs(&[])
@@ -52,7 +53,7 @@ pub(crate) static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
     .forward(copy)
     .grad(Grad::Compose(PASS_BACK));
 
-pub(crate) static COPY_TO: OpDef = OpDef::new("_copyto")
+pub(crate) static COPY_TO: Operator = Operator::new("_copyto")
     .aliases(&["_npi_copyto"])
     .doc("Copies an array into another, which may have another type and be on another device.")
     .inputs(&[ArgDef { name: "data", doc: "The array to copy.", type_string: "NDArray" }])
@@ -74,7 +75,7 @@ fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![a.with_values(converted)?.into()])
 }
 
-pub(crate) static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
+pub(crate) static BLOCK_GRAD: Operator = Operator::new("BlockGrad")
     .aliases(&["_sparse_stop_gradient", "stop_gradient"])
     .doc("A copy of the input that blocks the gradient, like a constant.")
     .forward(copy)
@@ -83,16 +84,16 @@ pub(crate) static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .pointwise()
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub(crate) static MAKE_LOSS: OpDef = OpDef::new("make_loss")
+pub(crate) static MAKE_LOSS: Operator = Operator::new("make_loss")
     .aliases(&["_sparse_make_loss"])
     .doc("Makes any expression a loss: the output is the input, and its gradient is 1, regardless of the output's gradient.")
     .output_names_by(|_| vec!["loss".into()])
     .forward(copy)
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("ones_like", &[n.inputs[0]], &[])?)])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(ONES_LIKE(n.inputs[0])))?)])))
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub(crate) static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
+pub(crate) static IDENTITY_LIKE: Operator = Operator::new("_identity_with_attr_like_rhs")
     .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs are not used.")
     .inputs(&[arg("lhs", "The array to copy."), arg("rhs", "The array whose shape and type lhs has.")])
     .forward(copy)
@@ -116,14 +117,13 @@ params! {
     }
 }
 
-pub(crate) static CAST: OpDef = OpDef::new("Cast")
+pub(crate) static CAST: Operator<CastParam> = Operator::new("Cast")
     .aliases(&["_npi_cast", "_npx_cast", "cast"])
     .doc(
         "Converts the elements to another type. Floating-point numbers are rounded to nearest, or truncated towards zero where the \
          result is an integer; int8 and uint8 keep the low bits on overflow; bool is whether the element is not 0.",
     )
     .inputs(&[arg("data", "The array to convert.")])
-    .params::<CastParam>()
     .dtype(|p, io| io.assign_out(0, p.get::<CastParam>().dtype.0))
     .forward(cast)
     .grad(Grad::Kernel(Backward::new(cast), None));
@@ -136,11 +136,10 @@ params! {
     }
 }
 
-pub(crate) static AMP_CAST: OpDef = OpDef::new("amp_cast")
+pub(crate) static AMP_CAST: Operator<AmpCastParam> = Operator::new("amp_cast")
     .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; arrays of other types are copied. \
           bfloat16 and float32 are converted to int8, uint8 and int32 by rounding to nearest, halves to even, with saturation.")
     .inputs(&[arg("data", "The array to convert.")])
-    .params::<AmpCastParam>()
     .dtype(|p, io| match io.ins[0] {
         Some(DType::F16 | DType::BF16 | DType::F32) => io.assign_out(0, p.get::<AmpCastParam>().dtype.0),
         Some(other) => io.assign_out(0, other),
@@ -180,13 +179,12 @@ params! {
     }
 }
 
-pub(crate) static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
+pub(crate) static AMP_MULTICAST: Operator<AmpMulticastParam> = Operator::new("amp_multicast")
     .doc(
         "Converts arrays to one type for mixed precision: the widest, or with cast_narrow the narrowest, of float16, bfloat16 and \
          float32 that occurs among them (float32 for a mixture of the other two). Arrays of other types are copied.",
     )
     .inputs(&[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }])
-    .params::<AmpMulticastParam>()
     .num_inputs_by(|p| p.get::<AmpMulticastParam>().num_outputs as usize)
     .input_names_by(|p| (0..p.get::<AmpMulticastParam>().num_outputs).map(|i| format!("data_{i}")).collect())
     .outputs(|p| p.get::<AmpMulticastParam>().num_outputs as usize)
@@ -250,7 +248,7 @@ pub(crate) fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     }, d => Err(unknown(d))))
 }
 
-pub(crate) static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
+pub(crate) static ZEROS_LIKE: Operator = Operator::new("zeros_like")
     .aliases(&["_sparse_zeros_like"])
     .doc("Zeros in the shape and type of the input.")
     .forward(|_, _, outs| {
@@ -261,7 +259,7 @@ pub(crate) static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::zeros_rule, crate::sparse::zeros);
 
-pub(crate) static ONES_LIKE: OpDef = OpDef::new("ones_like")
+pub(crate) static ONES_LIKE: Operator = Operator::new("ones_like")
     .doc("Ones in the shape and type of the input.")
     .forward(|_, _, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
@@ -272,7 +270,7 @@ pub(crate) static ONES_LIKE: OpDef = OpDef::new("ones_like")
     .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
-pub(crate) static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
+pub(crate) static SHAPE_ARRAY: Operator = Operator::new("shape_array")
     .aliases(&["_npx_shape_array"])
     .doc("The shape of the input as a vector of type int64.")
     .shape(|_, io| match io.ins[0].ndim() {
@@ -286,7 +284,7 @@ pub(crate) static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
     })
     .grad(Grad::Zero);
 
-pub(crate) static SIZE_ARRAY: OpDef = OpDef::new("size_array")
+pub(crate) static SIZE_ARRAY: Operator = Operator::new("size_array")
     .doc("The number of elements of the input as a vector of one element, of type int64.")
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(int64)

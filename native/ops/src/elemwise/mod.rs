@@ -3,7 +3,7 @@
 //! A macro of `family` declares an operator in a few lines, from its own formula or from one in `formulas`, which several families share.
 //! `loops` compiles the loops of a formula and runs them on arrays of any type.
 
-mod binary;
+pub(crate) mod binary;
 pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
@@ -18,10 +18,10 @@ pub(crate) mod unary;
 
 pub use scalar::ScalarParam;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Arithmetic, comparison and logic of two arrays.
     binary::OPS,
     // Copies, casts, constants.

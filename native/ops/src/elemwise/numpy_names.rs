@@ -1,17 +1,17 @@
 //! Operators of this family under their names in MXNet's NumPy interface.
 
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 
 use super::predicates::X;
 use super::{identity, scalar, unary};
 
 /// An alias of an operator whose argument is named `x` instead of `data`.
-const fn of_x(name: &'static str, def: &OpDef) -> OpDef {
-    def.renamed(name).inputs(X)
+const fn of_x<P>(name: &'static str, operator: &Operator<P>) -> Operator<P> {
+    operator.renamed(name).inputs(X)
 }
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &of_x("_npi_absolute", &unary::ABS).aliases(&["_npi_abs"]),
     &of_x("_npi_arccos", &unary::ARCCOS),
     &of_x("_npi_arccosh", &unary::ARCCOSH),

@@ -4,21 +4,22 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::TypeOnly;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::map::{Arith, Src, map};
 use ferromx_kernels::zip::zip;
 
-use super::family::{Arg, Graph, Ternary, apply_three, apply_two, formula, src, with_scalar, with_scalar2};
+use super::family::{Arg, Ternary, apply_three, apply_two, formula, src, with_scalar, with_scalar2};
 use super::formulas::Maximum;
 use super::predicates::X;
+use crate::compose::{Graph, op};
 use crate::movement::copy;
 use crate::rules::OUTPUT_GRADIENT;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] =
+pub(super) static OPS: &[&dyn AnyOperator] =
     &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS, &AROUND, &NAN_TO_NUM, &BACKWARD_NAN_TO_NUM];
 
 params! {
@@ -29,14 +30,13 @@ params! {
     }
 }
 
-pub(super) static SMOOTH_L1: OpDef = OpDef::new("smooth_l1")
+pub(super) static SMOOTH_L1: Operator<SmoothL1Param> = Operator::new("smooth_l1")
     .aliases(&["_npx_smooth_l1"])
     .doc(
         "The smooth L1 loss of each element: (sigma x)^2 / 2 where |x| < 1 / sigma^2, and |x| - 0.5 / sigma^2 elsewhere \
          (Girshick, Fast R-CNN, 2015).",
     )
     .inputs(&[arg("data", "The differences.")])
-    .params::<SmoothL1Param>()
     .forward(|ctx, ins, outs| {
         with_scalar::<SmoothL1>(ctx, &ins[0], f64::from(ctx.params::<SmoothL1Param>().scalar.0), &mut outs[0])
     })
@@ -64,7 +64,7 @@ const SMOOTH_L1_COMPOSE: Compose = |graph, n| {
     let sigma = f64::from(n.params.get::<SmoothL1Param>().scalar.0);
     let mut g = Graph(graph);
     let inner = g.scale(n.inputs[0], sigma * sigma)?;
-    let clipped = g.0.apply1("clip", &[inner], &[("a_min", "-1"), ("a_max", "1")])?;
+    let clipped = g.op(op!(CLIP(inner), a_min: -1.0, a_max: 1.0))?;
     Ok(vec![Some(g.mul(n.ograds[0], clipped)?)])
 };
 
@@ -78,10 +78,9 @@ params! {
     }
 }
 
-pub(crate) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
+pub(crate) static HARD_SIGMOID: Operator<HardSigmoidParam> = Operator::new("hard_sigmoid")
     .doc("A piecewise linear approximation of the logistic function: max(0, min(1, alpha * x + beta)).")
     .inputs(&[arg("data", "The array, of a floating-point type.")])
-    .params::<HardSigmoidParam>()
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<HardSigmoidParam>();
         require_float(ctx, outs[0].dtype())?;
@@ -110,8 +109,8 @@ formula!(Ternary HardSigmoidBack = |g, y, alpha| if y > 0.0 && y < 1.0 { g * alp
 
 const HARD_SIGMOID_COMPOSE: Compose = |graph, n| {
     let mut g = Graph(graph);
-    let above = g.with("_greater_scalar", n.outputs[0], 0.0)?;
-    let below = g.with("_lesser_scalar", n.outputs[0], 1.0)?;
+    let above = g.op(op!(elemwise::scalar::GREATER(n.outputs[0]), scalar: 0.0))?;
+    let below = g.op(op!(elemwise::scalar::LESSER(n.outputs[0]), scalar: 1.0))?;
     let inside = g.mul(above, below)?;
     let slope = g.scale(inside, f64::from(n.params.get::<HardSigmoidParam>().alpha))?;
     Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
@@ -127,13 +126,12 @@ params! {
     }
 }
 
-pub(crate) static CLIP: OpDef = OpDef::new("clip")
+pub(crate) static CLIP: Operator<ClipParam> = Operator::new("clip")
     .aliases(&["_npi_clip", "_sparse_clip"])
     .doc(
         "Limits the elements to an interval: max(a_min, min(a_max, x)); NaN stays NaN. The gradient passes where a_min <= x <= a_max.",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<ClipParam>()
     .forward(|ctx, ins, outs| {
         let ClipParam { a_min, a_max } = *ctx.params::<ClipParam>();
         let (low, high) = (f64::from(a_min), f64::from(a_max));
@@ -223,8 +221,8 @@ fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
 const CLIP_COMPOSE: Compose = |graph, n| {
     let p = n.params.get::<ClipParam>();
     let mut g = Graph(graph);
-    let above = g.with("_greater_equal_scalar", n.inputs[0], f64::from(p.a_min))?;
-    let below = g.with("_lesser_equal_scalar", n.inputs[0], f64::from(p.a_max))?;
+    let above = g.op(op!(elemwise::scalar::GREATER_EQUAL(n.inputs[0]), scalar: f64::from(p.a_min)))?;
+    let below = g.op(op!(elemwise::scalar::LESSER_EQUAL(n.inputs[0]), scalar: f64::from(p.a_max)))?;
     let inside = g.mul(above, below)?;
     Ok(vec![Some(g.mul(n.ograds[0], inside)?)])
 };
@@ -256,13 +254,12 @@ params! {
     }
 }
 
-pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss").legacy()
+pub(super) static MAKE_LOSS: Operator<MakeLossParam> = Operator::new("MakeLoss").legacy()
     .doc(
         "Makes any expression a loss: the output is the input, and the gradient is grad_scale, normalized by `normalization`, \
          regardless of the output's gradient.",
     )
     .inputs(&[arg("data", "The loss, of a floating-point type.")])
-    .params::<MakeLossParam>()
     .forward(|ctx, ins, outs| {
         require_float(ctx, outs[0].dtype())?;
         copy(ctx, ins, outs)
@@ -301,10 +298,9 @@ params! {
 formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
 formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
-pub(crate) static AROUND: OpDef = OpDef::new("_npi_around")
+pub(crate) static AROUND: Operator<AroundParam> = Operator::new("_npi_around")
     .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
     .inputs(X)
-    .params::<AroundParam>()
     .forward(|ctx, ins, outs| {
         let (x, decimals, out) = (&ins[0], ctx.params::<AroundParam>().decimals, &mut outs[0]);
         let scale = 10f64.powi(decimals.saturating_abs());
@@ -343,10 +339,9 @@ params! {
     }
 }
 
-pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
+pub(super) static NAN_TO_NUM: Operator<NanToNumParam> = Operator::new("_npi_nan_to_num")
     .names_data()
     .doc("Replaces NaN and infinities by numbers; they get no gradient. Integers stay as they are.")
-    .params::<NanToNumParam>()
     .forward(|ctx, ins, outs| {
         let (x, p, out) = (&ins[0], ctx.params::<NanToNumParam>(), &mut outs[0]);
         let largest = match out.dtype() {
@@ -384,11 +379,10 @@ fn nan_to_num_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     }, _d => copy(ctx, &ins[..1], outs))
 }
 
-pub(super) static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
+pub(super) static BACKWARD_NAN_TO_NUM: Operator<NanToNumParam> = Operator::new("_npi_backward_nan_to_num")
     .doc("The gradient of `_npi_nan_to_num`: that of the output where the data is finite, else 0.")
     .inputs(&[OUTPUT_GRADIENT, arg("data", "The array.")])
     .listed(0)
-    .params::<NanToNumParam>()
     .unlisted_params()
     .forward(nan_to_num_backward);
 

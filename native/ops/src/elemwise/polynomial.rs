@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::map::{Arith, Lane, Src};
@@ -16,9 +16,9 @@ use super::family::{NUMERIC, elements, elements_mut};
 use crate::rules::{OUTPUT_GRADIENT, no_gradient, shapes_of_inputs};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&POLYVAL, &BACKWARD_POLYVAL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&POLYVAL, &BACKWARD_POLYVAL];
 
-pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
+pub(super) static POLYVAL: Operator = Operator::new("_npi_polyval")
     .doc("The polynomial p[0] x^(n-1) + ... + p[n-2] x + p[n-1] at each element of x, by Horner's rule.")
     .inputs(&[
         arg("p", "The coefficients, a vector; that of the highest power comes first."),
@@ -45,7 +45,7 @@ pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     })
     .grad(Grad::Kernel(Backward::new(polyval_backward).inputs(Deps::All), None));
 
-pub(super) static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
+pub(super) static BACKWARD_POLYVAL: Operator = Operator::new("_npi_backward_polyval")
     .doc("The gradients of `_npi_polyval`: the sums of grad * x^(n-1-k) for coefficient k, and grad times the derivative for x.")
     .inputs(&[OUTPUT_GRADIENT, arg("p", "The coefficients."), arg("x", "The points at which the polynomial was evaluated.")])
     .listed(0)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
@@ -19,9 +19,9 @@ pub(super) const X: &[ArgDef] = &[arg("x", "The array.")];
 /// Defines a predicate: an operator on all types whose result is bool.
 macro_rules! predicate {
     ($name:ident: $op:literal, $doc:literal, float |$x:ident| $float:expr, int |$i:ident| $int:expr) => {
-        pub(crate) static $name: OpDef = {
+        pub(crate) static $name: Operator = {
     formula!(Unary F = |$x| if $float { 1.0 } else { 0.0 }, int |$i| if $int { 1 } else { 0 });
-            OpDef::new($op)
+            Operator::new($op)
                 .doc($doc)
                 .inputs(X)
                 .dtype(|_, io| match io.outs[0] {
@@ -73,7 +73,7 @@ pub(crate) fn int_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_all(d)
 }
 
-pub(super) static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
+pub(super) static BITWISE_NOT: Operator = Operator::new("_npi_bitwise_not")
     .doc("Every bit inverted: -x - 1 for signed integers, 255 - x for uint8, the negation for bool.")
     .inputs(X)
     .dtype(int_dtype)

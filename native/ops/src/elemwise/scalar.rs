@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
@@ -12,13 +12,14 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::map::Elements;
 
 use super::family::{
-    Arg, Binary, ChainRule2, Graph, Loops, apply_three, apply_two, broadcast_loops, elements, elements_mut, operators,
-    scalar, with_scalar, with_scalar2,
+    Arg, Binary, ChainRule2, Loops, apply_three, apply_two, broadcast_loops, elements, elements_mut, operators, scalar,
+    with_scalar, with_scalar2,
 };
 use super::formulas::*;
 use super::identity::convert;
 use super::integers::{BitAnd, BitOr, BitXor, Lcm, int_into};
 use super::predicates::int_dtype;
+use crate::compose::op;
 use crate::rules::PASS_BACK;
 
 params! {
@@ -47,10 +48,9 @@ pub(crate) const DATA: &[ArgDef] = &[arg("data", "The array.")];
 /// Defines a true division, whose result is floating-point for every array type.
 macro_rules! quotient {
     ($name:ident: $op:literal, $doc:literal, $forward:ident, $Df:ident, $backward:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<ScalarParam> = Operator::new($op)
             .doc($doc)
             .inputs(DATA)
-            .params::<ScalarParam>()
             .dtype(float_dtype)
             .forward($forward)
             .grad(Grad::Kernel(Backward::new($backward::<$Df>).inputs(Deps::Some(&[0])), None));
@@ -60,10 +60,9 @@ macro_rules! quotient {
 /// Defines an operator of an integer or boolean array and an integer.
 macro_rules! int_scalar {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<ScalarParam> = Operator::new($op)
             .doc($doc)
             .inputs(DATA)
-            .params::<ScalarParam>()
             .dtype(int_dtype)
             .forward(|ctx, ins, outs| {
                 let scalar = ctx.params::<ScalarParam>().scalar;
@@ -84,24 +83,24 @@ operators! { OPS [] =
         "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
     scalar!(SCATTER_MINUS sparse(crate::sparse::keeps_zero): "_scatter_minus_scalar",
         "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
-    scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
+    scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0]))));
     scalar!(MUL sparse(crate::sparse::keeps_zero): "_mul_scalar" ["_MulScalar"],
         "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
     scalar!(DIV sparse(crate::sparse::keeps_zero): "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
-        Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
+        Div(x, s), graph = |g, n, s| g.op(op!(DIV(n.ograds[0]), scalar: s)));
     scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
         DivScalar(s, x), df = DivB, graph = |g, n, _s| {
             let d = g.div(n.outputs[0], n.inputs[0])?;
-            let d = g.op("negative", d)?;
+            let d = g.op(op!(elemwise::unary::NEGATIVE(d)))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if the scalar is 0.",
         Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
     scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where data is 0.",
         Mod(s, x), df = ModB, graph = |g, n, s| {
-            let q = g.with("_rdiv_scalar", n.inputs[0], s)?;
-            let q = g.op("floor", q)?;
-            let d = g.op("negative", q)?;
+            let q = g.op(op!(RDIV(n.inputs[0]), scalar: s))?;
+            let q = g.op(op!(elemwise::unary::FLOOR(q)))?;
+            let d = g.op(op!(elemwise::unary::NEGATIVE(q)))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(POWER: "_power_scalar" ["_PowerScalar"], "data to the power scalar.",
@@ -117,12 +116,12 @@ operators! { OPS [] =
         });
     scalar!(MAXIMUM: "_maximum_scalar" ["_MaximumScalar", "_npi_maximum_scalar"], "The larger of data and scalar.",
         Maximum(x, s), df = MaximumA, graph = |g, n, s| {
-            let d = g.with("_greater_equal_scalar", n.inputs[0], s)?;
+            let d = g.op(op!(GREATER_EQUAL(n.inputs[0]), scalar: s))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(MINIMUM: "_minimum_scalar" ["_MinimumScalar", "_npi_minimum_scalar"], "The smaller of data and scalar.",
         Minimum(x, s), df = MinimumA, graph = |g, n, s| {
-            let d = g.with("_lesser_equal_scalar", n.inputs[0], s)?;
+            let d = g.op(op!(LESSER_EQUAL(n.inputs[0]), scalar: s))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse sqrt(data^2 + scalar^2).",
@@ -155,22 +154,22 @@ operators! { OPS [] =
         divide_by, DivB, reverse_backward);
     scalar!(ARCTAN2: "_npi_arctan2_scalar", "The angle of the point (scalar, data), in radians.",
         Arctan2(x, s), df = Arctan2A, graph = |g, n, s| {
-            let d = g.op("square", n.inputs[0])?;
+            let d = g.op(op!(elemwise::unary::SQUARE(n.inputs[0])))?;
             let d = g.affine(d, 1.0, s * s)?;
-            let d = g.with("_rdiv_scalar", d, s)?;
+            let d = g.op(op!(RDIV(d), scalar: s))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(RARCTAN2: "_npi_rarctan2_scalar", "The angle of the point (data, scalar), in radians.",
         Arctan2(s, x), df = Arctan2B, graph = |g, n, s| {
-            let d = g.op("square", n.inputs[0])?;
+            let d = g.op(op!(elemwise::unary::SQUARE(n.inputs[0])))?;
             let d = g.affine(d, 1.0, s * s)?;
-            let d = g.with("_rdiv_scalar", d, -s)?;
+            let d = g.op(op!(RDIV(d), scalar: -s))?;
             g.mul(n.ograds[0], d)
         });
     scalar!(COPYSIGN: "_npi_copysign_scalar", "The magnitude of data with the sign of the scalar.",
         Copysign(x, s), df = CopysignA, graph = |g, n, s| {
             // The sign of data as 1 or -1, then that of the scalar.
-            let d = g.with("_greater_equal_scalar", n.inputs[0], 0.0)?;
+            let d = g.op(op!(GREATER_EQUAL(n.inputs[0]), scalar: 0.0))?;
             let d = g.affine(d, 2.0, -1.0)?;
             let d = g.scale(d, if s >= 0.0 { 1.0 } else { -1.0 })?;
             g.mul(n.ograds[0], d)
@@ -269,12 +268,14 @@ fn divide_by(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::AnyOperator;
+
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        let takes_floats = |def: &&&'static OpDef| Case::new(def, &[]).dtypes(&[Some(DType::F64)]).is_ok();
+        let takes_floats = |def: &&&'static dyn AnyOperator| Case::new(def, &[]).dtypes(&[Some(DType::F64)]).is_ok();
         for def in OPS.iter().filter(takes_floats) {
             for scalar in ["2.5", "0.75"] {
                 let x = vector(DType::F64, &[0.7, 1.9, 5.3]);

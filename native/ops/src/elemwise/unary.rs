@@ -3,10 +3,11 @@
 
 use ferromx_core::fusion::Elementwise;
 use ferromx_core::grad::{Backward, Compose, Grad};
-use ferromx_core::op::{Deps, OpDef};
+use ferromx_core::op::Deps;
 use ferromx_kernels::math;
 
 use super::family::{self, formula, operators, unary};
+use crate::compose::op;
 
 /// 1, 0 or -1; NaN gives 0.
 macro_rules! sign {
@@ -24,7 +25,7 @@ macro_rules! sign {
 operators! { OPS [] =
     unary!(ABS keeps_zero sparse_gradient: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
         f = |x| x.abs(), int = |x| x.wrapping_abs(),
-        df(Input) = |x| sign!(x), graph = |g, x| g.op("sign", x));
+        df(Input) = |x| sign!(x), graph = |g, x| g.op(op!(SIGN(x))));
     unary!(SIGN keeps_zero: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
         f = |x| sign!(x), int = |x| x.signum(), df = 0);
     unary!(ROUND keeps_zero: "round" ["_sparse_round"], "The nearest integer, halves away from zero: round([-1.5, 1.5, 2.5]) = [-2, 2, 3].",
@@ -43,10 +44,10 @@ operators! { OPS [] =
         f = |x| x * x, int = |x| x.wrapping_mul(x),
         df(Input) = |x| 2.0 * x, graph = |g, x| g.scale(x, 2.0));
     unary!(SQRT keeps_zero: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
-        f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.with("_rdiv_scalar", y, 0.5));
+        f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.op(op!(elemwise::scalar::RDIV(y), scalar: 0.5)));
     unary!(RSQRT: "rsqrt" ["_sparse_rsqrt"], "The reciprocal of the square root: 1 / sqrt(x).",
         f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
-            let y = g.op("rsqrt", x)?;
+            let y = g.op(op!(RSQRT(x)))?;
             let y = g.div(y, x)?;
             g.scale(y, -0.5)
         });
@@ -58,104 +59,104 @@ operators! { OPS [] =
         });
     unary!(RCBRT: "rcbrt", "The reciprocal of the cube root: 1 / cbrt(x).",
         f = |x| math::rcbrt(x), df(Input) = |x| math::rcbrt(x) / (-3.0 * x), graph = |g, x| {
-            let y = g.op("rcbrt", x)?;
+            let y = g.op(op!(RCBRT(x)))?;
             let y = g.div(y, x)?;
             g.scale(y, -1.0 / 3.0)
         });
     unary!(RECIPROCAL: "reciprocal", "The reciprocal: 1 / x.",
         f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
-            let y2 = g.op("square", y)?;
-            g.op("negative", y2)
+            let y2 = g.op(op!(SQUARE(y)))?;
+            g.op(op!(NEGATIVE(y2)))
         });
     unary!(NEGATIVE keeps_zero sparse_gradient: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
         f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
-            let ones = g.op("ones_like", x)?;
-            g.op("negative", ones)
+            let ones = g.op(op!(elemwise::identity::ONES_LIKE(x)))?;
+            g.op(op!(NEGATIVE(ones)))
         });
     unary!(EXP: "exp" ["_sparse_exp"], "The exponential: e^x.",
         f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.identity(y));
     unary!(EXPM1 keeps_zero: "expm1" ["_sparse_expm1"], "e^x - 1, accurate near 0.",
-        f = |x| math::expm1(x), df(Input) = |x| math::exp(x), graph = |g, x| g.op("exp", x));
+        f = |x| math::expm1(x), df(Input) = |x| math::exp(x), graph = |g, x| g.op(op!(EXP(x))));
     unary!(LOG: "log" ["_sparse_log"], "The natural logarithm; -inf at 0, NaN for negative elements.",
-        f = |x| math::log(x), df(Input) = |x| 1.0 / x, graph = |g, x| g.op("reciprocal", x));
+        f = |x| math::log(x), df(Input) = |x| 1.0 / x, graph = |g, x| g.op(op!(RECIPROCAL(x))));
     unary!(LOG2: "log2" ["_sparse_log2"], "The logarithm to base 2.",
         f = |x| math::log2(x), df(Input) = |x| 1.442_695_040_888_963_4 / x,
-        graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG2_E));
+        graph = |g, x| g.op(op!(elemwise::scalar::RDIV(x), scalar: std::f64::consts::LOG2_E)));
     unary!(LOG10: "log10" ["_sparse_log10"], "The logarithm to base 10.",
         f = |x| math::log10(x), df(Input) = |x| 0.434_294_481_903_251_83 / x,
-        graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG10_E));
+        graph = |g, x| g.op(op!(elemwise::scalar::RDIV(x), scalar: std::f64::consts::LOG10_E)));
     unary!(LOG1P keeps_zero: "log1p" ["_sparse_log1p"], "log(1 + x), accurate near 0.",
         f = |x| math::log1p(x), df(Input) = |x| 1.0 / (1.0 + x), graph = |g, x| {
             let x = g.affine(x, 1.0, 1.0)?;
-            g.op("reciprocal", x)
+            g.op(op!(RECIPROCAL(x)))
         });
     unary!(SIN keeps_zero: "sin" ["_sparse_sin"], "The sine of angles in radians.",
-        f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
+        f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op(op!(COS(x))));
     unary!(COS: "cos" ["_sparse_cos"], "The cosine of angles in radians.",
         f = |x| math::cos(x), df(Input) = |x| -math::sin(x), graph = |g, x| {
-            let s = g.op("sin", x)?;
-            g.op("negative", s)
+            let s = g.op(op!(SIN(x)))?;
+            g.op(op!(NEGATIVE(s)))
         });
     unary!(TAN keeps_zero: "tan" ["_sparse_tan"], "The tangent of angles in radians.",
         f = |x| math::tan(x), df(Output) = |y| y * y + 1.0, graph = |g, y| {
-            let y2 = g.op("square", y)?;
+            let y2 = g.op(op!(SQUARE(y)))?;
             g.affine(y2, 1.0, 1.0)
         });
     unary!(ARCSIN keeps_zero: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1].",
         f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
-            let x2 = g.op("square", x)?;
-            let d = g.with("_rminus_scalar", x2, 1.0)?;
-            g.op("rsqrt", d)
+            let x2 = g.op(op!(SQUARE(x)))?;
+            let d = g.op(op!(elemwise::scalar::RMINUS(x2), scalar: 1.0))?;
+            g.op(op!(RSQRT(d)))
         });
     unary!(ARCCOS: "arccos" ["_sparse_arccos"], "The inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
         f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
-            let x2 = g.op("square", x)?;
-            let d = g.with("_rminus_scalar", x2, 1.0)?;
-            let d = g.op("rsqrt", d)?;
-            g.op("negative", d)
+            let x2 = g.op(op!(SQUARE(x)))?;
+            let d = g.op(op!(elemwise::scalar::RMINUS(x2), scalar: 1.0))?;
+            let d = g.op(op!(RSQRT(d)))?;
+            g.op(op!(NEGATIVE(d)))
         });
     unary!(ARCTAN keeps_zero: "arctan" ["_sparse_arctan"], "The inverse tangent in radians, from -pi/2 to pi/2.",
         f = |x| math::atan(x), df(Input) = |x| 1.0 / (1.0 + x * x), graph = |g, x| {
-            let x2 = g.op("square", x)?;
+            let x2 = g.op(op!(SQUARE(x)))?;
             let d = g.affine(x2, 1.0, 1.0)?;
-            g.op("reciprocal", d)
+            g.op(op!(RECIPROCAL(d)))
         });
     unary!(SINH keeps_zero: "sinh" ["_sparse_sinh"], "The hyperbolic sine: (e^x - e^-x) / 2.",
-        f = |x| math::sinh(x), df(Input) = |x| math::cosh(x), graph = |g, x| g.op("cosh", x));
+        f = |x| math::sinh(x), df(Input) = |x| math::cosh(x), graph = |g, x| g.op(op!(COSH(x))));
     unary!(COSH: "cosh" ["_sparse_cosh"], "The hyperbolic cosine: (e^x + e^-x) / 2.",
-        f = |x| math::cosh(x), df(Input) = |x| math::sinh(x), graph = |g, x| g.op("sinh", x));
+        f = |x| math::cosh(x), df(Input) = |x| math::sinh(x), graph = |g, x| g.op(op!(SINH(x))));
     unary!(TANH keeps_zero: "tanh" ["_sparse_tanh"], "The hyperbolic tangent: sinh(x) / cosh(x).",
         f = |x| math::tanh(x), df(Output) = |y| 1.0 - y * y, graph = |g, y| {
-            let y2 = g.op("square", y)?;
-            g.with("_rminus_scalar", y2, 1.0)
+            let y2 = g.op(op!(SQUARE(y)))?;
+            g.op(op!(elemwise::scalar::RMINUS(y2), scalar: 1.0))
         });
     unary!(ARCSINH keeps_zero: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
         f = |x| math::asinh(x), df(Input) = |x| if x.abs() > 1e9 { 1.0 / x.abs() } else { 1.0 / (x * x + 1.0).sqrt() }, graph = |g, x| {
-            let x2 = g.op("square", x)?;
+            let x2 = g.op(op!(SQUARE(x)))?;
             let d = g.affine(x2, 1.0, 1.0)?;
-            g.op("rsqrt", d)
+            g.op(op!(RSQRT(d)))
         });
     unary!(ARCCOSH: "arccosh" ["_sparse_arccosh"], "The inverse hyperbolic cosine; NaN below 1.",
         f = |x| math::acosh(x), df(Input) = |x| 1.0 / (x * x - 1.0).sqrt(), graph = |g, x| {
-            let x2 = g.op("square", x)?;
+            let x2 = g.op(op!(SQUARE(x)))?;
             let d = g.affine(x2, 1.0, -1.0)?;
-            g.op("rsqrt", d)
+            g.op(op!(RSQRT(d)))
         });
     unary!(ARCTANH keeps_zero: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside [-1, 1].",
         f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
-            let x2 = g.op("square", x)?;
-            let d = g.with("_rminus_scalar", x2, 1.0)?;
-            g.op("reciprocal", d)
+            let x2 = g.op(op!(SQUARE(x)))?;
+            let d = g.op(op!(elemwise::scalar::RMINUS(x2), scalar: 1.0))?;
+            g.op(op!(RECIPROCAL(d)))
         });
     unary!(DEGREES keeps_zero: "degrees" ["_sparse_degrees"], "Angles in degrees from angles in radians: x * 180 / pi.",
         f = |x| x * 57.295_779_513_082_32, df(Input) = |_x| 57.295_779_513_082_32, graph = |g, x| {
-            let ones = g.op("ones_like", x)?;
-            g.op("degrees", ones)
+            let ones = g.op(op!(elemwise::identity::ONES_LIKE(x)))?;
+            g.op(op!(DEGREES(ones)))
         });
     unary!(RADIANS keeps_zero: "radians" ["_sparse_radians"], "Angles in radians from angles in degrees: x * pi / 180.",
         f = |x| x * 0.017_453_292_519_943_295, df(Input) = |_x| 0.017_453_292_519_943_295, graph = |g, x| {
-            let ones = g.op("ones_like", x)?;
-            g.op("radians", ones)
+            let ones = g.op(op!(elemwise::identity::ONES_LIKE(x)))?;
+            g.op(op!(RADIANS(ones)))
         });
     unary!(GAMMA: "gamma" ["_npx_gamma", "_sparse_gamma"], "The gamma function: gamma(n) = (n - 1)! for positive integers n.",
         f = |x| math::gamma(x), df(Input) = |x| math::gamma(x) * math::digamma(x), graph = none);
@@ -163,31 +164,31 @@ operators! { OPS [] =
         f = |x| math::lgamma(x), df(Input) = |x| math::digamma(x), graph = none);
     unary!(ERF: "erf" ["_npx_erf"], "The error function: 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to x.",
         f = |x| math::erf(x), df(Input) = |x| 1.128_379_167_095_512_6 * math::exp(-x * x), graph = |g, x| {
-            let x2 = g.op("square", x)?;
-            let x2 = g.op("negative", x2)?;
-            let e = g.op("exp", x2)?;
+            let x2 = g.op(op!(SQUARE(x)))?;
+            let x2 = g.op(op!(NEGATIVE(x2)))?;
+            let e = g.op(op!(EXP(x2)))?;
             g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
         });
     unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside [-1, 1].",
         f = |x| math::erfinv(x),
         df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
-            let y2 = g.op("square", y)?;
-            let e = g.op("exp", y2)?;
+            let y2 = g.op(op!(SQUARE(y)))?;
+            let e = g.op(op!(EXP(y2)))?;
             g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
         });
     unary!(RELU keeps_zero sparse_gradient: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
         f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
         epilogue = Elementwise::Relu,
         df(Output) = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y },
-        graph = |g, y| g.with("_greater_scalar", y, 0.0));
+        graph = |g, y| g.op(op!(elemwise::scalar::GREATER(y), scalar: 0.0)));
     unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",
         f = |x| math::sigmoid(x), df(Output) = |y| y * (1.0 - y), graph = |g, y| {
-            let y2 = g.op("square", y)?;
+            let y2 = g.op(op!(SQUARE(y)))?;
             g.sub(y, y2)
         });
     unary!(SOFTSIGN: "softsign", "x / (1 + |x|).",
         f = |x| x / (1.0 + x.abs()), df(Input) = |x| 1.0 / ((1.0 + x.abs()) * (1.0 + x.abs())), graph = |g, x| {
-            let a = g.op("abs", x)?;
+            let a = g.op(op!(ABS(x)))?;
             let a = g.affine(a, 1.0, 1.0)?;
             g.power(a, -2.0)
         });

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::f16;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::Tuple;
 use ferromx_core::storage::{In, Out, in_out};
 use ferromx_core::{dispatch, ensure, params};
@@ -15,7 +15,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &RANDOM_BRIGHTNESS,
     &RANDOM_CONTRAST,
     &RANDOM_SATURATION,
@@ -65,13 +65,12 @@ params! {
 macro_rules! random_change {
     ($NAME:ident: $op:literal, $alias:literal, $change:path, $doc:literal) => {
         #[doc = $doc]
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: Operator<FactorParam> = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, "\n\nThe factor is uniformly distributed over [min_factor, max_factor). Integers cut off the \
                  fraction and stay within their range. Shapes: data and output (height, width, 1 or 3 channels). The gradient is \
                  passed through unchanged, as in MXNet."))
             .inputs(&[arg("data", "The image, channels last.")])
-            .params::<FactorParam>()
             .shape(|_, io| same_image_shape(io))
             .forward(|ctx, ins, outs| {
                 let p = ctx.params::<FactorParam>();
@@ -111,7 +110,7 @@ params! {
 }
 
 /// Random brightness, contrast, saturation and hue.
-pub(super) static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_jitter")
+pub(super) static RANDOM_COLOR_JITTER: Operator<JitterParam> = Operator::new("_image_random_color_jitter")
     .aliases(&["_npx__image_random_color_jitter"])
     .doc(
         "Changes brightness, contrast, saturation and hue of an image at random and in random order. Properties whose parameter is 0 \
@@ -119,7 +118,6 @@ pub(super) static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_j
          Shapes: data and output (height, width, 1 or 3 channels). The gradient is passed through unchanged, as in MXNet.",
     )
     .inputs(&[arg("data", "The image, channels last.")])
-    .params::<JitterParam>()
     .shape(|_, io| same_image_shape(io))
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<JitterParam>();
@@ -151,7 +149,7 @@ params! {
 }
 
 /// PCA lighting with given weights.
-pub(super) static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
+pub(super) static ADJUST_LIGHTING: Operator<LightingParam> = Operator::new("_image_adjust_lighting")
     .aliases(&["_npx__image_adjust_lighting"])
     .doc(
         "PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \
@@ -159,7 +157,6 @@ pub(super) static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
          Shapes: data and output (height, width, 1 or 3 channels).",
     )
     .inputs(&[arg("data", "The image, channels last.")])
-    .params::<LightingParam>()
     .shape(|p, io| {
         same_image_shape(io)?;
         let given = p.get::<LightingParam>().alpha.0.len();
@@ -184,7 +181,7 @@ params! {
 }
 
 /// PCA lighting with random weights.
-pub(super) static RANDOM_LIGHTING: OpDef = OpDef::new("_image_random_lighting")
+pub(super) static RANDOM_LIGHTING: Operator<RandomLightingParam> = Operator::new("_image_random_lighting")
     .aliases(&["_npx__image_random_lighting"])
     .doc(
         "Random PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \
@@ -192,7 +189,6 @@ pub(super) static RANDOM_LIGHTING: OpDef = OpDef::new("_image_random_lighting")
          stays as it is.\n\nShapes: data and output (height, width, 1 or 3 channels).",
     )
     .inputs(&[arg("data", "The image, channels last.")])
-    .params::<RandomLightingParam>()
     .shape(|_, io| same_image_shape(io))
     .forward(|ctx, ins, outs| {
         let std = f64::from(ctx.params::<RandomLightingParam>().alpha_std);

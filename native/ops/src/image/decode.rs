@@ -3,7 +3,7 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator};
 use ferromx_core::storage::read_slice;
 use ferromx_core::{ensure, memory, params};
 use zune_core::bytestream::ZCursor;
@@ -11,7 +11,7 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&CV_DECODE, &CV_READ];
 
 /// The maximum number of pixels of an image, so that a small file cannot exhaust the memory.
 const MAX_PIXELS: usize = 1 << 27;
@@ -30,7 +30,7 @@ params! {
 }
 
 /// Decodes an image from memory.
-pub(super) static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
+pub(super) static CV_DECODE: Operator<DecodeParam> = Operator::new("_cvimdecode")
     .aliases(&["_npi_cvimdecode"])
     .doc(
         "Decodes a JPEG, PNG or BMP image. Alpha channels are dropped, 16-bit samples are truncated to 8 bits; EXIF orientation is not \
@@ -38,7 +38,6 @@ pub(super) static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
          Shapes: buf (bytes,) of type uint8, output (height, width, 3) or, with flag=0, (height, width, 1). Not differentiable.",
     )
     .inputs(&[ArgDef { name: "buf", doc: "The encoded image, of type uint8.", type_string: "NDArray" }])
-    .params::<DecodeParam>()
     .dynamic(|ctx, ins| {
         let p = ctx.params::<DecodeParam>();
         if ins[0].dtype() != DType::U8 {
@@ -61,14 +60,13 @@ params! {
 }
 
 /// Decodes an image from a file.
-pub(super) static CV_READ: OpDef = OpDef::new("_cvimread")
+pub(super) static CV_READ: Operator<ReadParam> = Operator::new("_cvimread")
     .aliases(&["_npi_cvimread"])
     .doc(
         "Reads a JPEG, PNG or BMP file; see _cvimdecode. It runs on arrays only. Output: (height, width, 3) or, with flag=0, \
          (height, width, 1), of type uint8. Not differentiable.",
     )
     .inputs(&[])
-    .params::<ReadParam>()
     .dynamic(|ctx, _| {
         let p = ctx.params::<ReadParam>();
         let data = std::fs::read(&p.filename).map_err(|e| Error::io(&p.filename, &e))?;

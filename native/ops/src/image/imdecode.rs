@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, TypeOnly};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -101,12 +101,12 @@ fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -
 }
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&IMDECODE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&IMDECODE];
 
 const TYPES: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64];
 
 /// Decodes an image into an example of a batch.
-pub(super) static IMDECODE: OpDef = OpDef::new("_imdecode")
+pub(super) static IMDECODE: Operator<ImdecodeParam> = Operator::new("_imdecode")
     .doc(
         "Decodes a JPEG, PNG or BMP image, whose bytes are the characters of the parameter str_img, crops it from (x0, y0) to (x1, y1), \
          and subtracts the mean: output = crop - mean, with the channels blue, green and red.\n\n\
@@ -114,7 +114,6 @@ pub(super) static IMDECODE: OpDef = OpDef::new("_imdecode")
          written. Not differentiable. A C string cannot hold a zero byte: C programs call it through MXFuncInvokeEx.",
     )
     .inputs(&[arg("mean", "The mean to subtract, of the crop's shape (c, height, width); empty for none.")])
-    .params::<ImdecodeParam>()
     .reusable_if(|_| false)
     .shape(infer_shape)
     .forward(forward);

@@ -12,12 +12,12 @@ pub use decode::{DecodedImage, decode};
 pub use resize::interpolation;
 
 use ferromx_core::error::Result;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, infer::ShapeIo};
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Colours.
     color::OPS,
     // Decoding.

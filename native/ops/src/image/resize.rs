@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::Tuple;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -11,7 +11,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::image::{self, Border, Interpolation};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
 
 const TYPES: &[DType] = &[DType::U8, DType::F32, DType::F64];
 
@@ -90,14 +90,13 @@ impl ResizeParam {
 }
 
 /// Resizing of an image or a batch.
-pub(super) static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
+pub(super) static IMAGE_RESIZE: Operator<ResizeParam> = Operator::new("_image_resize")
     .aliases(&["_npx__image_resize"])
     .doc(
         "Resizes images. Filters and rounding are OpenCV's.\n\n\
          Shapes: data ([batch,] height, width, channels), output with the new height and width. Not differentiable.",
     )
     .inputs(&[arg("data", "One image, or a batch of them, channels last, of type uint8, float32 or float64.")])
-    .params::<ResizeParam>()
     .shape(|p, io| {
         let p = p.get::<ResizeParam>();
         interpolation(p.interp)?;
@@ -122,11 +121,10 @@ params! {
 }
 
 /// Resizing, as `mx.image` calls it.
-pub(super) static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
+pub(super) static CV_RESIZE: Operator<CvResizeParam> = Operator::new("_cvimresize")
     .aliases(&["_npi_cvimresize"])
     .doc("Resizes an image. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
     .inputs(&[array("src", "The image, channels last, of type uint8, float32 or float64.")])
-    .params::<CvResizeParam>()
     .shape(|p, io| {
         let p = p.get::<CvResizeParam>();
         interpolation(p.interp)?;
@@ -159,13 +157,12 @@ params! {
 }
 
 /// A border around an image.
-pub(super) static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
+pub(super) static CV_COPY_MAKE_BORDER: Operator<BorderParam> = Operator::new("_cvcopyMakeBorder")
     .doc(
         "Adds a border around an image. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
          channels). Not differentiable.",
     )
     .inputs(&[array("src", "The image, channels last.")])
-    .params::<BorderParam>()
     .shape(|p, io| {
         let p = p.get::<BorderParam>();
         let sizes = [p.top, p.bot, p.left, p.right];

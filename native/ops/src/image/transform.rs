@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, in_out};
@@ -12,11 +12,12 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::{image, movement, rng::Philox};
 
 use super::{check_channels, same_image_shape};
+use crate::compose::op;
 use crate::elemwise::family::NUMERIC;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &TO_TENSOR,
     &NORMALIZE,
     &CROP,
@@ -27,7 +28,7 @@ pub(super) static OPS: &[&OpDef] = &[
 ];
 
 /// Conversion of images to network inputs.
-pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor").names_data()
+pub(super) static TO_TENSOR: Operator = Operator::new("_image_to_tensor").names_data()
     .aliases(&["_npx__image_to_tensor"])
     .doc(
         "Converts images to network inputs: channels come first, and elements are divided by 255.\n\n\
@@ -59,9 +60,9 @@ pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor").names_data()
 
 fn to_tensor_grad(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
     // Two swaps of adjacent axes move the channels back to the end. Negative axes work with and without a batch axis.
-    let moved = g.apply1("SwapAxis", &[n.ograds[0]], &[("dim1", "-3"), ("dim2", "-2")])?;
-    let moved = g.apply1("SwapAxis", &[moved], &[("dim1", "-2"), ("dim2", "-1")])?;
-    Ok(vec![Some(g.apply1("_div_scalar", &[moved], &[("scalar", "255")])?)])
+    let moved = g.op(op!(shape::axes::SWAP_AXIS(n.ograds[0]), dim1: -3, dim2: -2))?;
+    let moved = g.op(op!(shape::axes::SWAP_AXIS(moved), dim1: -2, dim2: -1))?;
+    Ok(vec![Some(g.op(op!(elemwise::scalar::DIV(moved), scalar: 255.0))?)])
 }
 
 params! {
@@ -75,7 +76,7 @@ params! {
 }
 
 /// Normalization of the channels.
-pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize").names_data()
+pub(super) static NORMALIZE: Operator<NormalizeParam> = Operator::new("_image_normalize").names_data()
     .aliases(&["_npx__image_normalize"])
     .doc(
         "Normalizes the channels of images: output = (data - mean) / std.\n\n\
@@ -83,7 +84,6 @@ pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize").names_data()
          shape.",
     )
     .inputs(&[arg("data", "One image, or a batch of them, channels before height and width.")])
-    .params::<NormalizeParam>()
     .shape(|p, io| {
         if let Some(rank) = io.ins[0].ndim() {
             let shape = &io.ins[0];
@@ -165,14 +165,13 @@ params! {
 }
 
 /// A crop of an image.
-pub(super) static CROP: OpDef = OpDef::new("_image_crop")
+pub(super) static CROP: Operator<CropParam> = Operator::new("_image_crop")
     .aliases(&["_npx__image_crop"])
     .doc(
         "Crops images to a rectangle.\n\n\
          Shapes: data ([batch,] height, width, 1 or 3 channels), output with the height and width of the rectangle.",
     )
     .inputs(&[arg("data", "One image, or a batch of them, channels last.")])
-    .params::<CropParam>()
     .shape(crop_shape)
     .forward(|ctx, ins, outs| {
         let (begin, dims) = (first_indices(ctx.params(), ins[0].shape()), ins[0].shape().to_usize());
@@ -242,7 +241,7 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
 macro_rules! flips {
     ($NAME:ident: $op:literal, $alias:literal, $RANDOM:ident: $random:literal, $random_alias:literal, $what:literal, $axis:literal) => {
         #[doc = concat!("Exchanges ", $what, " of an image.")]
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: Operator = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 "Exchanges ",
@@ -256,7 +255,7 @@ macro_rules! flips {
             .grad(Grad::Kernel(Backward::new(|_, ins, outs| flip(&ins[0], Some($axis), &mut outs[0])), None));
 
         #[doc = concat!("Exchanges ", $what, " of an image with a probability of one half.")]
-        pub(crate) static $RANDOM: OpDef = OpDef::new($random)
+        pub(crate) static $RANDOM: Operator = Operator::new($random)
             .aliases(&[$random_alias])
             .doc(concat!(
                 "Exchanges ",

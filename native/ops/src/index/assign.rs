@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -31,13 +31,12 @@ fn listed_axes(p: &IndexArrayParam, rank: usize) -> Result<Vec<usize>> {
     }
 }
 
-pub(super) static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array").names_data().names_outputs()
+pub(super) static INDEX_ARRAY: Operator<IndexArrayParam> = Operator::new("_contrib_index_array").names_data().names_outputs()
     .doc(
         "The coordinates of all elements: for data of shape (d1, ..., dn) an array of shape (d1, ..., dn, m), of type int64, whose last \
          axis has the coordinates along the m axes.",
     )
     .inputs(&[arg("data", "An array of which only the shape is used.")])
-    .params::<IndexArrayParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         let m = listed_axes(p.get(), rank)?.len() as i64;
@@ -53,7 +52,7 @@ pub(super) static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array").names_
     })
     .grad(Grad::Zero);
 
-pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
+pub(super) static INDEX_COPY: Operator = Operator::new("_contrib_index_copy")
     .doc(
         "A copy of an array in which rows are replaced: row index_vector[i] by row i of new_tensor. If an index occurs several \
          times, the last row wins. Indices out of range are an error.",
@@ -89,7 +88,7 @@ pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         None,
     ));
 
-pub(super) static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_index_copy")
+pub(super) static BACKWARD_INDEX_COPY: Operator = Operator::new("_contrib_backward_index_copy")
     .doc(
         "The gradients of `_contrib_index_copy`: the old array's is 0 in the replaced rows, the new rows get those rows of the output's \
          gradient, the indices have none.",
@@ -154,7 +153,7 @@ fn column_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<O
     })
 }
 
-pub(super) static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
+pub(super) static FILL_ELEMENT_0INDEX: Operator = Operator::new("fill_element_0index")
     .doc(
         "A copy of a matrix in which one element of each row is replaced: lhs[i, rhs[i]] by mhs[i]. Rows whose index is out of \
          range are copied unchanged.",
@@ -195,7 +194,7 @@ pub(super) static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
         Ok(())
     });
 
-pub(super) static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
+pub(super) static ONEHOT_ENCODE: Operator = Operator::new("_onehot_encode")
     .doc(
         "One-hot rows: element lhs[i] of row i is 1, the others are 0; rows whose index is out of range are all 0. See one_hot for more \
          options.",

@@ -3,7 +3,7 @@
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{ensure, memory, params};
@@ -14,7 +14,7 @@ use crate::elemwise::family::elements;
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&DELETE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&DELETE];
 
 params! {
     /// Parameters of `_npi_delete`.
@@ -40,10 +40,9 @@ impl DeleteParam {
     }
 }
 
-pub(super) static DELETE: OpDef = OpDef::new("_npi_delete")
+pub(super) static DELETE: Operator<DeleteParam> = Operator::new("_npi_delete")
     .doc("The array without some entries along an axis: one index, a slice, or the indices in an array.")
     .inputs(&[arg("arr", "The array."), arg("obj", "The indices; negative ones count from the end.")])
-    .params::<DeleteParam>()
     .num_inputs_by(|p| if p.get::<DeleteParam>().is_constant() { 1 } else { 2 })
     .dynamic(|ctx, ins| {
         let (p, x) = (ctx.params::<DeleteParam>(), &ins[0]);

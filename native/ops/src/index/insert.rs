@@ -6,7 +6,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -21,7 +21,7 @@ use crate::elemwise::family::{elements, elements_mut};
 use crate::rules::first_dtype;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
 
 params! {
     /// Parameters of `_npi_insert_scalar`, `_npi_insert_slice` and `_npi_insert_tensor`.
@@ -58,14 +58,13 @@ enum IndexKind {
 /// Defines one of the operators.
 macro_rules! insert {
     ($name:ident: $op:literal, $inputs:expr, $kind:expr, $doc:literal) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<InsertParam> = Operator::new($op)
             .doc(concat!(
                 "Inserts entries along an axis ",
                 $doc,
                 " With a single index, several entries can be inserted before it."
             ))
             .inputs($inputs)
-            .params::<InsertParam>()
             .num_inputs_by(|p| {
                 1 + usize::from(p.get::<InsertParam>().val.is_none()) + usize::from($kind == IndexKind::Array)
             })

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator, arg};
 use ferromx_core::params::TypeOnly;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
@@ -15,7 +15,7 @@ use crate::movement::copy;
 use crate::rules::{first_dtype, one_dtype_of};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&MASK_ASSIGN_SCALAR, &MASK_ASSIGN_TENSOR];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&MASK_ASSIGN_SCALAR, &MASK_ASSIGN_TENSOR];
 
 params! {
     /// Parameters of `_npi_boolean_mask_assign_scalar`.
@@ -42,10 +42,9 @@ const VALUE: ArgDef = arg(
     "The values to write, broadcast to the data with the masked axes replaced by the number of nonzero mask elements.",
 );
 
-pub(super) static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scalar")
+pub(super) static MASK_ASSIGN_SCALAR: Operator<MaskScalarParam> = Operator::new("_npi_boolean_mask_assign_scalar")
     .doc("The data with a number written where the mask is not 0.")
     .inputs(&[DATA, MASK])
-    .params::<MaskScalarParam>()
     .shape(|p, io| mask_shape(io, p.get::<MaskScalarParam>().start_axis.0))
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
@@ -61,10 +60,9 @@ pub(super) static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assi
     .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
-pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assign_tensor")
+pub(super) static MASK_ASSIGN_TENSOR: Operator<MaskTensorParam> = Operator::new("_npi_boolean_mask_assign_tensor")
     .doc("The data with the elements of an array written, one after the other, where the mask is not 0.")
     .inputs(&[DATA, MASK, VALUE])
-    .params::<MaskTensorParam>()
     .shape(|p, io| mask_shape(io, p.get::<MaskTensorParam>().start_axis.0))
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {

@@ -26,14 +26,14 @@ pub(crate) use take::{EmbeddingParam, TakeMode, TakeParam};
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, OpCtx};
 use ferromx_core::storage::In;
 use ferromx_kernels::index::{self, BadIndex, Bounds};
 
 use crate::rules::no_gradient;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     &[
         &take::EMBEDDING,
         &take::SPARSE_EMBEDDING,

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -13,6 +13,7 @@ use ferromx_kernels::index::{self, BadIndex};
 use ferromx_kernels::map::Arith;
 
 use super::{bad_index, index_type, no_gradient};
+use crate::compose::op;
 use crate::elemwise::family::NUMERIC;
 use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, one_dtype_of};
@@ -20,7 +21,7 @@ use crate::rules::{first_dtype, one_dtype_of};
 const INDICES: &str =
     "The coordinates, of shape (m, ...): indices[i, ...] is an index into axis i, counted from the end if negative.";
 
-pub(super) static GATHER_ND: OpDef = OpDef::new("gather_nd")
+pub(super) static GATHER_ND: Operator = Operator::new("gather_nd")
     .aliases(&["_npi_gather_nd", "_npx_gather_nd"])
     .doc(
         "Gathers the elements, or slices of the last axes, at given coordinates: out[y...] = data[indices[0, y...], ..., indices[m-1, \
@@ -98,13 +99,12 @@ params! {
     }
 }
 
-pub(super) static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
+pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("scatter_nd")
     .doc(
         "Writes elements, or slices of the last axes, to given coordinates of an array of zeros: the inverse of `gather_nd`. \
          If coordinates occur several times, the last element wins.",
     )
     .inputs(&[arg("data", "The elements to write, of shape (..., last axes of the result)."), arg("indices", INDICES)])
-    .params::<ScatterNdParam>()
     .shape(scatter_nd_shape)
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
@@ -115,9 +115,9 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
         });
         Ok(())
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("gather_nd", &[n.ograds[0], n.inputs[1]], &[])?), None])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(GATHER_ND(n.ograds[0], n.inputs[1])))?), None])));
 
-pub(super) static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
+pub(super) static SCATTER_SET_ND: Operator<ScatterNdParam> = Operator::new("_scatter_set_nd")
     .aliases(&["_npi_scatter_set_nd"])
     .doc(
         "Replaces elements, or slices of the last axes, of lhs at given coordinates by those of rhs, as an assignment to lhs[indices] \
@@ -128,7 +128,6 @@ pub(super) static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
         arg("rhs", "The new elements, of shape (..., last axes of lhs)."),
         arg("indices", INDICES),
     ])
-    .params::<ScatterNdParam>()
     .shape(|p, io| {
         io.assign_in(0, &p.get::<ScatterNdParam>().shape)?;
         scatter_nd_shape(p, &mut ShapeIo { ins: &mut io.ins[1..], outs: io.outs })

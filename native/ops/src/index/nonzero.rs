@@ -2,7 +2,7 @@
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 use ferromx_core::shape::Sizes;
 use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory};
@@ -10,9 +10,9 @@ use ferromx_core::{dispatch, memory};
 use crate::rules::new_array;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&NONZERO];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&NONZERO];
 
-pub(super) static NONZERO: OpDef = OpDef::new("_npx_nonzero")
+pub(super) static NONZERO: Operator = Operator::new("_npx_nonzero")
     .aliases(&["_npi_nonzero"])
     .doc("The indices of the elements that are not 0: one row for each in row-major order, one column for each axis, as int64.")
     .inputs(&[arg("x", "The array.")])

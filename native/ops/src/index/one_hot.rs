@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::NumDType;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -28,11 +28,10 @@ params! {
     }
 }
 
-pub(super) static ONE_HOT: OpDef = OpDef::new("one_hot")
+pub(super) static ONE_HOT: Operator<OneHotParam> = Operator::new("one_hot")
     .aliases(&["_npx_one_hot"])
     .doc("A vector of length depth for each index: on_value at the index, off_value elsewhere. Indices out of range give only off_value.")
     .inputs(&[arg("indices", "The indices, of any shape.")])
-    .params::<OneHotParam>()
     .shape(|p, io| {
         if !io.ins[0].ndim_is_known() {
             return Ok(());

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -59,14 +59,13 @@ impl PickParam {
     }
 }
 
-pub(super) static PICK: OpDef = OpDef::new("pick")
+pub(super) static PICK: Operator<PickParam> = Operator::new("pick")
     .aliases(&["_npx_pick", "choose_element_0index"])
     .doc("Picks one element of each row along an axis: for axis 1 of a matrix, out[i] = data[i, index[i]].")
     .inputs(&[
         arg("data", "The array to pick from."),
         arg("index", "The indices, in the shape of data without the axis, or with length 1 there."),
     ])
-    .params::<PickParam>()
     .shape(pick_shape)
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
@@ -151,7 +150,7 @@ fn pick_backward(
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
-pub(super) static BATCH_TAKE: OpDef = OpDef::new("batch_take")
+pub(super) static BATCH_TAKE: Operator = Operator::new("batch_take")
     .doc("Picks one element of each row along the last axis: out[i] = a[i, indices[i]]. Indices out of range are clipped.")
     .inputs(&[
         arg("a", "The array to pick from."),

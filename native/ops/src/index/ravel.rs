@@ -2,7 +2,7 @@
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{Operator, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index;
@@ -27,14 +27,13 @@ fn inner_lengths(p: &RavelParam) -> Result<Vec<i64>> {
     Ok(lengths)
 }
 
-pub(super) static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index").names_data()
+pub(super) static RAVEL_MULTI_INDEX: Operator<RavelParam> = Operator::new("_ravel_multi_index").names_data()
     .aliases(&["ravel_multi_index"])
     .doc(
         "The flat (row-major) indices of elements with given coordinates in an array of the given shape: data of shape (d, n) \
          has the d coordinates of an element in each column. For shape (7, 6), the coordinates (3, 4) give 22.",
     )
     .inputs(&[arg("data", "The coordinates, of shape (d, n).")])
-    .params::<RavelParam>()
     .shape(|p, io| {
         let p = p.get::<RavelParam>();
         let axes = inner_lengths(p)?.len() + 1;
@@ -55,14 +54,13 @@ pub(super) static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index").na
     })
     .grad(Grad::Zero);
 
-pub(super) static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index").names_data()
+pub(super) static UNRAVEL_INDEX: Operator<RavelParam> = Operator::new("_unravel_index").names_data()
     .aliases(&["unravel_index"])
     .doc(
         "The coordinates of elements of an array of the given shape from their flat (row-major) indices: data of shape (n,) gives (d, \
          n), a column for each. For shape (7, 6), 22 gives (3, 4).",
     )
     .inputs(&[arg("data", "The flat indices of the elements, of any shape.")])
-    .params::<RavelParam>()
     .shape(|p, io| {
         let axes = inner_lengths(p.get())?.len() as i64 + 1;
         if let [_, indices @ ..] = io.outs[0].dims() {

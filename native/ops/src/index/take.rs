@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{NumDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, Req};
@@ -37,14 +37,13 @@ const LOOKUP: &[ArgDef] =
     &[arg("data", "The indices, of any shape."), arg("weight", "The table, of shape (input_dim, output_dim).")];
 
 /// The definition that both embedding operators share.
-const fn embedding(name: &'static str) -> OpDef {
-    OpDef::new(name)
+const fn embedding(name: &'static str) -> Operator<EmbeddingParam> {
+    Operator::new(name)
         .doc(
             "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. Indices out of range are clipped, or \
              refused if the table is row_sparse. The gradients of rows that occur several times are summed.",
         )
         .inputs(LOOKUP)
-        .params::<EmbeddingParam>()
         .shape(embedding_shape)
         .dtype(embedding_dtype)
         .forward(|ctx, ins, outs| {
@@ -66,9 +65,10 @@ const fn embedding(name: &'static str) -> OpDef {
         ))
 }
 
-pub(crate) static EMBEDDING: OpDef = embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
+pub(crate) static EMBEDDING: Operator<EmbeddingParam> =
+    embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
 
-pub(crate) static SPARSE_EMBEDDING: OpDef = embedding("_contrib_SparseEmbedding");
+pub(crate) static SPARSE_EMBEDDING: Operator<EmbeddingParam> = embedding("_contrib_SparseEmbedding");
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();
@@ -163,14 +163,13 @@ impl TakeParam {
     }
 }
 
-pub(crate) static TAKE: OpDef = OpDef::new("take")
+pub(crate) static TAKE: Operator<TakeParam> = Operator::new("take")
     .aliases(&["_npi_take"])
     .doc(
         "Takes the elements at given indices along an axis, which the shape of the indices replaces: with axis=1, \
          out[i, j..., k] = a[i, indices[j...], k].",
     )
     .inputs(&[arg("a", "The array to take from."), arg("indices", "The indices, of any shape.")])
-    .params::<TakeParam>()
     .shape(|p, io| {
         let (Some(rank), true) = (io.ins[0].ndim(), io.ins[1].ndim_is_known()) else { return Ok(()) };
         let axis = Shape::axis(i64::from(p.get::<TakeParam>().axis), rank)?;

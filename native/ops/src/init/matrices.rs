@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator};
 use ferromx_core::params::{NumDType, ParamValue, Untyped};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use super::{InitParam, fill};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&EYE, &NP_EYE, &IDENTITY, &INDICES];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&EYE, &NP_EYE, &IDENTITY, &INDICES];
 
 /// An element type of `_eye`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +62,9 @@ impl EyeParam {
 }
 
 /// A matrix with ones on a diagonal.
-pub(super) static EYE: OpDef = OpDef::new("_eye")
+pub(super) static EYE: Operator<EyeParam> = Operator::new("_eye")
     .doc("A matrix of N rows and M columns with ones on a diagonal and zeros elsewhere.")
     .inputs(&[])
-    .params::<EyeParam>()
     .shape(|p, io| {
         let p = p.get::<EyeParam>();
         io.assign_out(0, &Shape::new(&[p.n, p.columns()]))
@@ -90,10 +89,9 @@ params! {
     }
 }
 
-pub(super) static NP_EYE: OpDef = OpDef::new("_npi_eye")
+pub(super) static NP_EYE: Operator<NpEyeParam> = Operator::new("_npi_eye")
     .doc("A matrix of N rows and M columns with ones on a diagonal and zeros elsewhere.")
     .inputs(&[])
-    .params::<NpEyeParam>()
     .shape(|p, io| {
         let p = p.get::<NpEyeParam>();
         let columns = p.m.0.unwrap_or(p.n);
@@ -104,13 +102,12 @@ pub(super) static NP_EYE: OpDef = OpDef::new("_npi_eye")
     .forward(|ctx, _, outs| ones_on_diagonal(ctx.params::<NpEyeParam>().k, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
+pub(super) static IDENTITY: Operator<InitParam> = Operator::new("_npi_identity")
     .doc(
         "A square matrix of the given shape with ones on its diagonal and zeros elsewhere. With one axis only the first element is 1; \
          in an array of any other shape with n rows, n elements that are n + 1 apart in memory are 1.",
     )
     .inputs(&[])
-    .params::<InitParam>()
     .shape(|p, io| {
         let shape = &p.get::<InitParam>().shape;
         ensure!(shape.ndim() != Some(0), "shape=() has no rows: expected the shape of a square matrix, such as (3, 3)");
@@ -158,10 +155,9 @@ params! {
     }
 }
 
-pub(super) static INDICES: OpDef = OpDef::new("_npi_indices")
+pub(super) static INDICES: Operator<IndicesParam> = Operator::new("_npi_indices")
     .doc("The indices of a grid: for each axis an array of the grid's shape that holds the index along that axis.")
     .inputs(&[])
-    .params::<IndicesParam>()
     .shape(|p, io| {
         let grid = p.get::<IndicesParam>().dimensions.dims();
         ensure!(grid.iter().all(|d| *d >= 0), "dimensions={} has a negative number", Shape::new(grid));

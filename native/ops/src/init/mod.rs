@@ -9,7 +9,7 @@ pub(crate) use ranges::{RangeRounding, fill_range};
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 use ferromx_core::params::AnyDType;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
@@ -17,7 +17,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Constants.
     &[&ZEROS, &ONES, &ZEROS.renamed("_npi_zeros"), &ONES.renamed("_npi_ones"), &FULL, &FULL_LIKE, &ZEROS_WITHOUT_DTYPE],
     // Identity matrices, indices of a grid.
@@ -41,10 +41,9 @@ params! {
 }
 
 /// Zeros.
-pub static ZEROS: OpDef = OpDef::new("_zeros")
+pub static ZEROS: Operator<InitParam> = Operator::new("_zeros")
     .doc("An array of zeros.")
     .inputs(&[])
-    .params::<InitParam>()
     .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
     .dtype(|p, io| io.assign_out(0, p.get::<InitParam>().dtype.0))
     .forward(|_, _, outs| fill(&mut outs[0], 0.0))
@@ -52,10 +51,9 @@ pub static ZEROS: OpDef = OpDef::new("_zeros")
     .grad(Grad::Zero);
 
 /// Ones.
-pub static ONES: OpDef = OpDef::new("_ones")
+pub static ONES: Operator<InitParam> = Operator::new("_ones")
     .doc("An array of ones.")
     .inputs(&[])
-    .params::<InitParam>()
     .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
     .dtype(|p, io| io.assign_out(0, p.get::<InitParam>().dtype.0))
     .forward(|_, _, outs| fill(&mut outs[0], 1.0))
@@ -84,11 +82,10 @@ params! {
 }
 
 /// A constant.
-pub static FULL: OpDef = OpDef::new("_full")
+pub static FULL: Operator<FullParam> = Operator::new("_full")
     .aliases(&["_npi_full"])
     .doc("An array whose elements are all equal to `value`.")
     .inputs(&[])
-    .params::<FullParam>()
     .shape(|p, io| io.assign_out(0, &p.get::<FullParam>().shape))
     .dtype(|p, io| io.assign_out(0, p.get::<FullParam>().dtype.0))
     .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<FullParam>().value))
@@ -107,10 +104,9 @@ params! {
 }
 
 /// Zeros whose dtype may be inferred.
-pub static ZEROS_WITHOUT_DTYPE: OpDef = OpDef::new("_zeros_without_dtype")
+pub static ZEROS_WITHOUT_DTYPE: Operator<ZerosWithoutDTypeParam> = Operator::new("_zeros_without_dtype")
     .doc("An array of zeros whose element type may be left to inference.")
     .inputs(&[])
-    .params::<ZerosWithoutDTypeParam>()
     .shape(|p, io| io.assign_out(0, &p.get::<ZerosWithoutDTypeParam>().shape))
     .dtype(|p, io| {
         let code = p.get::<ZerosWithoutDTypeParam>().dtype;
@@ -133,10 +129,9 @@ params! {
     }
 }
 
-pub(super) static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
+pub(super) static FULL_LIKE: Operator<FullLikeParam> = Operator::new("_npi_full_like")
     .doc("An array of the shape of another whose elements are all equal to `fill_value`.")
     .inputs(&[arg("a", "The array whose shape is taken.")])
-    .params::<FullLikeParam>()
     .dtype(|p, io| match p.get::<FullLikeParam>().dtype.map(|d| d.0).or(io.ins[0]) {
         Some(d) => io.assign_out(0, d),
         None => Ok(()),

@@ -6,7 +6,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, OpDef, SparseCall, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, SparseCall, arg};
 use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
@@ -18,7 +18,7 @@ use super::fill;
 use crate::elemwise::family::elements_mut;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ARANGE, &LINSPACE, &ARANGE_LIKE, &SET_VALUE, &NP_ARANGE, &LOGSPACE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&ARANGE, &LINSPACE, &ARANGE_LIKE, &SET_VALUE, &NP_ARANGE, &LOGSPACE];
 
 params! {
     /// Parameters of `_arange`.
@@ -41,13 +41,12 @@ params! {
 }
 
 /// Equally spaced numbers.
-static ARANGE: OpDef = OpDef::new("_arange")
+static ARANGE: Operator<RangeParam> = Operator::new("_arange")
     .doc(
         "Equally spaced numbers from `start` up to `stop` (exclusive), each repeated `repeat` times:\n\n\
          _arange(0, 3, repeat=2) = [0, 0, 1, 1, 2, 2].",
     )
     .inputs(&[])
-    .params::<RangeParam>()
     .shape(|p, io| {
         let p = p.get::<RangeParam>();
         ensure!(p.step != 0.0, "Range does not support step=0");
@@ -149,14 +148,13 @@ impl OpParams for Linspace {
     }
 }
 
-static LINSPACE: OpDef = OpDef::new("_linspace")
+static LINSPACE: Operator<Linspace> = Operator::new("_linspace")
     .aliases(&["_npi_linspace"])
     .doc(
         "`num` equally spaced numbers from `start` to `stop`. The parameters are start, stop, num, endpoint (whether stop is the last \
          number, true by default), ctx and dtype.",
     )
     .inputs(&[])
-    .params::<Linspace>()
     .shape(|p, io| io.assign_out(0, &Shape::new(&[p.get::<Linspace>().0.num.into()])))
     .dtype(|p, io| io.assign_out(0, p.get::<Linspace>().0.dtype.0))
     .forward(|ctx, _, outs| {
@@ -185,11 +183,10 @@ params! {
     }
 }
 
-static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
+static ARANGE_LIKE: Operator<ArangeLikeParam> = Operator::new("_contrib_arange_like")
     .aliases(&["_npx_arange_like"])
     .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or an axis's length.")
     .inputs(&[arg("data", "An array of which only shape and type are used.")])
-    .params::<ArangeLikeParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         let shape = match p.get::<ArangeLikeParam>().axis {
@@ -229,10 +226,9 @@ params! {
     }
 }
 
-static SET_VALUE: OpDef = OpDef::new("_set_value")
+static SET_VALUE: Operator<SetValueParam> = Operator::new("_set_value")
     .doc("Sets every element of the array that is given as output to `src`.")
     .inputs(&[])
-    .params::<SetValueParam>()
     .shape(|_, _| Ok(()))
     .dtype(|_, io| match io.outs[0] {
         Some(_) => Ok(()),
@@ -261,10 +257,9 @@ fn set_all_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![SparseArray::row_sparse(shape, data, rows)?.into()])
 }
 
-static NP_ARANGE: OpDef = OpDef::new("_npi_arange")
+static NP_ARANGE: Operator<RangeParam> = Operator::new("_npi_arange")
     .doc("Equally spaced numbers from `start` up to `stop` (exclusive); from 0 up to `start` if there is no stop.")
     .inputs(&[])
-    .params::<RangeParam>()
     .shape(|p, io| {
         let p = p.get::<RangeParam>();
         ensure!(p.step != 0.0, "step=0 is not allowed in a range");
@@ -299,10 +294,9 @@ params! {
     }
 }
 
-static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
+static LOGSPACE: Operator<LogspaceParam> = Operator::new("_npi_logspace")
     .doc("Powers of `base` with equally spaced exponents from `start` to `stop`.")
     .inputs(&[])
-    .params::<LogspaceParam>()
     .shape(|p, io| {
         let n = p.get::<LogspaceParam>().num;
         ensure!(n >= 0, "num={n} must be 0 or more");

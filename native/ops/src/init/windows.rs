@@ -5,7 +5,7 @@ use std::f32::consts::PI;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Error;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::{AnyOperator, Operator};
 use ferromx_core::params;
 use ferromx_core::params::{NumDType, Untyped};
 use ferromx_core::shape::Shape;
@@ -13,7 +13,7 @@ use ferromx_core::shape::Shape;
 use crate::elemwise::family::elements_mut;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&HANNING, &HAMMING, &BLACKMAN];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&HANNING, &HAMMING, &BLACKMAN];
 
 params! {
     /// Parameters of the windows.
@@ -30,10 +30,9 @@ params! {
 /// Defines a window function in terms of an angle that goes from 0 to 2 pi over the window.
 macro_rules! window {
     ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<WindowParam> = Operator::new($op)
             .doc(concat!($doc, ", for n from 0 to M - 1. A window of one point is 1."))
             .inputs(&[])
-            .params::<WindowParam>()
             .shape(|p, io| {
                 let Some(points) = p.get::<WindowParam>().m.0 else {
                     return Err(Error::Value("M, the number of points, is missing".into()));

@@ -4,7 +4,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -16,9 +16,10 @@ use ferromx_kernels::par::with_scratch;
 use super::matrices::{self, check_rank, check_square, copy_unless_in_place, matrix_type, replace_last_axes};
 use super::product::batch_matrix;
 use crate::axes::matrix_dims;
+use crate::compose::op;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
 
 params! {
     /// Parameters of `_linalg_gemm`.
@@ -151,16 +152,9 @@ impl Gemm {
 
     /// The gradients of A and B.
     fn gradients(&self, g: &mut dyn GradGraph, a: Entry, b: Entry, grad: Entry) -> Result<[Entry; 2]> {
-        let text = |t: bool| if t { "True" } else { "False" };
-        let (alpha, axis) = (self.alpha.to_string(), self.axis.to_string());
-        let mut product = |x, y, transpose_x, transpose_y| {
-            let attrs = [
-                ("transpose_a", text(transpose_x)),
-                ("transpose_b", text(transpose_y)),
-                ("alpha", alpha.as_str()),
-                ("axis", axis.as_str()),
-            ];
-            g.apply1("_linalg_gemm2", &[x, y], &attrs)
+        let mut product = |x, y, transpose_a, transpose_b| {
+            let params = Gemm2Param { transpose_a, transpose_b, alpha: self.alpha, axis: self.axis };
+            g.op(op!(GEMM2(x, y), ..&params))
         };
         let [ta, tb] = self.transpose;
         let left = if ta { product(b, grad, tb, true)? } else { product(grad, b, false, !tb)? };
@@ -169,14 +163,13 @@ impl Gemm {
     }
 }
 
-pub(super) static GEMM: OpDef = OpDef::new("_linalg_gemm")
+pub(super) static GEMM: Operator<GemmParam> = Operator::new("_linalg_gemm")
     .aliases(&["linalg_gemm"])
     .doc(
         "The products of matrices, plus other matrices: alpha * op(A) * op(B) + beta * C, where op may transpose. A of shape \
          (..., m, k) and B of shape (..., k, n) give (..., m, n), after transposition.",
     )
     .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices."), arg("C", "The array to add, of the shape of the result.")])
-    .params::<GemmParam>()
     .shape(|p, io| {
         if let Some(out) = Gemm::from(p.get::<GemmParam>()).shape(&io.ins[0], &io.ins[1])? {
             io.assign_in(2, &out)?;
@@ -193,19 +186,18 @@ pub(super) static GEMM: OpDef = OpDef::new("_linalg_gemm")
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<GemmParam>();
         let [a, b] = Gemm::from(p).gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?;
-        let c = g.apply1("_mul_scalar", &[n.ograds[0]], &[("scalar", &p.beta.to_string())])?;
+        let c = g.op(op!(elemwise::scalar::MUL(n.ograds[0]), scalar: p.beta))?;
         Ok(vec![Some(a), Some(b), Some(c)])
     }))
     .inplace(&[(2, 0)]);
 
-pub(super) static GEMM2: OpDef = OpDef::new("_linalg_gemm2")
+pub(super) static GEMM2: Operator<Gemm2Param> = Operator::new("_linalg_gemm2")
     .aliases(&["linalg_gemm2"])
     .doc(
         "The products of matrices: alpha * op(A) * op(B), where op may transpose. A of shape (..., m, k) and B of shape (..., k, n) \
          give (..., m, n), after transposition.",
     )
     .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices.")])
-    .params::<Gemm2Param>()
     .shape(|p, io| match Gemm::from(p.get::<Gemm2Param>()).shape(&io.ins[0], &io.ins[1])? {
         Some(out) => io.assign_out(0, &out),
         None => Ok(()),
@@ -229,11 +221,10 @@ params! {
     }
 }
 
-pub(super) static SYRK: OpDef = OpDef::new("_linalg_syrk")
+pub(super) static SYRK: Operator<SyrkParam> = Operator::new("_linalg_syrk")
     .aliases(&["linalg_syrk"])
     .doc("The products of matrices with their own transposes: alpha * A * A^T, or alpha * A^T * A.")
     .inputs(&[arg("A", "The matrices, of shape (..., m, n).")])
-    .params::<SyrkParam>()
     .shape(|p, io| {
         check_rank(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -255,18 +246,12 @@ pub(super) static SYRK: OpDef = OpDef::new("_linalg_syrk")
 
 const SYRK_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<SyrkParam>();
-    let alpha = p.alpha.to_string();
-    let mut product = |transposed: bool| {
-        let (x, y) = if p.transpose { (n.inputs[0], n.ograds[0]) } else { (n.ograds[0], n.inputs[0]) };
-        let transpose_name = if p.transpose { "transpose_b" } else { "transpose_a" };
-        g.apply1(
-            "_linalg_gemm2",
-            &[x, y],
-            &[("alpha", &alpha), (transpose_name, if transposed { "True" } else { "False" })],
-        )
+    let mut product = |transposed: bool| match p.transpose {
+        true => g.op(op!(GEMM2(n.inputs[0], n.ograds[0]), alpha: p.alpha, transpose_b: transposed)),
+        false => g.op(op!(GEMM2(n.ograds[0], n.inputs[0]), alpha: p.alpha, transpose_a: transposed)),
     };
     let (plain, transposed) = (product(false)?, product(true)?);
-    Ok(vec![Some(g.apply1("elemwise_add", &[plain, transposed], &[])?)])
+    Ok(vec![Some(g.op(op!(elemwise::binary::ADD(plain, transposed)))?)])
 };
 
 params! {
@@ -296,14 +281,13 @@ pub(super) fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &a)
 }
 
-pub(super) static TRMM: OpDef = OpDef::new("_linalg_trmm")
+pub(super) static TRMM: Operator<TriangularParam> = Operator::new("_linalg_trmm")
     .aliases(&["linalg_trmm"])
     .doc(
         "The products of triangular matrices with others: alpha * op(A) * B, or alpha * B * op(A) with rightside, where op may \
          transpose. Only the selected triangle of A is read.",
     )
     .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The other matrices.")])
-    .params::<TriangularParam>()
     .shape(triangular_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TriangularParam>();

@@ -2,7 +2,7 @@
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
 use ferromx_kernels::linalg::{
@@ -15,12 +15,12 @@ use super::matrices::{self, batch_item, copy_unless_in_place, matrix_error, matr
 use crate::axes::matrix_dims;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
 const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
 
-pub(super) static POTRF: OpDef = OpDef::new("_linalg_potrf")
+pub(super) static POTRF: Operator = Operator::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
     .doc(
         "The Cholesky factors of symmetric, positive definite matrices: the lower triangular L with A = L * L^T. Only the lower triangle \
@@ -40,7 +40,7 @@ pub(super) static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .grad(Grad::Kernel(Backward::new(potrf_backward).outputs(Deps::All), None))
     .inplace(&[(0, 0)]);
 
-pub(super) static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
+pub(super) static CHOLESKY: Operator = POTRF.renamed("_npi_cholesky").doc(
     "NumPy's linalg.cholesky: the lower triangular L with A = L * L^T for symmetric, positive definite matrices. Only the lower \
      triangle of A is read.",
 );
@@ -63,7 +63,7 @@ fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-pub(super) static POTRI: OpDef = OpDef::new("_linalg_potri")
+pub(super) static POTRI: Operator = Operator::new("_linalg_potri")
     .aliases(&["linalg_potri"])
     .doc("The inverses of matrices from their Cholesky factors: (L * L^T)^-1 for lower triangular matrices L.")
     .inputs(&[arg("A", "The factors L, of shape (..., n, n); only their lower triangle is read.")])
@@ -123,14 +123,13 @@ impl TriangularParam {
     }
 }
 
-pub(super) static TRSM: OpDef = OpDef::new("_linalg_trsm")
+pub(super) static TRSM: Operator<TriangularParam> = Operator::new("_linalg_trsm")
     .aliases(&["linalg_trsm"])
     .doc(
         "Triangular solve: the solutions X of op(A) * X = alpha * B, or X * op(A) = alpha * B with rightside, where op may transpose. \
          Only the selected triangle of A is read; a zero on its diagonal gives infinities.",
     )
     .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The right-hand sides.")])
-    .params::<TriangularParam>()
     .shape(triangular_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TriangularParam>();

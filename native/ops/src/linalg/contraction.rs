@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -22,7 +22,7 @@ use crate::broadcast::promotion;
 use crate::elemwise::formulas::Mul;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
 
 const A_B: &[ArgDef] = &[arg("a", "The first operand."), arg("b", "The second operand, of the same type.")];
 
@@ -171,7 +171,7 @@ fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mu
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-pub(super) static DOT: OpDef = OpDef::new("_np_dot")
+pub(super) static DOT: Operator = Operator::new("_np_dot")
     .doc(
         "The inner product of vectors, the product of matrices, the product with a scalar, and for more axes the sum over the last axis \
          of a and the second-last of b.",
@@ -261,10 +261,9 @@ impl TensordotIntParam {
 /// Defines a contraction over axes that the parameters choose.
 macro_rules! tensordot {
     ($name:ident: $op:literal, $doc:literal, $P:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<$P> = Operator::new($op)
             .doc($doc)
             .inputs(A_B)
-            .params::<$P>()
             .shape(|p, io| {
                 let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
                 p.get::<$P>().axes(m, n)?.infer_shapes(io)
@@ -292,7 +291,7 @@ tensordot!(TENSORDOT_INT_AXES: "_npi_tensordot_int_axes",
     "The sum of products over the last axes of a and the first of b; the result has the other axes of a, then those of b.",
     TensordotIntParam);
 
-pub(super) static MATMUL: OpDef = OpDef::new("_npi_matmul")
+pub(super) static MATMUL: Operator = Operator::new("_npi_matmul")
     .doc(
         "The products of the matrices in the last two axes; the axes before them are broadcast. A vector is a row on the left and a \
          column on the right; its added axis is removed from the result.",

@@ -4,7 +4,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::semantics::is_numpy_shape;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -19,12 +19,13 @@ use super::matrices::{
     self, batch_item, check_rank, check_square, matrix_error, matrix_type, replace_last_axes, square_shape,
 };
 use crate::axes::matrix_dims;
+use crate::compose::op;
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
 
-pub(super) static GELQF: OpDef = OpDef::new("_linalg_gelqf")
+pub(super) static GELQF: Operator = Operator::new("_linalg_gelqf")
     .aliases(&["linalg_gelqf"])
     .doc(
         "The LQ factors of matrices with at most as many rows as columns: A = L * Q with orthonormal rows of Q and L lower triangular. \
@@ -76,7 +77,7 @@ fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
+pub(super) static SYEVD: Operator = Operator::new("_linalg_syevd")
     .doc(
         "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with the eigenvectors as rows of U and the \
          eigenvalues L in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each eigenvector \
@@ -149,7 +150,7 @@ fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
+pub(super) static INVERSE: Operator = Operator::new("_linalg_inverse")
     .aliases(&["_npi_inv", "linalg_inverse"])
     .doc("The inverses of square matrices. A matrix without an inverse is an error.")
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
@@ -167,8 +168,8 @@ pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
     })
     .grad(Grad::Compose(|g, n| {
         let (b, grad) = (n.outputs[0], n.ograds[0]);
-        let product = g.apply1("_linalg_gemm2", &[b, grad], &[("transpose_a", "True"), ("alpha", "-1")])?;
-        Ok(vec![Some(g.apply1("_linalg_gemm2", &[product, b], &[("transpose_b", "True")])?)])
+        let product = g.op(op!(linalg::blas::GEMM2(b, grad), transpose_a: true, alpha: -1.0))?;
+        Ok(vec![Some(g.op(op!(linalg::blas::GEMM2(product, b), transpose_b: true))?)])
     }));
 
 /// Writes the inverse of a matrix. For a singular matrix, the error is the index of the first zero pivot of its LU factorization.
@@ -203,7 +204,7 @@ fn batch_shape(a: &Shape) -> Result<Option<Shape>> {
     Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replace_last_axes(a, 2, &[]) }))
 }
 
-pub(super) static DET: OpDef = OpDef::new("_linalg_det")
+pub(super) static DET: Operator = Operator::new("_linalg_det")
     .aliases(&["_npi_det", "linalg_det"])
     .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...); a single matrix gives (1,), or () with NumPy's \
           shape semantics.")
@@ -256,7 +257,7 @@ fn scaled_inverse_transposes<T: Scalar + Element>(
     })
 }
 
-pub(super) static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
+pub(super) static SLOGDET: Operator = Operator::new("_linalg_slogdet")
     .aliases(&["_npi_slogdet", "linalg_slogdet"])
     .doc(
         "The determinants of square matrices as their signs and the logarithms of their magnitudes; 0 and negative infinity for a \

@@ -3,7 +3,7 @@
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
@@ -12,11 +12,12 @@ use ferromx_kernels::movement::{diagonal, diagonal_assign};
 
 use super::matrices::{self, check_square, matrix_type, replace_last_axes};
 use crate::axes::matrix_dims;
+use crate::compose::op;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
 
-pub(super) static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
+pub(super) static SUMLOGDIAG: Operator = Operator::new("_linalg_sumlogdiag")
     .aliases(&["linalg_sumlogdiag"])
     .doc(
         "The sums of the logarithms of the diagonals of square matrices, such as Cholesky factors: A of shape (..., n, n) gives shape \
@@ -93,11 +94,10 @@ fn diagonal_len(n: i64, offset: i32) -> Result<i64> {
     Ok(if n < 0 { -1 } else { len })
 }
 
-pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
+pub(super) static EXTRACTDIAG: Operator<DiagonalParam> = Operator::new("_linalg_extractdiag")
     .aliases(&["linalg_extractdiag"])
     .doc("Diagonals of square matrices: A of shape (..., n, n) gives shape (..., n - |offset|).")
     .inputs(&[arg("A", "The matrices.")])
-    .params::<DiagonalParam>()
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -106,7 +106,7 @@ pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
         io.assign_out(0, &out)
     })
     .forward(extract_diagonal)
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_makediag", &[n.ograds[0]], n.attrs)?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(MAKEDIAG(n.ograds[0]), ..n.params.get()))?)])));
 
 fn extract_diagonal(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (offset, shape) = (ctx.params::<DiagonalParam>().offset as isize, ins[0].shape().to_usize());
@@ -117,11 +117,10 @@ fn extract_diagonal(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     })
 }
 
-pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
+pub(super) static MAKEDIAG: Operator<DiagonalParam> = Operator::new("_linalg_makediag")
     .aliases(&["linalg_makediag"])
     .doc("Square matrices with given diagonals and zeros elsewhere: A of shape (..., n) gives shape (..., n + |offset|, n + |offset|).")
     .inputs(&[arg("A", "The diagonals.")])
-    .params::<DiagonalParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "A must have at least one axis");
@@ -142,17 +141,16 @@ pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
     })
     .grad(Grad::Kernel(
         Backward::new(extract_diagonal),
-        Some(|g, n| Ok(vec![Some(g.apply1("_linalg_extractdiag", &[n.ograds[0]], n.attrs)?)])),
+        Some(|g, n| Ok(vec![Some(g.op(op!(EXTRACTDIAG(n.ograds[0]), ..n.params.get()))?)])),
     ));
 
-pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
+pub(super) static EXTRACTTRIAN: Operator<TriangleParam> = Operator::new("_linalg_extracttrian")
     .aliases(&["linalg_extracttrian"])
     .doc(
         "Triangles of square matrices as vectors: the concatenated rows of a lower triangle or columns of an upper one. A of shape \
          (..., n, n) gives shape (..., m (m + 1) / 2) with m = n - |offset|.",
     )
     .inputs(&[arg("A", "The matrices.")])
-    .params::<TriangleParam>()
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -161,7 +159,7 @@ pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
         io.assign_out(0, &out)
     })
     .forward(extract_triangle)
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_maketrian", &[n.ograds[0]], n.attrs)?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(MAKETRIAN(n.ograds[0]), ..n.params.get()))?)])));
 
 fn extract_triangle(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, (n, _)) = (ctx.params::<TriangleParam>(), matrix_dims(ins[0].shape()));
@@ -171,14 +169,13 @@ fn extract_triangle(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     })
 }
 
-pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
+pub(super) static MAKETRIAN: Operator<TriangleParam> = Operator::new("_linalg_maketrian")
     .aliases(&["linalg_maketrian"])
     .doc(
         "Square matrices from triangles, with zeros elsewhere: the inverse of _linalg_extracttrian. A of shape (..., m (m + 1) / 2) \
          gives shape (..., n, n) with n = m + |offset|.",
     )
     .inputs(&[arg("A", "The triangles as vectors.")])
-    .params::<TriangleParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "A must have at least one axis");
@@ -202,5 +199,5 @@ pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
     })
     .grad(Grad::Kernel(
         Backward::new(extract_triangle),
-        Some(|g, n| Ok(vec![Some(g.apply1("_linalg_extracttrian", &[n.ograds[0]], n.attrs)?)])),
+        Some(|g, n| Ok(vec![Some(g.op(op!(EXTRACTTRIAN(n.ograds[0]), ..n.params.get()))?)])),
     ));

@@ -5,7 +5,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Grad, GradGraph};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -14,10 +14,11 @@ use ferromx_kernels::gemm::{MatMut, MatRef};
 
 use super::product::{MatrixElement, batch_matrix};
 use super::sparse;
+use crate::compose::op;
 use crate::sparse::Storage;
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&DOT, &BATCH_DOT];
 
 params! {
     /// Parameters of `dot` and `batch_dot`.
@@ -36,7 +37,7 @@ const INPUTS: &[ArgDef] = &[arg("lhs", "The first operand."), arg("rhs", "The se
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The dot product over the last axis of `lhs` and the first of `rhs`.
-pub(crate) static DOT: OpDef = OpDef::new("dot")
+pub(crate) static DOT: Operator<DotParam> = Operator::new("dot")
     .aliases(&["_sparse_dot"])
     .doc(
         "The inner product of vectors, the product of matrices, and for more dimensions the sum over the last axis of lhs and the first \
@@ -44,7 +45,6 @@ pub(crate) static DOT: OpDef = OpDef::new("dot")
          dot(x, y) of x with shape (2, 3, 4) and y with shape (4, 5) has shape (2, 3, 5); the product of two vectors has shape (1,).",
     )
     .inputs(INPUTS)
-    .params::<DotParam>()
     .shape(dot_shape)
     .forward(dot)
     .sparse_from_dense(|p| p.get::<DotParam>().forward_stype.is_some(), sparse::dot_rule, sparse::dot)
@@ -60,17 +60,15 @@ pub(crate) static DOT: OpDef = OpDef::new("dot")
 /// and `dy` to the shape of their product.
 const DOT_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
-    let rows_first = |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(0, -1)")]);
-    let columns_last =
-        |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(-1, 0)"), ("reverse", "True")]);
+    let rows_first = |g: &mut dyn GradGraph, x| g.op(op!(shape::reshape::RESHAPE(x), shape: [0, -1]));
+    let columns_last = |g: &mut dyn GradGraph, x| g.op(op!(shape::reshape::RESHAPE(x), shape: [-1, 0], reverse: true));
     let a = if p.transpose_a { rows_first(g, n.inputs[0])? } else { columns_last(g, n.inputs[0])? };
     let b = if p.transpose_b { columns_last(g, n.inputs[1])? } else { rows_first(g, n.inputs[1])? };
     let dot = |g: &mut dyn GradGraph, x, y, transpose_x: bool, transpose_y: bool| {
-        let text = |transpose| if transpose { "True" } else { "False" };
-        g.apply1("dot", &[x, y], &[("transpose_a", text(transpose_x)), ("transpose_b", text(transpose_y))])
+        g.op(op!(DOT(x, y), transpose_a: transpose_x, transpose_b: transpose_y))
     };
     let product = dot(g, a, b, p.transpose_a, p.transpose_b)?;
-    let dy = g.apply1("reshape_like", &[n.ograds[0], product], &[])?;
+    let dy = g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], product)))?;
     let da = match p.transpose_a {
         true => dot(g, b, dy, p.transpose_b, true)?,
         false => dot(g, dy, b, false, !p.transpose_b)?,
@@ -79,8 +77,8 @@ const DOT_COMPOSE: Compose = |g, n| {
         true => dot(g, dy, a, true, p.transpose_a)?,
         false => dot(g, a, dy, !p.transpose_a, false)?,
     };
-    let da = g.apply1("reshape_like", &[da, n.inputs[0]], &[])?;
-    let db = g.apply1("reshape_like", &[db, n.inputs[1]], &[])?;
+    let da = g.op(op!(shape::reshape::RESHAPE_LIKE(da, n.inputs[0])))?;
+    let db = g.op(op!(shape::reshape::RESHAPE_LIKE(db, n.inputs[1])))?;
     Ok(vec![Some(da), Some(db)])
 };
 
@@ -201,14 +199,13 @@ fn product_into<T: MatrixElement>(
 }
 
 /// The batched matrix product.
-pub(crate) static BATCH_DOT: OpDef = OpDef::new("batch_dot")
+pub(crate) static BATCH_DOT: Operator<DotParam> = Operator::new("batch_dot")
     .aliases(&["_npx_batch_dot"])
     .doc(
         "The batched matrix product over the last two axes: lhs of shape (b1, ..., m, k) and rhs of shape (b1, ..., k, n) give (b1, \
          ..., m, n).",
     )
     .inputs(INPUTS)
-    .params::<DotParam>()
     .shape(batch_dot_shape)
     .forward(batch_dot)
     .grad(Grad::Compose(BATCH_DOT_COMPOSE));
@@ -259,9 +256,8 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 const BATCH_DOT_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
     let (a, b, dy) = (n.inputs[0], n.inputs[1], n.ograds[0]);
-    let text = |t: bool| if t { "True" } else { "False" };
     let mut product = |x, y, transpose_x: bool, transpose_y: bool| {
-        g.apply1("batch_dot", &[x, y], &[("transpose_a", text(transpose_x)), ("transpose_b", text(transpose_y))])
+        g.op(op!(BATCH_DOT(x, y), transpose_a: transpose_x, transpose_b: transpose_y))
     };
     let lhs = match p.transpose_a {
         false => product(dy, b, false, !p.transpose_b)?,

@@ -3,7 +3,7 @@
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::{Params, Untyped};
 use ferromx_core::shape::{Dims, Shape};
@@ -17,7 +17,7 @@ use super::matrices::{
 use crate::axes::matrix_dims;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
 
 params! {
     /// Parameters of `_npi_eigh` and `_npi_eigvalsh`.
@@ -129,7 +129,7 @@ fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, upper, symmetric))
 }
 
-pub(super) static EIG: OpDef = OpDef::new("_npi_eig")
+pub(super) static EIG: Operator = Operator::new("_npi_eig")
     .doc(
         "NumPy's linalg.eig: eigenvalues and eigenvectors of square matrices, A * v = w * v. A of shape (..., n, n) gives the values of \
          shape (..., n) and the vectors, as columns of norm 1, of shape (..., n, n). A matrix with complex eigenvalues is an error. \
@@ -142,7 +142,7 @@ pub(super) static EIG: OpDef = OpDef::new("_npi_eig")
     .forward(general_forward)
     .grad(Grad::Zero);
 
-pub(super) static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
+pub(super) static EIGVALS: Operator = Operator::new("_npi_eigvals")
     .doc(
         "NumPy's linalg.eigvals: the eigenvalues of square matrices. A of shape (..., n, n) gives shape (..., n). A matrix with complex \
          eigenvalues is an error. Integers are converted to float64.",
@@ -153,27 +153,25 @@ pub(super) static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
     .forward(general_forward)
     .grad(Grad::Zero);
 
-pub(super) static EIGH: OpDef = OpDef::new("_npi_eigh")
+pub(super) static EIGH: Operator<TriangleParam> = Operator::new("_npi_eigh")
     .doc(
         "NumPy's linalg.eigh: eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read. A of shape (..., n, n) \
          gives the values of shape (..., n), in increasing order, and the vectors, as columns of norm 1 whose element of largest \
          magnitude is positive, of shape (..., n, n). Integers are converted to float64.",
     )
     .inputs(&[arg("A", "The matrices.")])
-    .params::<TriangleParam>()
     .outputs(|_| 2)
     .shape(eigen_shape)
     .dtype(linalg_dtype)
     .forward(symmetric_forward)
     .grad(Grad::Zero);
 
-pub(super) static EIGVALSH: OpDef = OpDef::new("_npi_eigvalsh")
+pub(super) static EIGVALSH: Operator<TriangleParam> = Operator::new("_npi_eigvalsh")
     .doc(
         "NumPy's linalg.eigvalsh: the eigenvalues of symmetric matrices, of which one triangle is read, in increasing order. A of shape \
          (..., n, n) gives shape (..., n). Integers are converted to float64.",
     )
     .inputs(&[arg("A", "The matrices.")])
-    .params::<TriangleParam>()
     .shape(eigen_shape)
     .dtype(linalg_dtype)
     .forward(symmetric_forward)
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn eigenvectors_are_scaled_by_their_eigenvalues() {
         let a = array(&[2.0, 1.0, 0.0, 0.5, 3.0, 1.0, 1.0, 0.0, 5.0], &[3, 3]);
-        for (op, attrs) in [(&EIG, &[][..]), (&EIGH, &[("UPLO", "U")]), (&EIGH, &[])] {
+        for (op, attrs) in [(&*EIG, &[][..]), (&*EIGH, &[("UPLO", "U")]), (&*EIGH, &[])] {
             let lower = !attrs.is_empty();
             let outs = Case::new(op, attrs).run(std::slice::from_ref(&a)).unwrap();
             let (w, v) = (outs[0].to_vec::<f64>().unwrap(), outs[1].to_vec::<f64>().unwrap());

@@ -6,7 +6,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -21,7 +21,7 @@ use super::product::MatrixElement;
 use crate::elemwise::family::{elements, elements_mut};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&EINSUM];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&EINSUM];
 
 params! {
     /// Parameters of `_npi_einsum`.
@@ -36,13 +36,12 @@ params! {
     }
 }
 
-pub(super) static EINSUM: OpDef = OpDef::new("_npi_einsum")
+pub(super) static EINSUM: Operator<EinsumParam> = Operator::new("_npi_einsum")
     .doc(
         "The sum of products in Einstein notation, over all letters that are not in the result.\n\n\
          `ij,jk->ik` is the matrix product, `ii` the trace, `ij->ji` the transpose, `...ij,...jk->...ik` the batched matrix product.",
     )
     .variadic("data", "The arrays, all of one type.", "num_args")
-    .params::<EinsumParam>()
     .shape(einsum_shape)
     .forward(|ctx, ins, outs| match outs[0].dtype() {
         DType::F64 => forward::<f64>(ctx, ins, &mut outs[0]),

@@ -4,7 +4,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
@@ -22,7 +22,7 @@ use crate::axes::inverse_permutation;
 use crate::axes::matrix_dims;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
 
 /// Solves op(A) X = B in place for an (n, n) matrix A, where op transposes if `transposed`. On entry `x` holds B, of shape (n, m).
 fn solve<T: Scalar>(
@@ -84,7 +84,7 @@ fn write_gradient<T: LinalgElement>(grad: &[T], out: &mut Out<'_>) -> Result<()>
     }, d => Err(Error::Internal(format!("no matrices of type {d}"))))
 }
 
-pub(super) static SOLVE: OpDef = OpDef::new("_npi_solve")
+pub(super) static SOLVE: Operator = Operator::new("_npi_solve")
     .doc(
         "NumPy's linalg.solve: the solutions X of A * X = B for square matrices A of shape (..., n, n). B has shape (..., n, m), or \
          (..., n) for one right-hand side each, with the same batch axes; X has the shape of B. A singular matrix is an error. Two \
@@ -193,14 +193,13 @@ fn with_matrix<T: LinalgElement, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(
     })
 }
 
-pub(super) static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
+pub(super) static TENSORSOLVE: Operator<TensorSolveParam> = Operator::new("_npi_tensorsolve")
     .doc(
         "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. The axes of a in a_axes are first moved to the \
          end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. b and x must have the same \
          number of elements. Two operands of type float32 give float32, others float64.",
     )
     .inputs(&[arg("a", "The coefficients."), arg("b", "The right-hand side.")])
-    .params::<TensorSolveParam>()
     .shape(tensorsolve_shape)
     .dtype(linalg_dtype)
     .forward(|ctx, ins, outs| {
@@ -251,13 +250,12 @@ params! {
     }
 }
 
-pub(super) static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
+pub(super) static TENSORINV: Operator<TensorInvParam> = Operator::new("_npi_tensorinv")
     .doc(
         "NumPy's linalg.tensorinv: the inverse of the map tensordot(a, x, axes = rank of x), whose results have the shape of the first \
          ind axes of a. Those axes and the others must have the same number of elements; in the output the others come first.",
     )
     .inputs(&[arg("a", "The coefficients.")])
-    .params::<TensorInvParam>()
     .shape(|p, io| {
         let (a, ind) = (io.ins[0].clone(), p.get::<TensorInvParam>().ind);
         ensure!(ind > 0, "ind={ind} must be positive");

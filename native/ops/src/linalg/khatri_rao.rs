@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::Operator;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -14,7 +14,7 @@ use ferromx_kernels::linalg;
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The Khatri-Rao product.
-pub(super) static KHATRI_RAO: OpDef = OpDef::new("khatri_rao")
+pub(super) static KHATRI_RAO: Operator = Operator::new("khatri_rao")
     .doc(
         "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. Inputs of \
          shapes (r1, k), (r2, k), ... give an output of shape (r1 * r2 * ..., k); the row index of the last matrix varies fastest. It \

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -139,7 +139,7 @@ fn write_converted<T: LinalgElement>(results: &[T], out: &mut Out<'_>) -> Result
     }, d => Err(Error::Internal(format!("no norm of type {d}"))))
 }
 
-pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
+pub(super) static NORM: Operator<NormParam> = Operator::new("_npi_norm")
     .doc(
         "NumPy's linalg.norm. Along one axis: (sum of |x|^ord)^(1/ord), the number of nonzero elements for ord=0, the largest and \
          smallest absolute value for positive and negative infinity. Along two axes (rows and columns): the largest (ord=2) or smallest \
@@ -147,7 +147,6 @@ pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
          and negative infinity); flag selects the Frobenius and the nuclear norm. The result has the type of the input.",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<NormParam>()
     .unlisted_params()
     .output_names_by(|_| vec!["output0".into()])
     .shape(norm_shape)

@@ -27,10 +27,10 @@ mod sparse;
 mod svd;
 pub(crate) mod transforms;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Matrix products with BLAS's options.
     blas::OPS,
     // Cholesky factorization and triangular solves.

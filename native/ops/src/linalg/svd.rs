@@ -5,7 +5,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
@@ -22,11 +22,11 @@ use crate::axes::matrix_dims;
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
 
 const NO_CONVERGENCE: &str = "has singular values that do not converge: does it contain NaN or infinity?";
 
-pub(super) static SVD: OpDef = OpDef::new("_npi_svd")
+pub(super) static SVD: Operator = Operator::new("_npi_svd")
     .doc(
         "NumPy's linalg.svd of matrices with at most as many rows as columns: A = UT * diag(L) * V with UT orthogonal, V with orthonormal \
          rows, and the singular values L in decreasing order. A of shape (..., m, n) gives shapes (..., m, m), (..., m), (..., m, n). \
@@ -223,13 +223,12 @@ fn pinv<T: Scalar + Element>(ctx: &OpCtx<'_>, a: &In<'_>, cutoffs: &[T], out: &m
 
 const A: ArgDef = arg("A", "The matrices, of shape (..., m, n).");
 
-pub(super) static PINV: OpDef = OpDef::new("_npi_pinv")
+pub(super) static PINV: Operator<PinvParam> = Operator::new("_npi_pinv")
     .doc(
         "NumPy's linalg.pinv: the Moore-Penrose pseudoinverses of matrices, V^T * diag(1 / s) * U^T for A = U * diag(s) * V, with 0 in \
          place of 1 / s for singular values up to rcond times the largest one. A of shape (..., m, n) gives shape (..., n, m).",
     )
     .inputs(&[A, arg("rcond", "One number, or one for each matrix, of A's type.")])
-    .params::<PinvParam>()
     .shape(pinv_shape)
     .dtype(pinv_type)
     .forward(|ctx, ins, outs| {
@@ -246,10 +245,9 @@ pub(super) static PINV: OpDef = OpDef::new("_npi_pinv")
     })
     .grad(Grad::Zero);
 
-pub(super) static PINV_SCALAR_RCOND: OpDef = OpDef::new("_npi_pinv_scalar_rcond")
+pub(super) static PINV_SCALAR_RCOND: Operator<PinvScalarParam> = Operator::new("_npi_pinv_scalar_rcond")
     .doc("The pseudoinverses of matrices, as `_npi_pinv` with one number rcond. A of shape (..., m, n) gives shape (..., n, m).")
     .inputs(&[A])
-    .params::<PinvScalarParam>()
     .shape(pinv_shape)
     .dtype(pinv_type)
     .forward(|ctx, ins, outs| {

@@ -4,7 +4,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::fft::{inverse_transform_rows, transform_rows};
@@ -12,10 +12,11 @@ use ferromx_kernels::linalg::Scalar;
 use ferromx_kernels::sketch::SketchHash;
 
 use super::matrices::{self, matrix_type, replace_last_axes};
+use crate::compose::op;
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&FFT, &IFFT, &COUNT_SKETCH];
 
 params! {
     /// Parameters of `_contrib_fft` and `_contrib_ifft`.
@@ -30,13 +31,12 @@ fn last_axis_len(x: &In<'_>) -> usize {
     x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
 }
 
-pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
+pub(crate) static FFT: Operator<FftParam> = Operator::new("_contrib_fft")
     .doc(
         "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
          and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) interleaved.",
     )
     .inputs(&[arg("data", "Real numbers.")])
-    .params::<FftParam>()
     .shape(|_, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "data must have at least one axis");
@@ -45,7 +45,7 @@ pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| fft::<T>(&ins[0], &mut outs[0])))
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_ifft", &[n.ograds[0]], &[])?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(IFFT(n.ograds[0])))?)])));
 
 fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let d = last_axis_len(x);
@@ -53,14 +53,13 @@ fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) static IFFT: OpDef = OpDef::new("_contrib_ifft")
+pub(crate) static IFFT: Operator<FftParam> = Operator::new("_contrib_ifft")
     .doc(
         "The real part of the inverse discrete Fourier transform of the last axis, times its length: for data of shape (..., 2 d), with \
          real and imaginary parts interleaved, the result of shape (..., d) is the real part of the sum of data[k] exp(2 pi i j k / d). \
          Divide by d for the inverse of _contrib_fft.",
     )
     .inputs(&[arg("data", "Real and imaginary parts.")])
-    .params::<FftParam>()
     .shape(|_, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "data must have at least one axis");
@@ -70,7 +69,7 @@ pub(crate) static IFFT: OpDef = OpDef::new("_contrib_ifft")
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| ifft::<T>(&ins[0], &mut outs[0])))
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_fft", &[n.ograds[0]], &[])?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(FFT(n.ograds[0])))?)])));
 
 fn ifft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let d = last_axis_len(x) / 2;
@@ -88,7 +87,7 @@ params! {
     }
 }
 
-pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").legacy()
+pub(super) static COUNT_SKETCH: Operator<CountSketchParam> = Operator::new("_contrib_count_sketch").legacy()
     .doc(
         "Count sketches of the last axis: out[..., h[j]] is the sum of s[j] * data[..., j] over the j with that hash (Charikar, Chen, \
          Farach-Colton, Finding Frequent Items in Data Streams, 2002).",
@@ -98,7 +97,6 @@ pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").lega
         arg("h", "The index in the sketch of each element, from 0 to out_dim - 1: d elements."),
         arg("s", "The sign of each element, 1 or -1: d elements."),
     ])
-    .params::<CountSketchParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "data must have at least one axis");

@@ -4,12 +4,13 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{param_enum, params};
 use ferromx_kernels::math;
 
-use crate::elemwise::family::{Graph, elementwise_epilogue, formula, unary_backward, unary_kernel};
+use crate::compose::{Graph, op};
+use crate::elemwise::family::{elementwise_epilogue, formula, unary_backward, unary_kernel};
 
 param_enum! {
     /// The functions of `Activation`.
@@ -26,12 +27,11 @@ params! {
 }
 
 /// Applies an activation function.
-pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
+pub(crate) static ACTIVATION: Operator<ActivationParam> = Operator::new("Activation")
     .names_outputs()
     .aliases(&["_npx_activation"])
     .doc("Applies an activation function to each element: see act_type.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
-    .params::<ActivationParam>()
     .forward(forward)
     .grad(Grad::By(|p| match p.get::<ActivationParam>().act_type {
         ActType::SoftSign => Grad::Kernel(BACKWARD.inputs(Deps::Some(&[0])), Some(COMPOSE)),
@@ -95,19 +95,19 @@ const COMPOSE: Compose = |graph, n| {
     let mut g = Graph(graph);
     let (x, y) = (n.inputs[0], n.outputs[0]);
     let derivative = match n.params.get::<ActivationParam>().act_type {
-        ActType::Relu => g.with("_greater_scalar", x, 0.0)?,
+        ActType::Relu => g.op(op!(elemwise::scalar::GREATER(x), scalar: 0.0))?,
         ActType::Sigmoid => {
             let complement = g.affine(y, -1.0, 1.0)?;
             g.mul(y, complement)?
         }
-        ActType::SoftRelu => g.op("sigmoid", x)?,
+        ActType::SoftRelu => g.op(op!(elemwise::unary::SIGMOID(x)))?,
         ActType::SoftSign => {
-            let magnitude = g.op("abs", x)?;
+            let magnitude = g.op(op!(elemwise::unary::ABS(x)))?;
             let divisor = g.affine(magnitude, 1.0, 1.0)?;
             g.power(divisor, -2.0)?
         }
         ActType::Tanh => {
-            let square = g.op("square", y)?;
+            let square = g.op(op!(elemwise::unary::SQUARE(y)))?;
             g.affine(square, -1.0, 1.0)?
         }
     };

@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::Role;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
@@ -101,13 +101,12 @@ pub(super) const ARGS: &[ArgDef] = &[
 ];
 
 /// Defines a batch normalization operator.
-pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
+pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> Operator<P> {
     let outputs = if P::HAS_RELU { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
     let backward = Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1, 3, 4]));
-    OpDef::new(name)
+    Operator::new(name)
         .names_outputs()
         .inputs(ARGS)
-        .params::<P>()
         .mutates(&[3, 4])
         .fills(|p| p.get::<P>().settings().fix_gamma.then_some((1, 1.0)))
         .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
@@ -121,7 +120,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
 }
 
 /// Batch normalization.
-pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
+pub(crate) static BATCH_NORM: Operator<BatchNormParam> = batch_norm("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
         "Normalizes each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\

@@ -1,7 +1,7 @@
 //! Variants of `BatchNorm`: the first version, with ReLU, and synchronised across devices.
 
 use ferromx_core::error::Result;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::Operator;
 use ferromx_core::{ensure, params};
 
 use super::batch_norm::{BatchNormLike, Settings, batch_norm, settings};
@@ -31,7 +31,7 @@ impl BatchNormLike for BatchNormV1Param {
 }
 
 /// The first version of batch normalization.
-pub(super) static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").legacy().listed(3).doc(
+pub(super) static BATCH_NORM_V1: Operator<BatchNormV1Param> = batch_norm("BatchNorm_v1").legacy().listed(3).doc(
     "The first version of `BatchNorm`, for networks that were saved with it: out = (data - mean) / sqrt(var + eps) * gamma + beta, \
      with the channels along axis 1 (Ioffe and Szegedy, 2015). Its third output is the variance. It has the auxiliary states \
      moving_mean and moving_var.",
@@ -70,7 +70,7 @@ impl BatchNormLike for BatchNormWithReluParam {
 }
 
 /// Batch normalization followed by ReLU.
-pub(super) static BATCH_NORM_WITH_RELU: OpDef = batch_norm::<BatchNormWithReluParam>("_contrib_BatchNormWithReLU").doc(
+pub(super) static BATCH_NORM_WITH_RELU: Operator<BatchNormWithReluParam> = batch_norm("_contrib_BatchNormWithReLU").doc(
     "`BatchNorm` followed by ReLU: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
      updates are those of `BatchNorm`.",
 );
@@ -115,7 +115,7 @@ impl BatchNormLike for SyncBatchNormParam {
 }
 
 /// Batch normalization synchronised across devices.
-pub(super) static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").legacy().doc(
+pub(super) static SYNC_BATCH_NORM: Operator<SyncBatchNormParam> = batch_norm("_contrib_SyncBatchNorm").legacy().doc(
     "Batch normalization whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \
      variance. There is one device here, so that it equals `BatchNorm`.",
@@ -136,10 +136,10 @@ mod tests {
     fn gradients_agree_with_finite_differences() {
         let attrs = |more: &[(&'static str, &'static str)]| [&[("fix_gamma", "False")], more].concat();
         for (def, more) in [
-            (&BATCH_NORM_V1, &[][..]),
-            (&BATCH_NORM_WITH_RELU, &[]),
-            (&BATCH_NORM_WITH_RELU, &[("axis", "-1")]),
-            (&SYNC_BATCH_NORM, &[("key", "a")]),
+            (&*BATCH_NORM_V1, &[][..]),
+            (&*BATCH_NORM_WITH_RELU, &[]),
+            (&*BATCH_NORM_WITH_RELU, &[("axis", "-1")]),
+            (&*SYNC_BATCH_NORM, &[("key", "a")]),
         ] {
             Case::new(def, &attrs(more)).train().check_gradient(&operands());
             Case::new(def, &attrs(more)).check_gradient(&operands());

@@ -7,7 +7,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -49,7 +49,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Unfolds images into columns.
-pub(super) static IM2COL: OpDef = OpDef::new("im2col").names_data().names_outputs()
+pub(super) static IM2COL: Operator<Im2colParam> = Operator::new("im2col").names_data().names_outputs()
     .doc(
         "Unfolds the windows of a convolution into columns of a matrix: out[n, c * taps + t, p] is the element of channel c at tap t of \
          the window of output pixel p, 0 in the padding. The weights as a matrix (num_filter, channel * taps) times the result are the \
@@ -58,7 +58,6 @@ pub(super) static IM2COL: OpDef = OpDef::new("im2col").names_data().names_output
          pixels are those of `Convolution`.",
     )
     .inputs(&[arg("data", "The images, of shape (batch, channel, spatial dimensions...).")])
-    .params::<Im2colParam>()
     .shape(im2col_shape)
     .forward(|ctx, ins, outs| {
         let shape = ctx.params::<Im2colParam>().shape(ins[0].shape())?;
@@ -73,7 +72,7 @@ pub(super) static IM2COL: OpDef = OpDef::new("im2col").names_data().names_output
     ));
 
 /// Folds columns into images.
-pub(super) static COL2IM: OpDef = OpDef::new("col2im").names_data().names_outputs()
+pub(super) static COL2IM: Operator<Col2imParam> = Operator::new("col2im").names_data().names_outputs()
     .doc(
         "Adds the elements of windows to the pixels they were taken from. This is the gradient of `im2col`, and its inverse if windows do \
          not overlap.\n\n\
@@ -81,7 +80,6 @@ pub(super) static COL2IM: OpDef = OpDef::new("col2im").names_data().names_output
          windows on such images.",
     )
     .inputs(&[arg("data", "The columns, of shape (batch, channel * taps, pixels).")])
-    .params::<Col2imParam>()
     .shape(col2im_shape)
     .forward(|ctx, ins, outs| {
         let shape = ctx.params::<Col2imParam>().window().shape(outs[0].shape())?;

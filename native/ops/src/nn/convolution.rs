@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::{Fused, Role};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -63,7 +63,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A convolution.
-pub(crate) static CONVOLUTION: OpDef = OpDef::new("Convolution").names_outputs()
+pub(crate) static CONVOLUTION: Operator<ConvolutionParam> = Operator::new("Convolution").names_outputs()
     .aliases(&["_npx_convolution"])
     .doc(
         "Slides windows over the input and sums the products with the weights (a cross-correlation):\n\n\
@@ -78,7 +78,6 @@ pub(crate) static CONVOLUTION: OpDef = OpDef::new("Convolution").names_outputs()
         arg("weight", "The weights, of shape (num_filter, channel/num_group, kernel...)."),
         arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True."),
     ])
-    .params::<ConvolutionParam>()
     .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 })
     .shape(infer_shape)
     .forward(forward)

@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -38,7 +38,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The loss of connectionist temporal classification.
-pub(super) static CTC_LOSS: OpDef = OpDef::new("CTCLoss")
+pub(super) static CTC_LOSS: Operator<CtcLossParam> = Operator::new("CTCLoss")
     .aliases(&["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"])
     .doc(
         "Connectionist temporal classification (Graves et al., 2006): out[n] = -log p(labels of n | data), with the probability \
@@ -52,7 +52,6 @@ pub(super) static CTC_LOSS: OpDef = OpDef::new("CTCLoss")
         arg("data_lengths", "With use_data_lengths, the number of frames of each sequence, of shape (batch,)."),
         arg("label_lengths", "With use_label_lengths, the number of labels of each sequence, of shape (batch,)."),
     ])
-    .params::<CtcLossParam>()
     .num_inputs_by(|p| {
         let p = p.get::<CtcLossParam>();
         2 + usize::from(p.use_data_lengths) + usize::from(p.use_label_lengths)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -52,7 +52,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A transposed convolution.
-pub(super) static DECONVOLUTION: OpDef = OpDef::new("Deconvolution").names_outputs()
+pub(super) static DECONVOLUTION: Operator<DeconvolutionParam> = Operator::new("Deconvolution").names_outputs()
     .aliases(&["_npx_deconvolution"])
     .doc(
         "A transposed convolution, which is the gradient of `Convolution` with respect to its data: each input element adds its \
@@ -67,7 +67,6 @@ pub(super) static DECONVOLUTION: OpDef = OpDef::new("Deconvolution").names_outpu
         arg("weight", "The weights, of shape (channel, num_filter/num_group, kernel...)."),
         arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True."),
     ])
-    .params::<DeconvolutionParam>()
     .num_inputs_by(|p| if p.get::<DeconvolutionParam>().no_bias { 2 } else { 3 })
     .shape(infer_shape)
     .forward(forward)

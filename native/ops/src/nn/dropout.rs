@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{ShapeIo, same_shape};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -39,14 +39,13 @@ params! {
 }
 
 /// Dropout.
-pub(super) static DROPOUT: OpDef = OpDef::new("Dropout").names_data().names_outputs()
+pub(super) static DROPOUT: Operator<DropoutParam> = Operator::new("Dropout").names_data().names_outputs()
     .aliases(&["_npx_dropout"])
     .doc(
         "In training, sets elements to 0 with the probability p and multiplies the others by 1 / (1 - p), so that the expectation \
          stays; otherwise it returns its input (Srivastava et al., 2014).",
     )
     .inputs(&[arg("data", "The input, of a floating-point type.")])
-    .params::<DropoutParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .output_names_by(|_| vec!["output".into(), "mask".into()])

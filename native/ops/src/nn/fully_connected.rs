@@ -5,7 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::fusion::{Fused, Role};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, Req};
@@ -16,6 +16,7 @@ use ferromx_kernels::par::with_scratch;
 use num_traits::Zero;
 
 use super::fused::{ProductEpilogue, with_epilogue};
+use crate::compose::op;
 use crate::linalg::product::{EpilogueElement, MatrixElement, beta};
 
 params! {
@@ -34,7 +35,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A dense layer.
-pub(crate) static FULLY_CONNECTED: OpDef = OpDef::new("FullyConnected").names_outputs()
+pub(crate) static FULLY_CONNECTED: Operator<FullyConnectedParam> = Operator::new("FullyConnected").names_outputs()
     .aliases(&["_npx_fully_connected", "_sparse_FullyConnected"])
     .doc(
         "Applies a linear transformation: Y = X W^T + b.\n\n\
@@ -46,7 +47,6 @@ pub(crate) static FULLY_CONNECTED: OpDef = OpDef::new("FullyConnected").names_ou
         arg("weight", "The weights, of shape (num_hidden, features)."),
         arg("bias", "The bias, of shape (num_hidden,); absent with no_bias=True."),
     ])
-    .params::<FullyConnectedParam>()
     .num_inputs_by(|p| if p.get::<FullyConnectedParam>().no_bias { 2 } else { 3 })
     .shape(infer_shape)
     .forward(forward)
@@ -183,20 +183,19 @@ fn compose(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>
     let mut dy = n.ograds[0];
     let (data, weight) = (n.inputs[0], n.inputs[1]);
     let mut x = data;
-    let hidden = p.num_hidden.to_string();
     if p.flatten {
-        x = g.apply1("Flatten", &[x], &[])?;
+        x = g.op(op!(shape::reshape::FLATTEN(x)))?;
     } else {
-        dy = g.apply1("Reshape", &[dy], &[("shape", &format!("(-1, {hidden})"))])?;
-        x = g.apply1("Reshape", &[x], &[("shape", "(-1, 0)"), ("reverse", "True")])?;
+        dy = g.op(op!(shape::reshape::RESHAPE(dy), shape: [-1, p.num_hidden.into()]))?;
+        x = g.op(op!(shape::reshape::RESHAPE(x), shape: [-1, 0], reverse: true))?;
     }
-    let dx = g.apply1("dot", &[dy, weight], &[])?;
-    let dx = g.apply1("reshape_like", &[dx, data], &[])?;
-    let dw = g.apply1("dot", &[dy, x], &[("transpose_a", "True")])?;
+    let dx = g.op(op!(linalg::dot::DOT(dy, weight)))?;
+    let dx = g.op(op!(shape::reshape::RESHAPE_LIKE(dx, data)))?;
+    let dw = g.op(op!(linalg::dot::DOT(dy, x), transpose_a: true))?;
     let mut grads = vec![Some(dx), Some(dw)];
     if !p.no_bias {
-        let db = g.apply1("sum", &[dy], &[("axis", "0")])?;
-        grads.push(Some(g.apply1("reshape_like", &[db, n.inputs[2]], &[])?));
+        let db = g.op(op!(reduce::sums::SUM(dy), axis: [0]))?;
+        grads.push(Some(g.op(op!(shape::reshape::RESHAPE_LIKE(db, n.inputs[2])))?));
     }
     Ok(grads)
 }

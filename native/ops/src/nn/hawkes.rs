@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -14,10 +14,10 @@ use ferromx_core::{dispatch, ensure};
 use crate::rules::{shapes_of_inputs, slice_if_wanted};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
 
 /// The log-likelihood of marked Hawkes processes.
-pub(super) static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll").names_outputs()
+pub(super) static HAWKESLL: Operator = Operator::new("_contrib_hawkesll").names_outputs()
     .doc(
         "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \
          the intensity lda[i, k] + alpha[k] * beta[k] * sum of exp(-beta[k] * (t - s)) over its earlier points s. The result is, for \
@@ -54,7 +54,7 @@ pub(super) static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll").names_output
         None,
     ));
 
-pub(super) static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawkesll")
+pub(super) static BACKWARD_HAWKESLL: Operator = Operator::new("_contrib_backward_hawkesll")
     .doc(
         "The gradients of `_contrib_hawkesll` for its eight inputs. Those of lda, alpha and beta come from the log-likelihood; the \
          others are 0.",

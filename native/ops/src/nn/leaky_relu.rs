@@ -9,7 +9,7 @@ use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, in_out};
@@ -47,7 +47,7 @@ fn act(p: &Params) -> ActType {
 }
 
 /// Rectifiers with a nonzero slope for negative inputs.
-pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU").names_data().names_outputs()
+pub(crate) static LEAKY_RELU: Operator<LeakyReluParam> = Operator::new("LeakyReLU").names_data().names_outputs()
     .aliases(&["_npx_leaky_relu"])
     .doc(
         "Applies one of these functions to each element. All but gelu are x, and selu a multiple of it, above 0; below:\n\n\
@@ -60,7 +60,6 @@ pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU").names_data().names
         arg("data", "The input, of a floating-point type."),
         arg("gamma", "The slopes of prelu: one for each index of the second axis, or of the first, or of both; or a single one."),
     ])
-    .params::<LeakyReluParam>()
     .num_inputs_by(|p| if act(p) == ActType::PRelu { 2 } else { 1 })
     .outputs(|p| if act(p) == ActType::RRelu { 2 } else { 1 })
     .output_names_by(|p| {

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -76,7 +76,7 @@ impl ConvolutionV1Param {
 }
 
 /// The first version of `Convolution`.
-pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
+pub(super) static CONVOLUTION_V1: Operator<ConvolutionV1Param> = Operator::new("Convolution_v1").legacy()
     .doc(
         "The first version of `Convolution`, for networks that were saved with it: the same in two and three dimensions.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), weight (num_filter, channel/num_group, kernel...), bias \
@@ -87,7 +87,6 @@ pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
         arg("weight", "The weights, of shape (num_filter, channel/num_group, kernel...)."),
         arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True."),
     ])
-    .params::<ConvolutionV1Param>()
     .num_inputs_by(|p| if p.get::<ConvolutionV1Param>().no_bias { 2 } else { 3 })
     .shape(|p, io| {
         let p = p.get::<ConvolutionV1Param>();
@@ -159,7 +158,7 @@ impl PoolingV1Param {
 }
 
 /// The first version of `Pooling`.
-pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
+pub(super) static POOLING_V1: Operator<PoolingV1Param> = Operator::new("Pooling_v1").legacy()
     .doc(
         "The first version of `Pooling`, for networks that were saved with it. It differs for windows that reach over the border: \
          padding is 0, for the maximum too, and averages always divide by the size of the window.\n\n\
@@ -167,7 +166,6 @@ pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
          output size is floor((size + 2*pad - kernel) / stride) + 1, with pooling_convention `full` rounded up.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, channel, spatial dimensions...), with two or three of these.")])
-    .params::<PoolingV1Param>()
     .shape(pooling_shape)
     .forward(|ctx, ins, outs| {
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => pooling_forward::<T>(ctx, ins, outs),

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -33,7 +33,7 @@ params! {
 }
 
 /// Local response normalization.
-pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
+pub(super) static LRN: Operator<LrnParam> = Operator::new("LRN").names_data().names_outputs()
     .doc(
         "Divides each element by a power of the sum of squares of adjacent channels:\n\n\
          out[n, c, ...] = data[n, c, ...] / (knorm + alpha / nsize * sum over i of data[n, i, ...]^2)^beta, \
@@ -41,7 +41,6 @@ pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
          shape of the data.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, channel, ...).")])
-    .params::<LrnParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .output_names_by(|_| vec!["output".into(), "tmp_norm".into()])
@@ -129,14 +128,13 @@ params! {
 }
 
 /// L2 normalization.
-pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy()
+pub(super) static L2_NORMALIZATION: Operator<L2NormalizationParam> = Operator::new("L2Normalization").legacy()
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\
          The sum runs, for data of shape (batch, channel, ...), over all axes but the first with mode `instance`, over the \
          channels with `channel`, and over the axes after the channels with `spatial`. The output has the shape of the data.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, ...), or (batch, channel, ...) for the modes `channel` and `spatial`.")])
-    .params::<L2NormalizationParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .output_names_by(|_| vec!["output".into(), "norm".into()])

@@ -37,10 +37,10 @@ mod svm_output;
 pub use convolution::ConvolutionParam;
 pub use pooling::{PoolType, PoolingParam};
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     &[
         &activation::ACTIVATION,
         &batch_norm::BATCH_NORM,

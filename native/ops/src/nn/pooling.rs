@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -61,7 +61,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A pooling layer.
-pub(crate) static POOLING: OpDef = OpDef::new("Pooling").names_data().names_outputs()
+pub(crate) static POOLING: Operator<PoolingParam> = Operator::new("Pooling").names_data().names_outputs()
     .aliases(&["_npx_pooling"])
     .doc(
         "Computes the maximum, the average, the sum or the p-norm of sliding windows of the input.\n\n\
@@ -70,7 +70,6 @@ pub(crate) static POOLING: OpDef = OpDef::new("Pooling").names_data().names_outp
          `full`, and ceil(size / stride) with `same`. The gradient of the maximum goes to the first of equal elements.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, channel, spatial dimensions...), or channels last as `layout` says.")])
-    .params::<PoolingParam>()
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
@@ -15,7 +15,7 @@ use crate::elemwise::family::{Ternary, Unary, formula, unary_kernel, with_scalar
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&LINEAR, &LOGISTIC, &MAE];
 
 params! {
     /// Parameters of the regression losses.
@@ -33,42 +33,39 @@ const INPUTS: &[ArgDef] = &[
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Squared loss.
-pub(super) static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
+pub(super) static LINEAR: Operator<RegressionParam> = Operator::new("LinearRegressionOutput")
     .aliases(&["_sparse_LinearRegressionOutput"])
     .doc(
         "Squared loss: returns the data; the gradient is (data - label) * grad_scale / m, where m is the number of outputs of an \
          example. Gradients of the output are not used.",
     )
     .inputs(INPUTS)
-    .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Identity>)
     .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
 /// Logistic loss.
-pub(super) static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
+pub(super) static LOGISTIC: Operator<RegressionParam> = Operator::new("LogisticRegressionOutput")
     .aliases(&["_sparse_LogisticRegressionOutput"])
     .doc(
         "Logistic loss: returns y = 1 / (1 + exp(-data)); the gradient is (y - label) * grad_scale / m, where m is the number of \
          outputs of an example. Gradients of the output are not used.",
     )
     .inputs(INPUTS)
-    .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Sigmoid>)
     .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
 /// Absolute loss.
-pub(super) static MAE: OpDef = OpDef::new("MAERegressionOutput")
+pub(super) static MAE: Operator<RegressionParam> = Operator::new("MAERegressionOutput")
     .aliases(&["_sparse_MAERegressionOutput"])
     .doc(
         "Absolute loss: returns the data; the gradient is grad_scale / m where data > label and -grad_scale / m elsewhere, where m \
          is the number of outputs of an example. Gradients of the output are not used.",
     )
     .inputs(INPUTS)
-    .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Identity>)
     .grad(loss_gradient::<Sign>())

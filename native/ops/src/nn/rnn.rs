@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -121,7 +121,7 @@ impl RnnParam {
 }
 
 /// Recurrent layers.
-pub(crate) static RNN: OpDef = OpDef::new("RNN").names_outputs()
+pub(crate) static RNN: Operator<RnnParam> = Operator::new("RNN").names_outputs()
     .aliases(&["_npx_rnn"])
     .doc(
         "Runs layers of recurrent units over sequences.\n\n\
@@ -144,7 +144,6 @@ pub(crate) static RNN: OpDef = OpDef::new("RNN").names_outputs()
         arg("state_cell", "The initial cell states; with mode='lstm' only."),
         arg("sequence_length", "The length of each sequence; with use_sequence_length=True only."),
     ])
-    .params::<RnnParam>()
     .num_inputs_by(|p| p.get::<RnnParam>().input_names().len())
     .input_names_by(|p| p.get::<RnnParam>().input_names().into_iter().map(String::from).collect())
     .outputs(|p| p.get::<RnnParam>().num_visible() + 1)

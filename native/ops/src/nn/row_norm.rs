@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -137,11 +137,10 @@ impl RowNorm for InstanceNormParam {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Defines a row normalization operator.
-const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> OpDef {
-    OpDef::new(name)
+const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> Operator<P> {
+    Operator::new(name)
         .names_outputs()
         .inputs(args)
-        .params::<P>()
         .outputs(|_| 3)
         .shape(infer_shape::<P>)
         .forward(forward::<P>)
@@ -156,7 +155,7 @@ const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> Op
 }
 
 /// Layer normalization.
-pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
+pub(super) static LAYER_NORM: Operator<LayerNormParam> = row_norm(
     "LayerNorm",
     &[
         arg("data", "The input."),
@@ -174,7 +173,7 @@ pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
 .visible(|p| if p.get::<LayerNormParam>().output_mean_var { 3 } else { 1 });
 
 /// Group normalization.
-pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
+pub(super) static GROUP_NORM: Operator<GroupNormParam> = row_norm(
     "GroupNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...), with three dimensions or more."),
@@ -191,7 +190,7 @@ pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
 .visible(|p| if p.get::<GroupNormParam>().output_mean_var { 3 } else { 1 });
 
 /// Instance normalization.
-pub(super) static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
+pub(super) static INSTANCE_NORM: Operator<InstanceNormParam> = row_norm(
     "InstanceNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...)."),

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -69,17 +69,16 @@ const ARGS: &[ArgDef] = &[
     arg("sequence_length", "With use_sequence_length, the number of steps of each sequence, of shape (batch,)."),
 ];
 
-const fn sequence_op<P: SequenceOp>(name: &'static str) -> OpDef {
-    OpDef::new(name)
+const fn sequence_op<P: SequenceOp>(name: &'static str) -> Operator<P> {
+    Operator::new(name)
         .legacy()
         .inputs(ARGS)
-        .params::<P>()
         .num_inputs_by(|p| if p.get::<P>().has_lengths() { 2 } else { 1 })
         .dtype(infer_dtype)
 }
 
 /// Masks the steps after the end of each sequence.
-pub(super) static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("SequenceMask")
+pub(super) static SEQUENCE_MASK: Operator<SequenceMaskParam> = sequence_op("SequenceMask")
     .aliases(&["_npx_sequence_mask"])
     .doc(
         "Writes `value` to the steps after the end of each sequence: out[t, n, ...] = data[t, n, ...] where \
@@ -97,7 +96,7 @@ pub(super) static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("Seque
     ));
 
 /// Reverses the order of the steps.
-pub(super) static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("SequenceReverse")
+pub(super) static SEQUENCE_REVERSE: Operator<SequenceParam> = sequence_op("SequenceReverse")
     .doc(
         "Reverses the order of the steps of each sequence: out[t, n, ...] = data[sequence_length[n] - 1 - t, n, ...] where \
          t < sequence_length[n], else data[t, n, ...]. Without use_sequence_length all steps are reversed. The steps lie along \
@@ -118,7 +117,7 @@ pub(super) static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("Sequen
     ));
 
 /// Takes the last step.
-pub(super) static SEQUENCE_LAST: OpDef = sequence_op::<SequenceParam>("SequenceLast")
+pub(super) static SEQUENCE_LAST: Operator<SequenceParam> = sequence_op("SequenceLast")
     .doc(
         "Takes the last step of each sequence: out[n, ...] = data[sequence_length[n] - 1, n, ...], or data[steps - 1, n, ...] \
          without use_sequence_length. The output has shape (batch, ...).",
@@ -286,11 +285,11 @@ mod tests {
     fn gradients_agree_with_finite_differences() {
         let x = || array(&(0..12).map(f64::from).collect::<Vec<_>>(), &[3, 2, 2]);
         let lengths = |n: &[i32]| array(n, &[n.len() as i64]);
-        for def in [&SEQUENCE_MASK, &SEQUENCE_REVERSE, &SEQUENCE_LAST] {
+        for def in [&*SEQUENCE_MASK, &*SEQUENCE_REVERSE, &*SEQUENCE_LAST] {
             Case::new(def, &[]).check_gradient(&[x()]);
             Case::new(def, &[("use_sequence_length", "1")]).check_gradient(&[x(), lengths(&[1, 3])]);
         }
-        for def in [&SEQUENCE_MASK, &SEQUENCE_LAST] {
+        for def in [&*SEQUENCE_MASK, &*SEQUENCE_LAST] {
             Case::new(def, &[("use_sequence_length", "1"), ("axis", "1")]).check_gradient(&[x(), lengths(&[1, 2, 2])]);
         }
     }

@@ -6,7 +6,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{FloatDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -18,11 +18,12 @@ use ferromx_kernels::softmax::{
     Lengths, SoftmaxKind, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
 };
 
-use crate::elemwise::family::Graph;
+use crate::compose::{Graph, op};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
 
 params! {
     /// Parameters of `softmax`, `log_softmax` and `softmin`.
@@ -41,7 +42,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Softmax.
-pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
+pub(super) static SOFTMAX: Operator<SoftmaxParam> = Operator::new("softmax")
     .names_data()
     .names_outputs()
     .aliases(&["_npx_softmax"])
@@ -53,7 +54,6 @@ pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
             "With use_length, the lengths of the rows, of type int32 or int64: the shape of data without the axis.",
         ),
     ])
-    .params::<SoftmaxParam>()
     .num_inputs_by(|p| if uses_length(p) { 2 } else { 1 })
     .shape(infer_shape)
     .dtype(infer_dtype)
@@ -66,12 +66,11 @@ pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
     ));
 
 /// Logarithm of softmax.
-pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
+pub(super) static LOG_SOFTMAX: Operator<SoftmaxParam> = Operator::new("log_softmax")
     .names_data()
     .aliases(&["_npx_log_softmax"])
     .doc("The logarithm of softmax along an axis, x / t - log(sum(exp(x / t))), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
-    .params::<SoftmaxParam>()
     .shape(infer_shape)
     .dtype(infer_dtype)
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::LogSoftmax, ins, outs))
@@ -81,12 +80,11 @@ pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
     ));
 
 /// Softmax of the negative.
-pub(super) static SOFTMIN: OpDef = OpDef::new("softmin")
+pub(super) static SOFTMIN: Operator<SoftmaxParam> = Operator::new("softmin")
     .names_data()
     .names_outputs()
     .doc("The softmax of -x along an axis: exp(-x / t) / sum(exp(-x / t)), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
-    .params::<SoftmaxParam>()
     .shape(infer_shape)
     .dtype(infer_dtype)
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::Softmin, ins, outs))
@@ -104,16 +102,16 @@ fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Re
         return Err(Error::NotDifferentiable(what.into()));
     }
     let mut g = Graph(graph);
-    let (axis, dy, y) = (p.axis.to_string(), n.ograds[0], n.outputs[0]);
-    let axis_sum = |g: &mut Graph<'_>, x| g.0.apply1("sum", &[x], &[("axis", axis.as_str()), ("keepdims", "True")]);
+    let (dy, y) = (n.ograds[0], n.outputs[0]);
+    let axis_sum = |g: &mut Graph<'_>, x| g.op(op!(reduce::sums::SUM(x), axis: [p.axis.into()], keepdims: true));
     let dx = if kind == SoftmaxKind::LogSoftmax {
-        let (sum, softmax) = (axis_sum(&mut g, dy)?, g.op("exp", y)?);
-        let weighted = g.op2("broadcast_mul", softmax, sum)?;
+        let (sum, softmax) = (axis_sum(&mut g, dy)?, g.op(op!(elemwise::unary::EXP(y)))?);
+        let weighted = g.op(op!(broadcast::binary::MUL(softmax, sum)))?;
         g.sub(dy, weighted)?
     } else {
         let product = g.mul(dy, y)?;
         let sum = axis_sum(&mut g, product)?;
-        let centred = g.op2("broadcast_sub", dy, sum)?;
+        let centred = g.op(op!(broadcast::binary::SUB(dy, sum)))?;
         g.mul(y, centred)?
     };
     let sign = if kind == SoftmaxKind::Softmin { -1.0 } else { 1.0 };
@@ -218,11 +216,10 @@ params! {
 }
 
 /// Softmax along the last axis or over the channels.
-pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
+pub(super) static SOFTMAX_ACTIVATION: Operator<SoftmaxActivationParam> = Operator::new("SoftmaxActivation")
     .names_outputs()
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
-    .params::<SoftmaxActivationParam>()
     .forward(|ctx, ins, outs| {
         let shape = activation_shape(ctx, ins[0].shape())?;
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
@@ -268,7 +265,7 @@ fn channels(data: &Shape) -> AxisShape {
 }
 
 /// The cross entropy of softmax.
-pub(super) static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entropy")
+pub(super) static SOFTMAX_CROSS_ENTROPY: Operator = Operator::new("softmax_cross_entropy")
     .doc("The sum over the rows of -log(softmax(data)[label]): a loss, of shape (1,).")
     .inputs(&[
         arg("data", "The input, of shape (rows, classes)."),

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -46,7 +46,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64];
 
 /// Softmax for classification.
-pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput").names_outputs()
+pub(super) static SOFTMAX_OUTPUT: Operator<SoftmaxOutputParam> = Operator::new("SoftmaxOutput").names_outputs()
     .aliases(&["Softmax"])
     .doc(
         "Computes softmax, and in the backward pass the gradient of the cross entropy between it and the label.\n\n\
@@ -56,7 +56,6 @@ pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput").names_outp
          d1, ...) and label (batch, d1, ...). A label of the shape of the data is taken as probabilities.",
     )
     .inputs(&[arg("data", "The scores."), arg("label", "The class of each row, from 0, or probabilities of the shape of the data.")])
-    .params::<SoftmaxOutputParam>()
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(

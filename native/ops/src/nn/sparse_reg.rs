@@ -6,7 +6,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
@@ -28,7 +28,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The identity, with the gradient of a Kullback-Leibler penalty on mean activations.
-pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSparseReg").legacy()
+pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: Operator<SparseRegParam> = Operator::new("IdentityAttachKLSparseReg").legacy()
     .doc(
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
          the Kullback-Leibler divergence between sparseness_target and the mean activation m of each unit (Ng, \"Sparse \
@@ -41,7 +41,6 @@ pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAtt
         arg("moving_avg", "The moving mean of each unit, updated by the backward pass."),
     ])
     .listed(1)
-    .params::<SparseRegParam>()
     .mutates(&[1])
     .input_init(&[(1, "[\"zero\", {}]")])
     .shape(infer_shape)

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
@@ -29,7 +29,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The output of a support vector machine.
-pub(super) static SVM_OUTPUT: OpDef = OpDef::new("SVMOutput").legacy()
+pub(super) static SVM_OUTPUT: Operator<SvmOutputParam> = Operator::new("SVMOutput").legacy()
     .doc(
         "Copies the scores, and in the backward pass gives the gradient of the loss of a support vector machine, one class against \
          all others: regularization_coefficient * sum over classes k of max(0, margin - s_k * data_k)^2, or without the square \
@@ -41,7 +41,6 @@ pub(super) static SVM_OUTPUT: OpDef = OpDef::new("SVMOutput").legacy()
         arg("data", "The scores, with the classes along the last axis."),
         arg("label", "The class of each row, from 0; the shape of the data without the last axis."),
     ])
-    .params::<SvmOutputParam>()
     .shape(infer_shape)
     .forward(|_, ins, outs| {
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -41,7 +41,7 @@ const INPUTS: &[ArgDef] = &[
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
 /// Scaled dot-product attention.
-pub(super) static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
+pub(super) static ATTENTION: Operator<AttentionParam> = Operator::new("_onnx_Attention")
     .doc(
         "Scaled dot-product attention: softmax(scale * query key^T + attn_mask) value, with the softmax over the keys (Vaswani et al., \
          \"Attention is all you need\", 2017).\n\n\
@@ -49,7 +49,6 @@ pub(super) static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
          Types: float32 and float64. Source: Attention of ONNX.",
     )
     .inputs(INPUTS)
-    .params::<AttentionParam>()
     .num_inputs_by(|p| if p.get::<AttentionParam>().use_mask { 4 } else { 3 })
     .shape(shapes)
     .forward(|ctx, ins, outs| {

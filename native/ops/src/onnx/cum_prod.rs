@@ -2,7 +2,7 @@
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
-use ferromx_core::op::OpDef;
+use ferromx_core::op::Operator;
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_kernels::map::Arith;
@@ -23,12 +23,11 @@ params! {
 }
 
 /// Cumulative products.
-pub(super) static CUM_PROD: OpDef = OpDef::new("_onnx_CumProd")
+pub(super) static CUM_PROD: Operator<CumProdParam> = Operator::new("_onnx_CumProd")
     .doc(
         "The cumulative product along an axis: element i is the product of the elements up to and including i, or excluding i if \
          `exclusive`. Not differentiable. Source: CumProd of ONNX.",
     )
-    .params::<CumProdParam>()
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<CumProdParam>();
         let dims = ins[0].shape().to_usize();

@@ -2,7 +2,7 @@
 #![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
 
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpDef};
+use ferromx_core::op::Deps;
 use ferromx_kernels::math;
 
 use crate::elemwise::family::{self, formula, unary};

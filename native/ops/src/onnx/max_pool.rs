@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
@@ -33,7 +33,7 @@ params! {
 }
 
 /// Max pooling with indices.
-pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
+pub(super) static MAX_POOL: Operator<MaxPoolParam> = Operator::new("_onnx_MaxPool")
     .doc(
         "The maximum of each window, and its index into the flattened data. Padding is never the maximum.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, both outputs (batch, channel, o1, ..., ok) with \
@@ -41,7 +41,6 @@ pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
          gradient. Source: MaxPool of ONNX.",
     )
     .inputs(&[arg("data", "The planes, of shape (batch, channel, d1, ..., dk).")])
-    .params::<MaxPoolParam>()
     .outputs(|_| 2)
     .output_names_by(|_| vec!["output".into(), "indices".into()])
     .shape(|p, io| {

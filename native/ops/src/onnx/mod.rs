@@ -25,12 +25,12 @@ pub use resize::{Coordinates, NearestMode, Neighbours, ResizeMode, ResizedAxis, 
 
 use ferromx_core::dispatch;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 use ferromx_core::storage::In;
 use ferromx_kernels::map::Load;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&dyn AnyOperator] = &[
     &attention::ATTENTION,
     &gelu::GELU_TANH,
     &max_pool::MAX_POOL,

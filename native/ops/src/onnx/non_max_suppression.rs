@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_kernels::detection::{Selection, box_edges, select_boxes_of_classes};
 
@@ -23,7 +23,7 @@ params! {
 }
 
 /// Non-maximum suppression.
-pub(super) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("_onnx_NonMaxSuppression")
+pub(super) static NON_MAX_SUPPRESSION: Operator<NonMaxSuppressionParam> = Operator::new("_onnx_NonMaxSuppression")
     .doc(
         "Selects boxes of each image and class that do not overlap a better one: rows (image, class, box), the best box of a class first. \
          Imperative only, as the number of boxes depends on the data.\n\n\
@@ -34,7 +34,6 @@ pub(super) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("_onnx_NonMaxSuppressi
         arg("boxes", "The boxes, of shape (images, n, 4)."),
         arg("scores", "Their scores, of shape (images, classes, n)."),
     ])
-    .params::<NonMaxSuppressionParam>()
     .dynamic(forward);
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -71,13 +71,12 @@ fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
 }
 
 /// Linear quantization.
-pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_QuantizeLinear")
+pub(crate) static QUANTIZE_LINEAR: Operator<QuantizeLinearParam> = Operator::new("_onnx_QuantizeLinear")
     .doc(
         "Quantizes to 8-bit integers: the integer nearest to data / scale, ties to even, plus zero_point, within the range of the type. \
          The output has the shape of data. Source: QuantizeLinear of ONNX.",
     )
     .inputs(&[arg("data", "The numbers, of type float32."), SCALE, ZERO])
-    .params::<QuantizeLinearParam>()
     .shape(|_, io| same_as_data(io))
     .dtype(|p, io| {
         let dtype = match p.get::<QuantizeLinearParam>().out_type {
@@ -99,13 +98,12 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_QuantizeLinear")
     });
 
 /// Linear dequantization.
-pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_DequantizeLinear")
+pub(crate) static DEQUANTIZE_LINEAR: Operator<DequantizeLinearParam> = Operator::new("_onnx_DequantizeLinear")
     .doc(
         "Dequantizes integers: (data - zero_point) * scale, of type float32, in the shape of data. A bound network computes convolutions \
          and matrix products of such numbers on the integers. Source: DequantizeLinear of ONNX.",
     )
     .inputs(&[arg("data", "The integers, of type int8, uint8 or int32."), SCALE, ZERO])
-    .params::<DequantizeLinearParam>()
     .shape(|_, io| same_as_data(io))
     .dtype(|_, io| {
         io.assign_in(1, DType::F32)?;
@@ -169,7 +167,7 @@ fn operands<'a>(
 }
 
 /// A product of integers.
-pub(super) static MATMUL_INTEGER: OpDef = OpDef::new("_onnx_MatMulInteger")
+pub(super) static MATMUL_INTEGER: Operator = Operator::new("_onnx_MatMulInteger")
     .doc(
         "The product of data - data_zero_point, of shape (..., K), and the matrix weight - weight_zero_point, of shape (K, N), as 32-bit \
          integers of shape (..., N). Source: MatMulInteger of ONNX.",
@@ -201,13 +199,12 @@ pub(super) static MATMUL_INTEGER: OpDef = OpDef::new("_onnx_MatMulInteger")
     });
 
 /// A convolution of integers.
-pub(super) static CONV_INTEGER: OpDef = OpDef::new("_onnx_ConvInteger")
+pub(super) static CONV_INTEGER: Operator<ConvolutionParam> = Operator::new("_onnx_ConvInteger")
     .doc(
         "The convolution of data - data_zero_point with weight - weight_zero_point in one or two dimensions, as 32-bit integers. Shapes \
          and parameters are those of Convolution without a bias; padding is zero_point. Source: ConvInteger of ONNX.",
     )
     .inputs(OPERANDS)
-    .params::<ConvolutionParam>()
     .shape(|p, io| {
         let p = p.get::<ConvolutionParam>();
         ensure!(p.no_bias, "ConvInteger has no bias: set no_bias=True");

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -70,14 +70,13 @@ const L: ArgDef = arg("sequence_length", "Lengths of the sequences, of shape (ba
 macro_rules! layer {
     ($static:ident: $name:literal, $cell:expr, $inputs:expr, $outputs:literal, $doc:literal) => {
         #[doc = $doc]
-        pub(crate) static $static: OpDef = OpDef::new($name)
+        pub(crate) static $static: Operator<RecurrentParam> = Operator::new($name)
             .doc(concat!(
                 $doc,
                 "\n\nOutputs: the states of all steps (steps, directions, batch, hidden), which are 0 after the end of a sequence, and the \
                  last state (directions, batch, hidden). Not differentiable; use `RNN` for training. Source: ONNX."
             ))
             .inputs($inputs)
-            .params::<RecurrentParam>()
             .num_inputs_by(|p| {
                 let all: &[ArgDef] = $inputs;
                 if p.get::<RecurrentParam>().use_sequence_length { all.len() } else { all.len() - 1 }

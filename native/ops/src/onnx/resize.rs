@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
@@ -246,13 +246,12 @@ impl SymbolicResizeParam {
 }
 
 /// Resizes one axis.
-pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
+pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_Resize")
     .doc(
         "Resizes an axis of the first input by interpolation, to a length that is calculated from the inputs' dimensions, or by a scale. \
          Of all other inputs only the shapes are used. Source: Resize of ONNX.",
     )
     .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
-    .params::<SymbolicResizeParam>()
     .shape(resize_shape)
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -61,7 +61,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Samples images at the coordinates of a grid.
-pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
+pub(super) static GRID_SAMPLE: Operator<GridSampleParam> = Operator::new("_onnx_GridSample")
     .doc(
         "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalized to \
          -1..1, that of the last axis first.\n\n\
@@ -72,7 +72,6 @@ pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
         arg("data", "The images, of shape (batch, channel, d1, ..., dk)."),
         arg("grid", "The coordinates, of shape (batch, o1, ..., ok, k)."),
     ])
-    .params::<GridSampleParam>()
     .shape(grid_shape)
     .forward(|ctx, ins, outs| {
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
@@ -146,7 +145,7 @@ params! {
 }
 
 /// Interpolates along one axis with given taps.
-pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
+pub(crate) static INTERPOLATE: Operator<InterpolateParam> = Operator::new("_onnx_Interpolate")
     .doc(
         "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index indices[i, k]. \
          Resizing an image applies it once to each axis.\n\n\
@@ -158,7 +157,6 @@ pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
         arg("indices", "The index of each tap along the axis, of shape (n, taps). Integers."),
         arg("weights", "The weight of each tap, of shape (n, taps)."),
     ])
-    .params::<InterpolateParam>()
     .shape(interpolate_shape)
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {

@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -67,7 +67,7 @@ params! {
 }
 
 /// Gathers elements by their indices along one axis.
-pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
+pub(super) static GATHER_ELEMENTS: Operator<GatherElementsParam> = Operator::new("_onnx_GatherElements")
     .doc(
         "Gathers elements along an axis: output[c] is data[c with the coordinate of `axis` replaced by indices[c]].\n\n\
          Shapes: data (d0, ..., dk), indices of the same rank and no longer than data on all other axes, output as indices. \
@@ -77,7 +77,6 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
         arg("data", "The array to gather from."),
         arg("indices", "Which elements to gather; negative indices count from the end. Integers."),
     ])
-    .params::<GatherElementsParam>()
     .shape(|p, io| {
         io.assign_out(0, &io.ins[1].clone())?;
         io.assign_in(1, &io.outs[0].clone())?;
@@ -123,7 +122,7 @@ fn check_indices_shape(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
 }
 
 /// Scatters elements by their indices along one axis.
-pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
+pub(super) static SCATTER_ELEMENTS: Operator<ScatterElementsParam> = Operator::new("_onnx_ScatterElements")
     .doc(
         "Data with some elements updated: updates[c] goes to c with the coordinate of `axis` replaced by indices[c]. Updates of one \
          element are applied in order, so without a reduction the last one wins.\n\n\
@@ -131,7 +130,6 @@ pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
          data. Differentiable with the reductions none and add. Source: ScatterElements of ONNX.",
     )
     .inputs(INPUTS)
-    .params::<ScatterElementsParam>()
     .shape(|p, io| {
         io.assign_out(0, &io.ins[0].clone())?;
         io.assign_in(0, &io.outs[0].clone())?;
@@ -159,7 +157,7 @@ pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     }));
 
 /// Scatters slices by their coordinates on the leading axes.
-pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
+pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("_onnx_ScatterND")
     .doc(
         "Data with some slices updated: `indices[i]` holds the leading coordinates of the slice that `updates[i]` goes to. Updates of one \
          slice are applied in order, so without a reduction the last one wins.\n\n\
@@ -167,7 +165,6 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
          Differentiable with the reductions none and add. Source: ScatterND of ONNX.",
     )
     .inputs(INPUTS)
-    .params::<ScatterNdParam>()
     .shape(nd_shape)
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {

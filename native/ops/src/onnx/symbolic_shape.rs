@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::{AnyDType, OptTuple, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -14,6 +14,7 @@ use ferromx_core::{ensure, params};
 use super::dim_expr::DimExprs;
 use crate::broadcast::backward::sum_to;
 use crate::broadcast::expand::broadcast_to;
+use crate::compose::op;
 use crate::init::{RangeRounding, fill, fill_range};
 use crate::rules::{self, complete_from_size, no_gradient};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
@@ -27,13 +28,12 @@ params! {
 }
 
 /// Reshapes to a symbolic shape.
-pub(crate) static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
+pub(crate) static RESHAPE: Operator<SymbolicShapeParam> = Operator::new("_onnx_Reshape")
     .doc(
         "Reshapes the first input to a shape that is calculated from the inputs' dimensions, without copying. Of all other inputs only the \
          shapes are used. Source: Reshape of ONNX.",
     )
     .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
-    .params::<SymbolicShapeParam>()
     .shape(|p, io| {
         has_data(io.ins.len())?;
         let mut out = Shape::new(&p.get::<SymbolicShapeParam>().shape.dims(&shapes(io.ins))?);
@@ -52,18 +52,17 @@ pub(crate) static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
     .view()
     .grad(Grad::Compose(|g, n| {
         let mut grads = vec![None; n.inputs.len()];
-        grads[0] = Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?);
+        grads[0] = Some(g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], n.inputs[0])))?);
         Ok(grads)
     }));
 
 /// Broadcasts to a symbolic shape.
-pub(crate) static EXPAND: OpDef = OpDef::new("_onnx_Expand")
+pub(crate) static EXPAND: Operator<SymbolicShapeParam> = Operator::new("_onnx_Expand")
     .doc(
         "Broadcasts the first input to a shape that is calculated from the inputs' dimensions. Of all other inputs only the shapes are \
          used. Source: Expand of ONNX.",
     )
     .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
-    .params::<SymbolicShapeParam>()
     .shape(expand_shape)
     .dtype(first_dtype)
     .forward(broadcast_to)
@@ -111,13 +110,12 @@ impl SymbolicSliceParam {
 }
 
 /// Slices with symbolic bounds.
-pub(crate) static SLICE: OpDef = OpDef::new("_onnx_Slice")
+pub(crate) static SLICE: Operator<SymbolicSliceParam> = Operator::new("_onnx_Slice")
     .doc(
         "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are \
          used. Source: Slice of ONNX.",
     )
     .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
-    .params::<SymbolicSliceParam>()
     .shape(|p, io| {
         has_data(io.ins.len())?;
         match p.get::<SymbolicSliceParam>().resolved(&shapes(io.ins))? {
@@ -160,13 +158,12 @@ params! {
 }
 
 /// Fills a symbolic shape with one value.
-pub(crate) static FULL: OpDef = OpDef::new("_onnx_Full")
+pub(crate) static FULL: Operator<SymbolicFullParam> = Operator::new("_onnx_Full")
     .doc(
         "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are \
          used. Source: ConstantOfShape of ONNX.",
     )
     .variadic("data", "The arrays whose dimensions are used.", "num_args")
-    .params::<SymbolicFullParam>()
     .shape(|p, io| io.assign_out(0, &Shape::new(&p.get::<SymbolicFullParam>().shape.dims(&shapes(io.ins))?)))
     .dtype(|p, io| io.assign_out(0, p.get::<SymbolicFullParam>().dtype.0))
     .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<SymbolicFullParam>().value))
@@ -183,13 +180,12 @@ params! {
 }
 
 /// A range with symbolic bounds.
-pub(crate) static RANGE: OpDef = OpDef::new("_onnx_Range")
+pub(crate) static RANGE: Operator<SymbolicRangeParam> = Operator::new("_onnx_Range")
     .doc(
         "Evenly spaced integers whose start, limit and step are calculated from the inputs' dimensions. Only the shapes of the inputs are \
          used. Source: Range of ONNX.",
     )
     .variadic("data", "The arrays whose dimensions are used.", "num_args")
-    .params::<SymbolicRangeParam>()
     .shape(|p, io| match range(p.get::<SymbolicRangeParam>(), &shapes(io.ins))? {
         Some((_, _, count)) => io.assign_out(0, &Shape::new(&[count])),
         None => io.assign_out(0, &Shape::of_rank(1)),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -49,7 +49,7 @@ params! {
 }
 
 /// Counts n-grams.
-pub(super) static TF_IDF: OpDef = OpDef::new("_onnx_TfIdfVectorizer")
+pub(super) static TF_IDF: Operator<TfIdfParam> = Operator::new("_onnx_TfIdfVectorizer")
     .doc(
         "Counts the n-grams of each row. An n-gram also matches with up to max_skip_count elements skipped between its elements, the same \
          number everywhere.\n\n\
@@ -57,7 +57,6 @@ pub(super) static TF_IDF: OpDef = OpDef::new("_onnx_TfIdfVectorizer")
          max(ngram_indexes) + 1. Source: TfIdfVectorizer of ONNX.",
     )
     .inputs(&[arg("data", "The rows, of shape (batch, n) or (n,).")])
-    .params::<TfIdfParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!((1..=2).contains(&rank), "data has shape {}, expected (batch, n) or (n,)", io.ins[0]);

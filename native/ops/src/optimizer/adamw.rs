@@ -3,7 +3,7 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::{OpParams, Params, Tuple};
 use ferromx_core::storage::{In, Out};
@@ -13,7 +13,8 @@ use super::family::{self, Rule, bound, rule};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor, rescale_grad};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ADAMW_UPDATE, &MP_ADAMW_UPDATE, &MULTI_ADAMW_UPDATE, &MULTI_MP_ADAMW_UPDATE];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&ADAMW_UPDATE, &MP_ADAMW_UPDATE, &MULTI_ADAMW_UPDATE, &MULTI_MP_ADAMW_UPDATE];
 
 const DOC: &str = "A step of AdamW: with g = clip(rescale_grad * grad), mean = beta1 * mean + (1 - beta1) * g and \
     var = beta2 * var + (1 - beta2) * g^2, the result is weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight). \
@@ -179,7 +180,7 @@ fn full_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     ferromx_core::infer::same_dtype(p, &mut DTypeIo { ins: &mut io.ins[..n], outs: io.outs })
 }
 
-pub(super) static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
+pub(super) static ADAMW_UPDATE: Operator<AdamWParam> = Operator::new("_adamw_update")
     .doc(DOC)
     .inputs(&[
         arg("weight", "The weight."),
@@ -188,14 +189,13 @@ pub(super) static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
         arg("var", "The moving mean of squared gradients."),
         RESCALE_GRAD,
     ])
-    .params::<AdamWParam>()
     .shape(shape)
     .dtype(full_dtype)
     .mutates(&[2, 3])
     .forward(full::<AdamWParam>)
     .inplace(&[(0, 0)]);
 
-pub(super) static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
+pub(super) static MP_ADAMW_UPDATE: Operator<AdamWParam> = Operator::new("_mp_adamw_update")
     .doc("_adamw_update for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type."),
@@ -205,7 +205,6 @@ pub(super) static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
         arg("weight32", "The weight in single precision."),
         RESCALE_GRAD,
     ])
-    .params::<AdamWParam>()
     .shape(shape)
     .dtype(family::mixed_dtype)
     .mutates(&[2, 3, 4])

@@ -1,6 +1,6 @@
 //! Optimizers with an adaptive learning rate for each element: Adam, RMSProp, FTRL, FTML, AdaGrad.
 
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, arg};
 use ferromx_core::params;
 use ferromx_kernels::math::{MathFloat, clip};
 
@@ -9,7 +9,7 @@ use crate::sparse::lazy_rule;
 use super::family::{self, bias_correction, bound, sign, step, step_params};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] =
+pub(super) static OPS: &[&dyn AnyOperator] =
     &[&ADAM_UPDATE, &RMSPROP_UPDATE, &RMSPROPALEX_UPDATE, &FTRL_UPDATE, &FTML_UPDATE, &ADAGRAD_UPDATE];
 
 step_params! {

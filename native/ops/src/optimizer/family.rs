@@ -236,11 +236,10 @@ macro_rules! step {
      |$weight:ident, $grad:ident| $formula:expr $(, sparse = $sparse:expr)?) => {
         family::rule!($Rule, $P, states [$($state),*], scalars |$p| [$($number = $value),*], |$weight, $grad| $formula);
 
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: ferromx_core::op::Operator<$P> = ferromx_core::op::Operator::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(&[arg("weight", "The weight."), arg("grad", "Its gradient."), $(arg(stringify!($state), $state_doc)),*])
-            .params::<$P>()
             .mutates(family::STATES.split_at(["", $(stringify!($state)),*].len() - 1).0)
             .forward(
                 family::kernel::<
@@ -259,7 +258,7 @@ pub(crate) use step;
 macro_rules! mixed_step {
     ($name:ident: $Rule:ident<$K:literal, $S:literal>, $op:literal, $of:literal, $P:ty,
      states [$($state:ident = $state_doc:literal),*]) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: ferromx_core::op::Operator<$P> = ferromx_core::op::Operator::new($op)
             .doc(concat!(
                 $of,
                 " for a weight in half precision: updates the copy in single precision and rounds it to the output."
@@ -270,7 +269,6 @@ macro_rules! mixed_step {
                 $(arg(stringify!($state), $state_doc),)*
                 arg("weight32", "The weight in single precision."),
             ])
-            .params::<$P>()
             .dtype(family::mixed_dtype)
             .mutates(family::STATES.split_at($S).0)
             .forward(family::mixed_kernel::<$Rule, $K, $S>)

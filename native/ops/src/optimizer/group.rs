@@ -4,7 +4,7 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -14,7 +14,7 @@ use super::family::bound;
 use crate::sparse::{lazy, lazy_update};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&GROUP_ADAGRAD_UPDATE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&GROUP_ADAGRAD_UPDATE];
 
 params! {
     /// Parameters of `_contrib_group_adagrad_update`.
@@ -30,7 +30,7 @@ params! {
     }
 }
 
-pub(super) static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_update")
+pub(super) static GROUP_ADAGRAD_UPDATE: Operator<GroupAdaGradParam> = Operator::new("_contrib_group_adagrad_update")
     .doc(
         "A step of AdaGrad with one step size for each row, which suits embeddings: with g = clip(rescale_grad * grad), the history of a \
          row grows by the mean of its g^2, and the result is weight - lr * g / sqrt(history + epsilon). With a row_sparse gradient only \
@@ -41,7 +41,6 @@ pub(super) static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagr
         arg("grad", "Its gradient."),
         arg("history", "The accumulated mean squares of the gradient of each row, of shape (n, 1)."),
     ])
-    .params::<GroupAdaGradParam>()
     .mutates(&[2])
     .shape(|_, io| {
         let mut weight = io.ins[0].clone();

@@ -5,7 +5,7 @@
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -21,7 +21,7 @@ use super::family::{self, Rule, bias_correction, bound, rule, slices};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &LAMB_UPDATE_PHASE1,
     &LAMB_UPDATE_PHASE2,
     &MP_LAMB_UPDATE_PHASE1,
@@ -95,7 +95,7 @@ const PHASE1: &str = "The direction of a step of LAMB: with g = clip(rescale_gra
     and var = beta2 * var + (1 - beta2) * g^2, the result is mean / (sqrt(var) + epsilon) + wd * weight, with mean and var \
     first divided by 1 - beta1^t and 1 - beta2^t if bias_correction is set (You et al., 2020).";
 
-pub(super) static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
+pub(super) static LAMB_UPDATE_PHASE1: Operator<LambPhase1Param> = Operator::new("lamb_update_phase1")
     .doc(PHASE1)
     .inputs(&[
         arg("weight", "The weight."),
@@ -103,7 +103,6 @@ pub(super) static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
         arg("mean", "The moving mean of gradients."),
         arg("var", "The moving mean of squared gradients."),
     ])
-    .params::<LambPhase1Param>()
     .mutates(&[2, 3])
     .forward(|ctx, ins, outs| {
         let scalars = Lamb::scalars(&ctx.params::<LambPhase1Param>().direction());
@@ -111,7 +110,7 @@ pub(super) static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
     })
     .inplace(&[(0, 0)]);
 
-pub(super) static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
+pub(super) static MP_LAMB_UPDATE_PHASE1: Operator<LambPhase1Param> = Operator::new("mp_lamb_update_phase1")
     .doc("lamb_update_phase1 for a weight in half precision with a copy in single precision; the direction is in single precision.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),
@@ -120,7 +119,6 @@ pub(super) static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phas
         arg("var", "The moving mean of squared gradients, in single precision."),
         arg("weight32", "The weight in single precision."),
     ])
-    .params::<LambPhase1Param>()
     .dtype(|_, io| {
         (2..5).try_for_each(|i| io.assign_in(i, DType::F32))?;
         if let Some(d) = io.ins[0].or(io.ins[1]) {
@@ -195,10 +193,9 @@ const PHASE2: &str = "A step of LAMB along the direction g of phase 1: weight - 
 const NORMS: [ArgDef; 2] =
     [arg("r1", "The norm of the weight, as its first element."), arg("r2", "The norm of g, as its first element.")];
 
-pub(super) static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
+pub(super) static LAMB_UPDATE_PHASE2: Operator<LambPhase2Param> = Operator::new("lamb_update_phase2")
     .doc(PHASE2)
     .inputs(&[arg("weight", "The weight."), arg("g", "The direction of the step."), NORMS[0], NORMS[1]])
-    .params::<LambPhase2Param>()
     .shape(phase2_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<LambPhase2Param>();
@@ -217,7 +214,7 @@ pub(super) static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     })
     .inplace(&[(0, 0)]);
 
-pub(super) static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
+pub(super) static MP_LAMB_UPDATE_PHASE2: Operator<LambPhase2Param> = Operator::new("mp_lamb_update_phase2")
     .doc("lamb_update_phase2 for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),
@@ -226,7 +223,6 @@ pub(super) static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phas
         NORMS[1],
         arg("weight32", "The weight in single precision."),
     ])
-    .params::<LambPhase2Param>()
     .shape(phase2_shape)
     .dtype(|_, io| {
         (1..5).try_for_each(|i| io.assign_in(i, DType::F32))?;

@@ -15,10 +15,10 @@ mod sgd;
 #[cfg(test)]
 mod tests;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // AdamW.
     adamw::OPS,
     // Adam, RMSProp, FTRL, FTML, AdaGrad.

@@ -1,7 +1,7 @@
 //! SGD on several weights in one call. The operators `preloaded_*` read learning rates and weight decays from arrays.
 
 use ferromx_core::error::Result;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx};
 use ferromx_core::params;
 use ferromx_core::params::Tuple;
 use ferromx_core::storage::{In, Out};
@@ -11,7 +11,7 @@ use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 use super::sgd::{Sgd, SgdMom, SgdMomParam, SgdParam};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &MULTI_SGD_UPDATE,
     &MULTI_SGD_MOM_UPDATE,
     &MULTI_MP_SGD_UPDATE,

@@ -152,11 +152,11 @@ macro_rules! multi_tensor {
     ($(#[$meta:meta])* $name:ident: $op:literal, $doc:expr, $P:ty,
      each [$($each:literal),*], shared [$($shared:literal),*], mixed $mixed:literal, shape $shape:ident, forward $forward:expr) => {
         $(#[$meta])*
-        pub(crate) static $name: OpDef = {
+        pub(crate) static $name: ferromx_core::op::Operator<$P> = {
             const LAYOUT: Layout =
                 Layout { each: &[$($each),*], shared: &[$($shared),*], mixed: $mixed };
             const STRIDE: usize = LAYOUT.each.len();
-            OpDef::new($op)
+            ferromx_core::op::Operator::new($op)
                 .doc($doc)
                 .inputs(&[ArgDef {
                     name: "data",
@@ -166,7 +166,6 @@ macro_rules! multi_tensor {
                     ),
                     type_string: "NDArray-or-Symbol[]",
                 }])
-                .params::<$P>()
                 .num_inputs_by(|p| LAYOUT.num_inputs::<$P>(p))
                 .input_names_by(|p| LAYOUT.names::<$P>(p))
                 .outputs(|p| p.get::<$P>().count())

@@ -4,7 +4,7 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::infer::{DTypeIo, same_dtype};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -15,7 +15,8 @@ use ferromx_kernels::reduce::{SumSquares, reduce};
 use super::multi_tensor::all_indices;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
 
 const ARRAYS: &[ArgDef] =
     &[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }];
@@ -36,10 +37,9 @@ params! {
 /// The maximum number of arrays in one call.
 const MAX_ARRAYS: usize = 4096;
 
-pub(super) static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
+pub(super) static MULTI_SUM_SQ: Operator<ArraysParam> = Operator::new("multi_sum_sq")
     .doc("The sum of squares of each of several arrays of one floating-point type, as a vector of type float32.")
     .inputs(ARRAYS)
-    .params::<ArraysParam>()
     .num_inputs_by(|p| p.get::<ArraysParam>().num_arrays as usize)
     .input_names_by(|p| array_names(p.get::<ArraysParam>().num_arrays))
     .shape(|_, io| io.assign_out(0, &Shape::new(&[io.ins.len() as i64])))
@@ -77,7 +77,7 @@ params! {
     }
 }
 
-pub(super) static MULTI_LARS: OpDef = OpDef::new("multi_lars")
+pub(super) static MULTI_LARS: Operator<LarsParam> = Operator::new("multi_lars")
     .doc(
         "Layer-wise learning rates: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps) for each weight w with gradient g, and lr \
          itself if |w| or |g| is 0. All arrays are vectors of type float32 with an element for each weight (You et al., Large \
@@ -89,7 +89,6 @@ pub(super) static MULTI_LARS: OpDef = OpDef::new("multi_lars")
         arg("grads_sum_sq", "The sums of squares of the gradients."),
         arg("wds", "The weight decays."),
     ])
-    .params::<LarsParam>()
     .forward(|ctx, ins, outs| {
         let LarsParam { eta, eps, rescale_grad } = *ctx.params::<LarsParam>();
         if ins[0].dtype() != DType::F32 {
@@ -136,28 +135,25 @@ fn write_all_finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_
     Ok(())
 }
 
-pub(super) static ALL_FINITE: OpDef = OpDef::new("all_finite")
+pub(super) static ALL_FINITE: Operator<AllFiniteParam> = Operator::new("all_finite")
     .doc("1 if all elements of an array are finite, else 0, as one element of type float32.")
     .inputs(&[ArgDef { name: "data", doc: "The array, of a floating-point type.", type_string: "NDArray" }])
-    .params::<AllFiniteParam>()
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(float32_output_dtype)
     .forward(|ctx, ins, outs| write_all_finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
 
-pub(super) static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
+pub(super) static MULTI_ALL_FINITE: Operator<MultiAllFiniteParam> = Operator::new("multi_all_finite")
     .doc("1 if all elements of several arrays are finite, else 0, as one element of type float32.")
     .inputs(ARRAYS)
-    .params::<MultiAllFiniteParam>()
     .num_inputs_by(|p| p.get::<MultiAllFiniteParam>().num_arrays as usize)
     .input_names_by(|p| array_names(p.get::<MultiAllFiniteParam>().num_arrays))
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(|_, io| io.assign_out(0, DType::F32))
     .forward(|ctx, ins, outs| write_all_finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output));
 
-pub(super) static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
+pub(super) static RESET_ARRAYS: Operator<ArraysParam> = Operator::new("reset_arrays")
     .doc("Sets all elements of several arrays, of any types, to 0. There is no output.")
     .inputs(ARRAYS)
-    .params::<ArraysParam>()
     .num_inputs_by(|p| p.get::<ArraysParam>().num_arrays as usize)
     .input_names_by(|p| array_names(p.get::<ArraysParam>().num_arrays))
     .outputs(|_| 0)

@@ -1,6 +1,6 @@
 //! SGD with and without momentum, and the methods that only use the signs of gradients.
 
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, arg};
 use ferromx_kernels::math::{MathFloat, clip};
 
 use crate::sparse::lazy_rule;
@@ -8,7 +8,7 @@ use crate::sparse::lazy_rule;
 use super::family::{self, bound, mixed_step, sign, step, step_params};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &SGD_UPDATE,
     &SGD_MOM_UPDATE,
     &MP_SGD_UPDATE,

@@ -3,16 +3,17 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::calibrate::best_threshold;
 use ferromx_kernels::quantize::{self, Levels, extremes};
 
 use super::{BYTES, max_abs, range_dtypes, range_end, range_max_abs, range_shapes, write_range};
+use crate::compose::op;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] =
+pub(super) static OPS: &[&dyn AnyOperator] =
     &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &FAKE_QUANTIZE, &CALIBRATE_ENTROPY];
 
 const MIN: ArgDef = arg("min_range", "The lower end of the range, of shape (1,).");
@@ -75,7 +76,7 @@ params! {
 }
 
 /// Quantizes with the range in the inputs.
-pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
+pub(super) static QUANTIZE: Operator<QuantizeParam> = Operator::new("_contrib_quantize")
     .doc(
         "Quantizes to 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
          or data * 255 / r (uint8), within their range.\n\n\
@@ -83,7 +84,6 @@ pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
          max_range for uint8.",
     )
     .inputs(&[arg("data", "The numbers, of type float32."), MIN, MAX])
-    .params::<QuantizeParam>()
     .outputs(|_| 3)
     .shape(|_, io| {
         io.tie(0, 0)?;
@@ -115,7 +115,7 @@ params! {
 }
 
 /// Quantizes with a calibrated range, or with that of the data.
-pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2").names_data()
+pub(super) static QUANTIZE_V2: Operator<QuantizeV2Param> = Operator::new("_contrib_quantize_v2").names_data()
     .doc(
         "Quantizes to 8-bit integers: with r the largest absolute value of the range, the integers nearest to \
          data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers are passed through; without \
@@ -123,7 +123,6 @@ pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2").names_
          Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,).",
     )
     .inputs(&[arg("data", "The numbers, of type float32, int8 or uint8.")])
-    .params::<QuantizeV2Param>()
     .outputs(|_| 3)
     .shape(|_, io| {
         io.tie(0, 0)?;
@@ -165,14 +164,13 @@ params! {
 }
 
 /// Quantizes asymmetrically, with a scale and a shift.
-pub(super) static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
+pub(super) static QUANTIZE_ASYM: Operator<QuantizeAsymParam> = Operator::new("_contrib_quantize_asym")
     .doc(
         "Quantizes asymmetrically to unsigned 8-bit integers, which cover exactly the range of the data: the integers nearest to \
          data * scale + shift, with scale = 255 / (max - min) and shift = 255 - max * scale.\n\n\
          Outputs: the integers, in the shape of data, scale and shift, both of shape (1,).",
     )
     .inputs(&[arg("data", "The numbers, of type float32.")])
-    .params::<QuantizeAsymParam>()
     .outputs(|_| 3)
     .output_names_by(|_| ["output", "scale", "shift"].map(String::from).to_vec())
     .shape(|_, io| {
@@ -210,13 +208,12 @@ params! {
 }
 
 /// Dequantizes 8-bit integers.
-pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
+pub(super) static DEQUANTIZE: Operator<DequantizeParam> = Operator::new("_contrib_dequantize")
     .doc(
         "Dequantizes 8-bit integers: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
          |min_range| and |max_range|. The output has the shape of data.",
     )
     .inputs(&[arg("data", "The integers, of type int8 or uint8."), MIN, MAX])
-    .params::<DequantizeParam>()
     .shape(|_, io| {
         io.tie(0, 0)?;
         range_shapes(io, 1)
@@ -246,7 +243,7 @@ params! {
 }
 
 /// Requantizes 32-bit sums to 8-bit integers.
-pub(super) static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
+pub(super) static REQUANTIZE: Operator<RequantizeParam> = Operator::new("_contrib_requantize")
     .doc(
         "Requantizes 32-bit integers to 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s \
          and r the largest absolute values of the old and the new range.\n\n\
@@ -254,7 +251,6 @@ pub(super) static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
          uint8.",
     )
     .inputs(&[arg("data", "The integers, of type int32."), MIN, MAX])
-    .params::<RequantizeParam>()
     .outputs(|_| 3)
     .shape(|_, io| {
         io.tie(0, 0)?;
@@ -288,7 +284,7 @@ fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
 }
 
 /// Rounds weights to the numbers that 8-bit integers represent.
-pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
+pub(super) static FAKE_QUANTIZE: Operator = Operator::new("_contrib_fake_quantize")
     .doc(
         "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the \
          numbers that its quantization to int8 represents. The gradient passes through. The output has the shape of data.",
@@ -299,7 +295,7 @@ pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
         io.assign_in(0, &io.outs[0].clone())
     })
     .dtype(|_, io| io.assign_all(DType::F32))
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_copy", &[n.ograds[0]], &[])?)])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(elemwise::identity::COPY(n.ograds[0])))?)])))
     .forward(|_, ins, outs| {
         let x = ins[0].slice::<f32>()?;
         let num_rows = ins[0].shape().dims().first().map_or(1, |n| *n as usize);
@@ -320,7 +316,7 @@ params! {
     }
 }
 
-pub(super) static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy").names_outputs()
+pub(super) static CALIBRATE_ENTROPY: Operator<CalibrateParam> = Operator::new("_contrib_calibrate_entropy").names_outputs()
     .doc(
         "The range for 8-bit integers that keeps the most information of data whose histogram is given: among the ranges around the \
          middle bin, that with the smallest Kullback-Leibler divergence between the clipped counts and the same merged into \
@@ -331,7 +327,6 @@ pub(super) static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entr
         arg("hist", "The counts, of shape (n,) and type float32."),
         arg("hist_edges", "The ends of the bins, ascending, of shape (n + 1,)."),
     ])
-    .params::<CalibrateParam>()
     .outputs(|_| 2)
     .output_names_by(|_| vec!["threshold".into(), "divergence".into()])
     .shape(|_, io| {

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -27,16 +27,15 @@ use crate::nn::pooling::{POOLING, PoolType, PoolingParam};
 use crate::shape::join::{CONCAT, ConcatParam};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
 
 /// Quantized ReLU.
-pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
+pub(super) static ACT: Operator<ActivationParam> = Operator::new("_contrib_quantized_act")
     .doc(
         "ReLU, max(data, 0), of 8-bit integers; the range is unchanged. Other activations are errors. Outputs: the \
          integers, in the shape of data, and the ends of their range.",
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
-    .params::<ActivationParam>()
     .outputs(|_| 3)
     .output_names_by(output_names)
     .shape(|p, io| {
@@ -62,7 +61,7 @@ pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     });
 
 /// Quantized flatten.
-pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten").names_outputs()
+pub(super) static FLATTEN: Operator = Operator::new("_contrib_quantized_flatten").names_outputs()
     .doc(
         "Reshapes 8-bit integers of shape (d1, d2, ..., dk) to (d1, d2*...*dk); the range is unchanged. Outputs: the integers and \
          the ends of their range.",
@@ -87,14 +86,13 @@ pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten").name
     });
 
 /// Quantized pooling.
-pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling").names_outputs()
+pub(super) static POOL: Operator<PoolingParam> = Operator::new("_contrib_quantized_pooling").names_outputs()
     .doc(
         "The maximum or the average (rounded to the nearest integer) of sliding windows of 8-bit integers; the range is unchanged. \
          Shapes and parameters are those of Pooling; pool types sum and lp are errors. Outputs: the integers and \
          the ends of their range.",
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
-    .params::<PoolingParam>()
     .outputs(|_| 3)
     .output_names_by(output_names)
     .shape(|p, io| {
@@ -129,7 +127,7 @@ fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &m
 }
 
 /// Quantized concatenation.
-pub(super) static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
+pub(super) static CONCATENATE: Operator<ConcatParam> = Operator::new("_contrib_quantized_concat")
     .doc(
         "Concatenates arrays of 8-bit integers along an axis. The range covers those of all inputs, and inputs of narrower ranges are \
          rescaled. The result is of type int8 if one of the inputs is.\n\n\
@@ -137,7 +135,6 @@ pub(super) static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
          integers and the ends of their range.",
     )
     .variadic("data", "The arrays, then the ends of their ranges, pair by pair.", "num_args")
-    .params::<ConcatParam>()
     .num_inputs_by(|p| 3 * num_arrays(p))
     .input_names_by(|p| {
         let ranges = (0..num_arrays(p)).flat_map(|i| [format!("arg{i}_min"), format!("arg{i}_max")]);
@@ -191,7 +188,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
 }
 
 /// Quantized embedding.
-pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").names_outputs()
+pub(super) static EMBED: Operator<EmbeddingParam> = Operator::new("_contrib_quantized_embedding").names_outputs()
     .doc(
         "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
          the ends of their range.",
@@ -202,7 +199,6 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
         arg("min_weight", "The lower end of the table's range, of shape (1,)."),
         arg("max_weight", "The upper end of the table's range, of shape (1,)."),
     ])
-    .params::<EmbeddingParam>()
     .outputs(|_| 3)
     .output_names_by(output_names)
     .shape(|p, io| shape_like(&EMBEDDING, p, io, 2))
@@ -221,7 +217,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
     });
 
 /// Quantized batch normalization.
-pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
+pub(super) static NORM: Operator<BatchNormParam> = Operator::new("_contrib_quantized_batch_norm")
     .doc(
         "Normalizes each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
          integers of type int8 in the calibrated range, which is required. Outputs: the integers, in the shape of data, and \
@@ -236,7 +232,6 @@ pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
         MIN_DATA,
         MAX_DATA,
     ])
-    .params::<BatchNormParam>()
     .mutates(&[3, 4])
     .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
     .outputs(|_| 3)

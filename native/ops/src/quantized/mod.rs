@@ -29,13 +29,13 @@ pub(crate) use integer_product::{is_signed, with_packed, zero_points};
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Conversions.
     convert::OPS,
     // Layers whose range is that of their input, or calibrated.

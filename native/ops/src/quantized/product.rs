@@ -5,7 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::infer::same_shape;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, OpDef, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
@@ -22,7 +22,7 @@ use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
 use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, rows_and_features};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
 
 const WITH_BIAS: &[ArgDef] = &[
     DATA,
@@ -84,7 +84,7 @@ impl Scales {
 }
 
 /// The dense layer on 8-bit integers.
-pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
+pub(super) static FULLY_CONNECTED_INT8: Operator<FullyConnectedParam> = Operator::new("_contrib_quantized_fully_connected")
     .doc(
         "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
          the same scale.\n\n\
@@ -92,7 +92,6 @@ pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_f
          with e = (2^31 - 1) * step of the data * step of the weights.",
     )
     .inputs(WITH_BIAS)
-    .params::<FullyConnectedParam>()
     .num_inputs_by(|p| if p.get::<FullyConnectedParam>().no_bias { 6 } else { 9 })
     .input_names_by(|p| input_names(p.get::<FullyConnectedParam>().no_bias))
     .outputs(|_| 3)
@@ -120,7 +119,7 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
 }
 
 /// The convolution on 8-bit integers.
-pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv").names_outputs()
+pub(super) static CONVOLUTION_INT8: Operator<ConvolutionParam> = Operator::new("_contrib_quantized_conv").names_outputs()
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
          integers, plus the bias rescaled to their range.\n\n\
@@ -128,7 +127,6 @@ pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv"
          (1,): -e and e with e = (2^31 - 1) * step of the data * step of the weights.",
     )
     .inputs(WITH_BIAS)
-    .params::<ConvolutionParam>()
     .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 6 } else { 9 })
     .input_names_by(|p| input_names(p.get::<ConvolutionParam>().no_bias))
     .outputs(|_| 3)
@@ -232,14 +230,13 @@ params! {
 }
 
 /// Addition of 8-bit integers.
-pub(super) static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
+pub(super) static ADD: Operator<AddParam> = Operator::new("_contrib_quantized_elemwise_add")
     .doc(
         "Adds 8-bit integers of different ranges. With a calibrated range the result is of type int8 (uint8 if \
          both operands are), else of type int32, in the range of all possible sums. Outputs: the integers, in the shape of the \
          operands, and the ends of their range.",
     )
     .inputs(BINARY_ARGS)
-    .params::<AddParam>()
     .arg_order(&["min_calib_range", "max_calib_range", "lhs", "rhs", "lhs_min", "lhs_max", "rhs_min", "rhs_max"])
     .outputs(|_| 3)
     .output_names_by(output_names)
@@ -285,14 +282,13 @@ params! {
 }
 
 /// Multiplication of 8-bit integers.
-pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul").names_outputs()
+pub(super) static MUL: Operator<MulParam> = Operator::new("_contrib_quantized_elemwise_mul").names_outputs()
     .doc(
         "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \
          it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \
          operands, and, unless they are float32, the ends of their range.",
     )
     .inputs(BINARY_ARGS)
-    .params::<MulParam>()
     .outputs(|p| if p.get::<MulParam>().enable_float_output { 1 } else { 3 })
     .output_names_by(|p| {
         let mut names = output_names(p);

@@ -5,7 +5,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::par::with_scratch;
@@ -13,12 +13,12 @@ use ferromx_kernels::par::with_scratch;
 use crate::nn::rnn::{Mode, RNN, RnnParam, forward_from};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&QUANTIZED_RNN];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&QUANTIZED_RNN];
 
 /// Number of inputs of `RNN` with mode `lstm`, which come first.
 const NUM_RNN_INPUTS: usize = 4;
 
-pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
+pub(super) static QUANTIZED_RNN: Operator<QuantizedRnnParam> = Operator::new("_contrib_quantized_rnn")
     .doc(
         "`RNN` with mode='lstm' on data of 8-bit integers q that represent (q - data_shift) / data_scale, as `_contrib_quantize_asym` \
          makes them. Weights, states and the output are of type float32, and so is the computation. The shapes are those of RNN.",
@@ -31,7 +31,6 @@ pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
         arg("data_scale", "The scale of the data, of shape (1,)."),
         arg("data_shift", "The shift of the data, of shape (1,)."),
     ])
-    .params::<QuantizedRnnParam>()
     .outputs(|p| RNN.num_outputs(rnn_params(p)))
     .visible(|p| RNN.num_visible(rnn_params(p)))
     .output_names_by(|p| RNN.output_names(rnn_params(p)))
@@ -42,7 +41,7 @@ pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
     .random();
 
 /// The parameters of `RNN`. As in MXNet, unknown attributes are ignored, because the quantization pass adds `quantized`.
-struct QuantizedRnnParam(Params);
+pub(super) struct QuantizedRnnParam(Params);
 
 impl OpParams for QuantizedRnnParam {
     fn fields() -> Vec<FieldInfo> {

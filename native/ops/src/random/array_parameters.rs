@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, SampleDType};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -14,7 +14,7 @@ use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::{Draws, Philox, samples_of_sets};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] =
+pub(super) static OPS: &[&dyn AnyOperator] =
     &[&UNIFORM, &NORMAL, &GAMMA, &EXPONENTIAL, &POISSON, &NEGATIVE_BINOMIAL, &GENERALIZED_NEGATIVE_BINOMIAL];
 
 params! {
@@ -144,7 +144,7 @@ macro_rules! distribution {
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; forward $forward:expr) => {
         #[doc = $doc]
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: Operator<SampleParam> = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,
@@ -152,7 +152,6 @@ macro_rules! distribution {
                  its own block of numbers. A parameter outside its range gives meaningless numbers or NaN."
             ))
             .inputs(&[arg(stringify!($first), $first_doc) $(, arg(stringify!($second), $second_doc))?])
-            .params::<SampleParam>()
             .shape(infer_shape)
             .dtype(infer_dtype)
             .forward($forward)
@@ -202,6 +201,8 @@ mu: "The means, not negative.", alpha: "The dispersions, not negative; 0 makes i
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array, vector};
 

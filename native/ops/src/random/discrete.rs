@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{ClassDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -16,7 +16,7 @@ use ferromx_kernels::rng::{Draws, Philox, unique_zipfian};
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
 
 params! {
     /// Parameters of `_sample_multinomial`.
@@ -30,7 +30,7 @@ params! {
     }
 }
 
-pub(super) static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
+pub(super) static SAMPLE_MULTINOMIAL: Operator<MultinomialParam> = Operator::new("_sample_multinomial")
     .aliases(&["sample_multinomial"])
     .doc(
         "Samples classes: data of shape (..., k) has the probabilities of k classes in each row, which sum to 1, and the result of shape \
@@ -38,7 +38,6 @@ pub(super) static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
          to data is 1 / probability, as policy gradients need it.",
     )
     .inputs(&[arg("data", "Rows of probabilities.")])
-    .params::<MultinomialParam>()
     .outputs(|p| if p.get::<MultinomialParam>().get_prob { 2 } else { 1 })
     .shape(multinomial_shape)
     .dtype(|p, io| {
@@ -138,14 +137,13 @@ params! {
     }
 }
 
-pub(super) static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
+pub(super) static SAMPLE_UNIQUE_ZIPFIAN: Operator<ZipfianParam> = Operator::new("_sample_unique_zipfian")
     .doc(
         "Samples classes without replacement within a row: class c of 0 to range_max - 1 has the probability \
          log((c + 2) / (c + 1)) / log(range_max + 1). The first result has the classes, of type int64; the second has the number of \
          draws that each row took, repetitions included.",
     )
     .inputs(&[])
-    .params::<ZipfianParam>()
     .outputs(|_| 2)
     .shape(|p, io| {
         let p = p.get::<ZipfianParam>();
@@ -172,7 +170,7 @@ pub(super) static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipf
     .grad(Grad::Zero)
     .random();
 
-pub(super) static SHUFFLE: OpDef = OpDef::new("_shuffle")
+pub(super) static SHUFFLE: Operator = Operator::new("_shuffle")
     .aliases(&["_npi_shuffle", "shuffle"])
     .doc("Shuffles the rows along the first axis; all permutations are equally likely.")
     .inputs(&[arg("data", "The array, of at least one axis.")])

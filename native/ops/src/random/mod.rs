@@ -12,10 +12,10 @@ mod numpy_discrete;
 mod pdf;
 mod scalar_parameters;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Distributions with array parameters.
     array_parameters::OPS,
     // Discrete sampling and shuffling.

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::memory;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{BernoulliDType, ShapeOrNone, Tuple, Untyped};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -17,7 +17,7 @@ use crate::broadcast::binary::broadcast_two;
 use crate::elemwise::family::elements;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
 
 /// The elements of an array in double precision.
 fn to_f64(x: &In<'_>) -> Result<Vec<f64>> {
@@ -57,10 +57,9 @@ impl BernoulliParam {
     }
 }
 
-pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
+pub(super) static BERNOULLI: Operator<BernoulliParam> = Operator::new("_npi_bernoulli")
     .doc("Random numbers 0 and 1. If neither prob nor logit is given, the array holds logits or probabilities, depending on is_logit.")
     .inputs(&[arg("input1", "The probabilities or logits, if neither is given as a parameter.")])
-    .params::<BernoulliParam>()
     .num_inputs_by(|p| usize::from(p.get::<BernoulliParam>().number().is_none()))
     .shape(|p, io| {
         let common = io.ins.first().cloned().unwrap_or(Shape::new(&[]));
@@ -124,13 +123,12 @@ params! {
     }
 }
 
-pub(super) static CHOICE: OpDef = OpDef::new("_npi_choice")
+pub(super) static CHOICE: Operator<ChoiceParam> = Operator::new("_npi_choice")
     .doc("Random integers from 0 to a - 1 with equal or given probabilities, as int64.")
     .inputs(&[
         arg("input1", "An array of which only the length is used, if a is None; otherwise the probabilities."),
         arg("input2", "The probabilities, if a is None."),
     ])
-    .params::<ChoiceParam>()
     .num_inputs_by(|p| {
         let p = p.get::<ChoiceParam>();
         usize::from(p.a.0.is_none()) + usize::from(p.weighted)
@@ -189,10 +187,9 @@ params! {
     }
 }
 
-pub(super) static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
+pub(super) static MULTINOMIAL: Operator<MultinomialParam> = Operator::new("_npi_multinomial")
     .doc("How often each outcome occurs in n trials, as int64; the outcomes are the last axis of the result.")
     .inputs(&[arg("a", "The probabilities of the outcomes, a vector, unless pvals is given.")])
-    .params::<MultinomialParam>()
     .num_inputs_by(|p| usize::from(p.get::<MultinomialParam>().pvals.0.is_none()))
     .shape(|p, io| {
         let p = p.get::<MultinomialParam>();
@@ -240,6 +237,8 @@ pub(super) static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array};
 

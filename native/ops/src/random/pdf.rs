@@ -6,7 +6,7 @@ use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -20,7 +20,7 @@ use crate::elemwise::family::{elements, elements_mut};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &UNIFORM,
     &NORMAL,
     &GAMMA,
@@ -167,7 +167,7 @@ macro_rules! density {
         }
 
         #[doc = $doc]
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: Operator<PdfParam> = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,
@@ -179,7 +179,6 @@ macro_rules! density {
                 arg(stringify!($first), $first_doc)
                 $(, arg(stringify!($second), $second_doc))?
             ])
-            .params::<PdfParam>()
             .shape(infer_shape)
             .forward(forward::<$D, { ["", $(stringify!($second))?].len() }>)
             .grad(Grad::Kernel(
@@ -258,7 +257,7 @@ mu: "The means, positive.", alpha: "The dispersions, positive.";
 derivatives 0.0, generalized_derivatives::<M>(x, mu, alpha));
 
 /// The density of the Dirichlet distribution.
-pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
+pub(super) static DIRICHLET: Operator<PdfParam> = Operator::new("_random_pdf_dirichlet")
     .aliases(&["random_pdf_dirichlet"])
     .doc(
         "The density of the Dirichlet distribution at x: Gamma(sum of alpha) times the product of x_i^(alpha_i - 1) / Gamma(alpha_i). \
@@ -269,7 +268,6 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
         arg("sample", "The points: k numbers that sum to 1 along the last axis."),
         arg("alpha", "The concentrations, positive, along the last axis."),
     ])
-    .params::<PdfParam>()
     .shape(|_, io| {
         let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(rank >= outer && outer > 0, "the points must have at least as many axes as alpha, and alpha at least one");

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{ParamValue, SampleDType};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
@@ -12,7 +12,7 @@ use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::Philox;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &UNIFORM,
     &UNIFORM_LIKE,
     &NORMAL,
@@ -76,11 +76,10 @@ macro_rules! distribution {
         distribution!(@impl $LikeParam, check |$p| $check, fill |$q, $random, $out| $fill);
 
         #[doc = $doc]
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: Operator<$Param> = Operator::new($op)
             .aliases(&[$($alias),+])
             .doc($doc)
             .inputs(&[])
-            .params::<$Param>()
             .shape(|p, io| io.assign_out(0, &p.get::<$Param>().shape))
             .dtype(|p, io| io.assign_out(0, p.get::<$Param>().dtype.0.or(io.outs[0]).unwrap_or(DType::F32)))
             .forward(|ctx, _, outs| sample(ctx, ctx.params::<$Param>(), &mut outs[0]))
@@ -88,10 +87,9 @@ macro_rules! distribution {
             .random();
 
         #[doc = concat!("`", $op, "` in the shape and type of an array.")]
-        pub(crate) static $LIKE: OpDef = OpDef::new($like)
+        pub(crate) static $LIKE: Operator<$LikeParam> = Operator::new($like)
             .doc(concat!($doc, " The result has the shape and the element type of the input."))
             .inputs(&[arg("data", "The array whose shape and element type are used.")])
-            .params::<$LikeParam>()
             .forward(|ctx, _, outs| sample(ctx, ctx.params::<$LikeParam>(), &mut outs[0]))
             .grad(Grad::Zero)
             .arg_order(&[$(stringify!($field),)+ "data"])
@@ -256,11 +254,10 @@ params! {
 }
 
 /// Uniformly distributed integers.
-pub(super) static RANDINT: OpDef = OpDef::new("_random_randint")
+pub(super) static RANDINT: Operator<RandintParam> = Operator::new("_random_randint")
     .aliases(&["_npi_random_randint", "random_randint"])
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")
     .inputs(&[])
-    .params::<RandintParam>()
     .shape(|p, io| io.assign_out(0, &p.get::<RandintParam>().shape))
     .dtype(|p, io| io.assign_out(0, p.get::<RandintParam>().dtype.0.or(io.outs[0]).unwrap_or(DType::I32)))
     .forward(|ctx, _, outs| {
@@ -277,6 +274,8 @@ pub(super) static RANDINT: OpDef = OpDef::new("_random_randint")
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array};
 

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -16,7 +16,7 @@ use crate::axes::{Axes, numpy_axes, numpy_reduced, outer_len_inner, reduced};
 use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL, &NP_ARGMAX, &NP_ARGMIN];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL, &NP_ARGMAX, &NP_ARGMIN];
 
 params! {
     /// Parameters of `argmax` and `argmin`.
@@ -28,23 +28,21 @@ params! {
     }
 }
 
-pub(super) static ARGMAX: OpDef = OpDef::new("argmax")
+pub(super) static ARGMAX: Operator<ArgParam> = Operator::new("argmax")
     .doc("The index of the first largest element along an axis, in the type of the input. NaN is the largest.")
     .inputs(&[arg("data", "The array.")])
-    .params::<ArgParam>()
     .shape(arg_shape)
     .forward(|ctx, ins, outs| arg_extremum::<true>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub(super) static ARGMIN: OpDef = OpDef::new("argmin")
+pub(super) static ARGMIN: Operator<ArgParam> = Operator::new("argmin")
     .doc("The index of the first smallest element along an axis, in the type of the input. NaN is the smallest.")
     .inputs(&[arg("data", "The array.")])
-    .params::<ArgParam>()
     .shape(arg_shape)
     .forward(|ctx, ins, outs| arg_extremum::<false>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub(super) static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
+pub(super) static ARGMAX_CHANNEL: Operator = Operator::new("argmax_channel")
     .doc("The index of the first largest element along axis 1, in the type of the input: the class of each row of scores.")
     .inputs(&[arg("data", "The array, of at least two axes.")])
     .shape(|_, io| {
@@ -100,7 +98,7 @@ params! {
     }
 }
 
-pub(super) static NP_ARGMAX: OpDef =
+pub(super) static NP_ARGMAX: Operator<NpArgParam> =
     arg_op("_npi_argmax", "The index of the first largest element along an axis, as int64; NaN counts as the largest.")
         .forward(|ctx, ins, outs| {
             np_arg_extremum(ctx, &ins[0], &mut outs[0], |x, dims, out| {
@@ -111,7 +109,7 @@ pub(super) static NP_ARGMAX: OpDef =
             })
         });
 
-pub(super) static NP_ARGMIN: OpDef = arg_op(
+pub(super) static NP_ARGMIN: Operator<NpArgParam> = arg_op(
     "_npi_argmin",
     "The index of the first smallest element along an axis, as int64; NaN counts as the smallest.",
 )
@@ -125,10 +123,9 @@ pub(super) static NP_ARGMIN: OpDef = arg_op(
 });
 
 /// The common part of the definitions of `_npi_argmax` and `_npi_argmin`.
-const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
-    OpDef::new(name)
+const fn arg_op(name: &'static str, doc: &'static str) -> Operator<NpArgParam> {
+    Operator::new(name)
         .doc(doc)
-        .params::<NpArgParam>()
         .shape(|p, io| {
             let p = p.get::<NpArgParam>();
             let Some(n) = io.ins[0].ndim() else { return Ok(()) };
@@ -197,7 +194,7 @@ mod tests {
         assert!(shapes(&ARGMAX_CHANNEL, &[], &[2]).is_err());
         let e = Case::new(&ARGMAX, &[("axis", "0")]).run1(&[array::<f32>(&[], &[0, 3])]).unwrap_err().to_string();
         assert!(e.contains("empty axis of shape [0,3]"), "{e}");
-        for def in [&ARGMAX, &NP_ARGMIN] {
+        for def in [&*ARGMAX, &*NP_ARGMIN] {
             assert!(Case::new(def, &[("axis", "1")]).run1(&[array::<f32>(&[], &[0, 0])]).is_err());
         }
     }

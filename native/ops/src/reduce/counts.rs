@@ -7,7 +7,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_dtype, same_shape};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{ParamValue, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::rules::new_array;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE, &BINCOUNT, &SHARE_MEMORY];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&HISTOGRAM, &ALLCLOSE, &BINCOUNT, &SHARE_MEMORY];
 
 /// The optional range of a histogram. As in MXNet, the metadata has no name for this type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl HistogramParam {
     }
 }
 
-pub(super) static HISTOGRAM: OpDef = OpDef::new("_histogram")
+pub(super) static HISTOGRAM: Operator<HistogramParam> = Operator::new("_histogram")
     .aliases(&["_npi_histogram"])
     .doc(
         "A histogram. The first result has the counts, of type int64: count i is the number of elements from edge i to below edge i + 1; \
@@ -79,7 +79,6 @@ pub(super) static HISTOGRAM: OpDef = OpDef::new("_histogram")
         arg("data", "The elements, of any shape."),
         arg("bins", "The bin edges, increasing, of the type of data; absent if bin_cnt is given."),
     ])
-    .params::<HistogramParam>()
     .num_inputs_by(|p| if p.get::<HistogramParam>().bin_cnt.is_some() { 1 } else { 2 })
     .outputs(|_| 2)
     .shape(histogram_shape)
@@ -143,13 +142,12 @@ params! {
     }
 }
 
-pub(super) static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
+pub(super) static ALLCLOSE: Operator<AllCloseParam> = Operator::new("_contrib_allclose")
     .doc(
         "1 if |a - b| <= atol + rtol * |b| for all elements, else 0, of type uint8. An infinity is close only to itself; NaN is close to \
          NaN if equal_nan is set.",
     )
     .inputs(&[arg("a", "The first array."), arg("b", "The second array, of the same shape and type.")])
-    .params::<AllCloseParam>()
     .shape(|p, io| {
         same_shape(p, &mut ShapeIo { ins: io.ins, outs: &mut [] })?;
         io.assign_out(0, &Shape::new(&[]))
@@ -178,13 +176,12 @@ params! {
     }
 }
 
-pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount").names_data()
+pub(super) static BINCOUNT: Operator<BincountParam> = Operator::new("_npi_bincount").names_data()
     .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
     .inputs(&[
         arg("data", "A vector of non-negative integers."),
         arg("weights", "The weight of each element; the result has their type."),
     ])
-    .params::<BincountParam>()
     .num_inputs_by(|p| if p.get::<BincountParam>().has_weights { 2 } else { 1 })
     .dynamic(bincount)
     .grad(Grad::Zero);
@@ -221,7 +218,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
 
-pub(super) static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
+pub(super) static SHARE_MEMORY: Operator = Operator::new("_npi_share_memory")
     .doc("Whether two arrays have memory in common, as bool.")
     .inputs(&[arg("a", "The first array."), arg("b", "The second array, of any shape and type.")])
     .shape(|_, io| io.assign_out(0, &Shape::new(&[])))

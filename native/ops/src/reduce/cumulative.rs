@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::{NormDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,7 @@ use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&CUMSUM, &DIFF, &EDIFF1D, &BACKWARD_EDIFF1D];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&CUMSUM, &DIFF, &EDIFF1D, &BACKWARD_EDIFF1D];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -33,11 +33,10 @@ params! {
     }
 }
 
-pub(super) static CUMSUM: OpDef = OpDef::new("_np_cumsum")
+pub(super) static CUMSUM: Operator<CumsumParam> = Operator::new("_np_cumsum")
     .aliases(&["cumsum"])
     .doc("The cumulative sums along an axis: element i is the sum of the elements 0 to i.")
     .inputs(A)
-    .params::<CumsumParam>()
     .shape(|p, io| {
         let rank = io.ins[0].ndim().or(io.outs[0].ndim().filter(|_| p.get::<CumsumParam>().axis.is_some()));
         let Some(rank) = rank else { return Ok(()) };
@@ -116,10 +115,9 @@ params! {
     }
 }
 
-pub(super) static DIFF: OpDef = OpDef::new("_npi_diff")
+pub(super) static DIFF: Operator<DiffParam> = Operator::new("_npi_diff")
     .doc("The n-th differences of neighbours along an axis, which becomes shorter by n.")
     .inputs(A)
-    .params::<DiffParam>()
     .shape(|p, io| {
         let p = p.get::<DiffParam>();
         ensure!(p.n >= 0, "n={} must be 0 or more", p.n);
@@ -195,14 +193,13 @@ params! {
     }
 }
 
-pub(super) static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
+pub(super) static EDIFF1D: Operator<Ediff1dParam> = Operator::new("_npi_ediff1d")
     .doc("The differences of neighbours in the flattened array, with elements prepended and appended.")
     .inputs(&[
         arg("input1", "The array."),
         arg("input2", "The elements to prepend; those to append, if there are none to prepend."),
         arg("input3", "The elements to append."),
     ])
-    .params::<Ediff1dParam>()
     .num_inputs_by(|p| {
         let p = p.get::<Ediff1dParam>();
         1 + usize::from(p.to_begin_arr_given) + usize::from(p.to_end_arr_given)
@@ -243,7 +240,7 @@ pub(super) static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
     })
     .grad(Grad::Kernel(Backward::new(ediff1d_backward), None));
 
-pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
+pub(super) static BACKWARD_EDIFF1D: Operator<Ediff1dParam> = Operator::new("_npi_backward_ediff1d")
     .doc("The gradients of `_npi_ediff1d`, in the order of its inputs.")
     .inputs(&[
         OUTPUT_GRADIENT,
@@ -252,7 +249,6 @@ pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
         arg("input3", "The elements to append."),
     ])
     .listed(0)
-    .params::<Ediff1dParam>()
     .unlisted_params()
     .num_inputs_by(|p| 1 + EDIFF1D.num_inputs(p).unwrap_or(1))
     .outputs(|p| EDIFF1D.num_inputs(p).unwrap_or(1))

@@ -3,13 +3,14 @@
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Entry, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::OpCtx;
-use ferromx_core::params::{OpParams, Params, ShapeOrNone};
+use ferromx_core::op::{OpCtx, Operation, Operator};
+use ferromx_core::params::{OpParams, Params, PrintParams, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 
 use crate::axes::{keepdims_shape, numpy_axes, numpy_reduced, reduced, resolve};
-use crate::elemwise::family::{Arg, Binary, Graph, Loops, broadcast_loops, elements_mut};
+use crate::compose::{Graph, op};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements_mut};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -76,7 +77,7 @@ pub(crate) fn broadcast_args(
 }
 
 /// The operands of the gradient of a reduction, composed of operators that are themselves differentiable.
-pub(crate) struct ReductionGradient<'a, 'g> {
+pub(crate) struct ReductionGradient<'a, 'g, P> {
     /// The graph.
     pub g: &'a mut Graph<'g>,
     /// The input.
@@ -85,27 +86,26 @@ pub(crate) struct ReductionGradient<'a, 'g> {
     pub y: Entry,
     /// The gradient of the output, with reduced axes of length 1.
     pub grad: Entry,
-    attrs: Vec<(&'a str, &'a str)>,
+    /// The parameters, with `keepdims`.
+    pub params: P,
 }
 
-impl<'a, 'g> ReductionGradient<'a, 'g> {
-    /// Applies the reduction `op` again with `keepdims`, because the gradient is broadcast from that shape.
-    pub(crate) fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<ReductionGradient<'a, 'g>> {
-        let mut attrs: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "keepdims").collect();
-        attrs.push(("keepdims", "True"));
-        let y = g.0.apply1(op, &[n.inputs[0]], &attrs)?;
-        let grad = g.op2("reshape_like", n.ograds[0], y)?;
-        Ok(ReductionGradient { g, x: n.inputs[0], y, grad, attrs })
-    }
-
-    /// Applies another reduction over the same axes with `keepdims`.
-    pub(crate) fn reduce(&mut self, op: &str, x: Entry) -> Result<Entry> {
-        self.g.0.apply1(op, &[x], &self.attrs)
+impl<'a, 'g, P: PrintParams> ReductionGradient<'a, 'g, P> {
+    /// Applies the reduction again with `params`, which have `keepdims`, because the gradient is broadcast from that shape.
+    pub(crate) fn new(
+        g: &'a mut Graph<'g>,
+        operator: &'static Operator<P>,
+        params: P,
+        n: &GradNode<'_>,
+    ) -> Result<ReductionGradient<'a, 'g, P>> {
+        let y = g.op(Operation::new(operator).input(n.inputs[0]).with_rest(operator, &params))?;
+        let grad = g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], y)))?;
+        Ok(ReductionGradient { g, x: n.inputs[0], y, grad, params })
     }
 
     /// The gradient of the output, broadcast to the shape of the input.
     pub(crate) fn grad(&mut self) -> Result<Entry> {
-        self.g.op2("broadcast_like", self.grad, self.x)
+        self.g.op(op!(broadcast::expand::BROADCAST_LIKE(self.grad, self.x)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
+use ferromx_core::op::{AnyOperator, Operator, arg};
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::shape::Shape;
 use ferromx_core::{dispatch, ensure, params};
@@ -13,7 +13,7 @@ use super::family::{numpy_reduced_shape, over_axes};
 use super::sums::numpy_axes_of;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ANY, &ALL, &CONSTRAINT_CHECK];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&ANY, &ALL, &CONSTRAINT_CHECK];
 
 params! {
     /// Parameters of `_np_any` and `_np_all`.
@@ -57,23 +57,22 @@ logic! {
     All: ONE, |a, b| if a < b { a } else { b };
 }
 
-pub(super) static ANY: OpDef = logic_op::<Any>(
+pub(super) static ANY: Operator<LogicParam> = logic_op::<Any>(
     "_np_any",
     "Whether any of the elements over axes is not 0, as bool; false if there are no elements.",
 )
 .aliases(&["_np_sometrue"]);
 
-pub(super) static ALL: OpDef =
+pub(super) static ALL: Operator<LogicParam> =
     logic_op::<All>("_np_all", "Whether none of the elements over axes is 0, as bool; true if there are no elements.");
 
-const fn logic_op<R>(name: &'static str, doc: &'static str) -> OpDef
+const fn logic_op<R>(name: &'static str, doc: &'static str) -> Operator<LogicParam>
 where
     R: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64>,
 {
-    OpDef::new(name)
+    Operator::new(name)
         .names_data()
         .doc(doc)
-        .params::<LogicParam>()
         .shape(numpy_reduced_shape::<LogicParam>)
         .dtype(|_, io| io.assign_out(0, DType::Bool))
         .forward(|ctx, ins, outs| {
@@ -95,10 +94,9 @@ params! {
     }
 }
 
-pub(super) static CONSTRAINT_CHECK: OpDef = OpDef::new("_npx_constraint_check")
+pub(super) static CONSTRAINT_CHECK: Operator<ConstraintParam> = Operator::new("_npx_constraint_check")
     .doc("True if all elements are true; otherwise an error with the given message.")
     .inputs(&[arg("input", "An array of type bool.")])
-    .params::<ConstraintParam>()
     .shape(|_, io| io.assign_out(0, &Shape::new(&[])))
     .dtype(|_, io| {
         io.assign_in(0, DType::Bool)?;

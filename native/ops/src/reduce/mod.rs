@@ -19,10 +19,10 @@ mod sparse;
 mod statistics;
 pub(crate) mod sums;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Indices of maxima and minima.
     arg::OPS,
     // Histograms, and comparisons of whole arrays.

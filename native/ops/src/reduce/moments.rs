@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
@@ -28,13 +28,12 @@ params! {
 }
 
 /// Mean and variance.
-pub(super) static MOMENTS: OpDef = OpDef::new("moments").names_data()
+pub(super) static MOMENTS: Operator<MomentsParam> = Operator::new("moments").names_data()
     .doc(
         "The mean and the (biased) variance over some axes: two outputs, of the shape of the data without these axes. Integers are \
          computed in floating point and truncated.",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<MomentsParam>()
     .outputs(|_| 2)
     .shape(infer_shape)
     .forward(forward)

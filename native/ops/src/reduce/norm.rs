@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::{NormDType, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
@@ -15,7 +15,8 @@ use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
 use super::family::{ReductionGradient, broadcast_args};
 use crate::axes::{keepdims_shape, reduced, resolve};
-use crate::elemwise::family::{Arg, Binary, Graph, Loops, formula};
+use crate::compose::{Graph, op};
+use crate::elemwise::family::{Arg, Binary, Loops, formula};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -32,14 +33,13 @@ params! {
     }
 }
 
-pub(crate) static NORM: OpDef = OpDef::new("norm")
+pub(crate) static NORM: Operator<NormParam> = Operator::new("norm")
     .aliases(&["_sparse_norm"])
     .doc(
         "The norm of the vectors along the given axes: the sum of absolute values for ord=1, the square root of the sum of squares \
          for ord=2. A result of one element has shape (1).",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<NormParam>()
     .shape(|p, io| {
         let p = p.get::<NormParam>();
         ensure!(matches!(p.ord, 1 | 2), "norm: ord={} is not supported: use 1 or 2", p.ord);
@@ -163,12 +163,13 @@ fn load_f64(x: &In<'_>, out: &mut [f64]) -> Result<()> {
 
 const COMPOSE: Compose = |graph, n| {
     let mut graph = Graph(graph);
-    let r = ReductionGradient::new(&mut graph, "norm", n)?;
+    let params = NormParam { keepdims: true, ..n.params.get::<NormParam>().clone() };
+    let r = ReductionGradient::new(&mut graph, &NORM, params, n)?;
     let d = match n.params.get::<NormParam>().ord {
-        1 => r.g.op("sign", r.x)?,
-        _ => r.g.op2("broadcast_div", r.x, r.y)?,
+        1 => r.g.op(op!(elemwise::unary::SIGN(r.x)))?,
+        _ => r.g.op(op!(broadcast::binary::DIV(r.x, r.y)))?,
     };
-    Ok(vec![Some(r.g.op2("broadcast_mul", d, r.grad)?)])
+    Ok(vec![Some(r.g.op(op!(broadcast::binary::MUL(d, r.grad)))?)])
 };
 
 #[cfg(test)]

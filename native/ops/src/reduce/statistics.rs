@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{NormDType, Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -21,7 +21,7 @@ use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced};
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -44,10 +44,9 @@ over_axes!(MomentParam);
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
     ($name:ident: $op:literal, $doc:literal, $IS_STD:literal) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<MomentParam> = Operator::new($op)
             .doc($doc)
             .inputs(A)
-            .params::<MomentParam>()
             .shape(numpy_reduced_shape::<MomentParam>)
             .dtype(|p, io| match p.get::<MomentParam>().dtype.map(|d| d.0).or(io.ins[0]) {
                 Some(d) => io.assign_out(0, d),
@@ -175,13 +174,12 @@ params! {
     }
 }
 
-pub(super) static AVERAGE: OpDef = OpDef::new("_npi_average")
+pub(super) static AVERAGE: Operator<AverageParam> = Operator::new("_npi_average")
     .doc(
         "The weighted average over axes: the sum of a * weights, divided by the sum of the weights. The weights have the shape of a, or \
          are a vector along a single reduced axis.",
     )
     .inputs(&[arg("a", "The array."), arg("weights", "The weights, of the type of a.")])
-    .params::<AverageParam>()
     .num_inputs_by(|p| if p.get::<AverageParam>().weighted { 2 } else { 1 })
     .outputs(|_| 2)
     .visible(|p| if p.get::<AverageParam>().returned { 2 } else { 1 })
@@ -362,13 +360,12 @@ params! {
     }
 }
 
-pub(super) static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
+pub(super) static PERCENTILE: Operator<PercentileParam> = Operator::new("_npi_percentile")
     .doc(
         "The q-th percentiles over axes, for q from 0 to 100, as float64 for float64 arrays, otherwise float32. The axis of q comes \
          first. A group with a NaN gives NaN.",
     )
     .inputs(&[arg("a", "The array."), arg("q", "The percentiles: a number or a vector, from 0 to 100.")])
-    .params::<PercentileParam>()
     .num_inputs_by(|p| if p.get::<PercentileParam>().q_scalar.is_some() { 1 } else { 2 })
     .shape(|p, io| {
         let p = p.get::<PercentileParam>();

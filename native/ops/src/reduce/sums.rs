@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone, SumDType};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -21,8 +21,9 @@ use super::family::{
 };
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
 use crate::axes::{Axes, keepdims_shape, numpy_axes, resolve};
+use crate::compose::{Graph, op};
 use crate::elemwise::family::{
-    Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators, with_scalar,
+    Arg, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators, with_scalar,
 };
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::movement::{by_size, source, target};
@@ -37,18 +38,18 @@ macro_rules! reduce_op {
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr,
      $inputs:expr, $outputs:expr,
      graph = |$s:ident| $graph:expr) => {
-        pub(crate) static $name: OpDef = {
+        pub(crate) static $name: Operator<ReduceParam> = {
             const COMPOSE: Compose = |graph, n| {
                 let mut graph = Graph(graph);
-                let mut reduction = ReductionGradient::new(&mut graph, $op, n)?;
+                let params = ReduceParam { keepdims: true, ..n.params.get::<ReduceParam>().clone() };
+                let mut reduction = ReductionGradient::new(&mut graph, &$name, params, n)?;
                 let $s = &mut reduction;
                 let gradient = { $graph }?;
                 Ok(vec![Some(gradient)])
             };
-            OpDef::new($op)
+            Operator::new($op)
                 $(.aliases(&[$($alias),+]))?
                 .doc(concat!($doc, " A result of one element has shape (1)."))
-                .params::<ReduceParam>()
                 .shape(infer_shape::<$R>)
                 .forward(forward::<$R>)
                 .grad(Grad::Kernel(Backward::new($backward).inputs($inputs).outputs($outputs), Some(COMPOSE)))
@@ -61,11 +62,10 @@ macro_rules! reduce_op {
 /// Defines the maximum or the minimum by NumPy's rules.
 macro_rules! extremum {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<ExtremeParam> = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
             .inputs(A)
-            .params::<ExtremeParam>()
             .shape(extremum_shape)
             .forward(|ctx, ins, outs| {
                 reduce_any::<$R>(&ins[0], &numpy_axes_of::<ExtremeParam>(ctx, ins[0].shape())?, &mut outs[0])
@@ -79,58 +79,58 @@ operators! { OPS [SQUARE_SUM, NP_SUM, NP_PROD, NP_MEAN] =
         Sum, sum_backward, Deps::None, Deps::None, graph = |s| s.grad());
     reduce_op!(MEAN sums_csr: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
         Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
-            let ones = s.g.op("ones_like", s.x)?;
-            let count = s.reduce("sum", ones)?;
-            let grad = s.g.op2("broadcast_div", s.grad, count)?;
-            s.g.op2("broadcast_like", grad, s.x)
+            let ones = s.g.op(op!(elemwise::identity::ONES_LIKE(s.x)))?;
+            let count = s.g.op(op!(SUM(ones), ..&s.params))?;
+            let grad = s.g.op(op!(broadcast::binary::DIV(s.grad, count)))?;
+            s.g.op(op!(broadcast::expand::BROADCAST_LIKE(grad, s.x)))
         });
     reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
         Prod, prod_backward::<AllFactors>, Deps::All, Deps::None, graph = |s| {
-            let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
-            let d = s.g.op2("broadcast_like", d, s.x)?;
+            let d = s.g.op(op!(broadcast::binary::MUL(s.grad, s.y)))?;
+            let d = s.g.op(op!(broadcast::expand::BROADCAST_LIKE(d, s.x)))?;
             s.g.div(d, s.x)
         });
     reduce_op!(NANSUM: "nansum", "The sum over axes of the elements that are not NaN.",
         NanSum, nansum_backward, Deps::All, Deps::None, graph = |s| {
-            let is_not_nan = s.g.op2("_equal", s.x, s.x)?;
-            s.g.op2("broadcast_mul", is_not_nan, s.grad)
+            let is_not_nan = s.g.op(op!(elemwise::binary::EQUAL(s.x, s.x)))?;
+            s.g.op(op!(broadcast::binary::MUL(is_not_nan, s.grad)))
         });
     reduce_op!(NANPROD: "nanprod", "The product over axes of the elements that are not NaN.",
         NanProd, prod_backward::<SkipNan>, Deps::All, Deps::None, graph = |s| {
-            let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
-            let d = s.g.op2("broadcast_like", d, s.x)?;
+            let d = s.g.op(op!(broadcast::binary::MUL(s.grad, s.y)))?;
+            let d = s.g.op(op!(broadcast::expand::BROADCAST_LIKE(d, s.x)))?;
             let d = s.g.div(d, s.x)?;
-            let is_not_nan = s.g.op2("_equal", s.x, s.x)?;
-            let zeros = s.g.op("zeros_like", d)?;
-            s.g.0.apply1("where", &[is_not_nan, d, zeros], &[])
+            let is_not_nan = s.g.op(op!(elemwise::binary::EQUAL(s.x, s.x)))?;
+            let zeros = s.g.op(op!(elemwise::identity::ZEROS_LIKE(d)))?;
+            s.g.op(op!(broadcast::select::WHERE(is_not_nan, d, zeros)))
         });
     reduce_op!(MAX: "max" ["max_axis"],
         "The largest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
         Max, extremum_backward, Deps::All, Deps::All, graph = |s| {
-            let is_extremum = s.g.op2("broadcast_equal", s.x, s.y)?;
-            s.g.op2("broadcast_mul", is_extremum, s.grad)
+            let is_extremum = s.g.op(op!(broadcast::binary::EQUAL(s.x, s.y)))?;
+            s.g.op(op!(broadcast::binary::MUL(is_extremum, s.grad)))
         });
     reduce_op!(MIN: "min" ["min_axis"],
         "The smallest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
         Min, extremum_backward, Deps::All, Deps::All, graph = |s| {
-            let is_extremum = s.g.op2("broadcast_equal", s.x, s.y)?;
-            s.g.op2("broadcast_mul", is_extremum, s.grad)
+            let is_extremum = s.g.op(op!(broadcast::binary::EQUAL(s.x, s.y)))?;
+            s.g.op(op!(broadcast::binary::MUL(is_extremum, s.grad)))
         });
     extremum!(NP_MAX: "_np_max" ["_np_amax"], "The largest element over axes, NaN if there is one.", Max);
     extremum!(NP_MIN: "_np_min" ["_np_amin"], "The smallest element over axes, NaN if there is one.", Min);
 }
 
-pub(crate) static SQUARE_SUM: OpDef = {
+pub(crate) static SQUARE_SUM: Operator<ReduceParam> = {
     const COMPOSE: Compose = |graph, n| {
         let mut graph = Graph(graph);
-        let mut reduction = ReductionGradient::new(&mut graph, "_square_sum", n)?;
+        let params = ReduceParam { keepdims: true, ..n.params.get::<ReduceParam>().clone() };
+        let mut reduction = ReductionGradient::new(&mut graph, &SQUARE_SUM, params, n)?;
         let (grad, x) = (reduction.grad()?, reduction.x);
         let product = graph.mul(grad, x)?;
         Ok(vec![Some(graph.scale(product, 2.0)?)])
     };
-    OpDef::new("_square_sum")
+    Operator::new("_square_sum")
         .doc("The sum of the squares of the elements over axes. A result of one element has shape (1).")
-        .params::<ReduceParam>()
         .shape(infer_shape::<SumSquares>)
         .forward(forward::<SumSquares>)
         .sparse(super::sparse::row_reduce_rule, super::sparse::on_rows)
@@ -290,10 +290,9 @@ pub(super) fn numpy_axes_of<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Resu
     numpy_axes(ctx.params::<P>().axis(), shape.dims().len())
 }
 
-pub(super) static NP_SUM: OpDef = OpDef::new("_np_sum")
+pub(super) static NP_SUM: Operator<SumParam> = Operator::new("_np_sum")
     .doc("The sum of the elements over axes. Integers wrap around.")
     .inputs(A)
-    .params::<SumParam>()
     .shape(numpy_reduced_shape::<SumParam>)
     .dtype(sum_dtype)
     .forward(|ctx, ins, outs| {
@@ -307,11 +306,10 @@ pub(super) static NP_SUM: OpDef = OpDef::new("_np_sum")
         Some(|graph, n| compose(graph, n, false)),
     ));
 
-pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
+pub(super) static NP_PROD: Operator<SumParam> = Operator::new("_np_prod")
     .aliases(&["_np_product"])
     .doc("The product of the elements over axes; 1 if there are none. Integers wrap around.")
     .inputs(A)
-    .params::<SumParam>()
     .arg_order(&["axis", "dtype", "keepdims", "initial", "a"])
     .shape(numpy_reduced_shape::<SumParam>)
     .dtype(sum_dtype)
@@ -320,12 +318,11 @@ pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
     })
     .grad(Grad::Kernel(Backward::new(np_prod_backward).inputs(Deps::All), None));
 
-pub(super) static NP_MEAN: OpDef = OpDef::new("_npi_mean")
+pub(super) static NP_MEAN: Operator<SumParam> = Operator::new("_npi_mean")
     .doc(
         "The arithmetic mean of the elements over axes, float32 for integers and booleans unless dtype says otherwise.",
     )
     .inputs(A)
-    .params::<SumParam>()
     .shape(numpy_reduced_shape::<SumParam>)
     .dtype(|p, io| match (p.get::<SumParam>().dtype, io.ins[0]) {
         (Some(d), _) => io.assign_out(0, d.0),
@@ -347,17 +344,17 @@ pub(super) static NP_MEAN: OpDef = OpDef::new("_npi_mean")
 /// The gradient of a sum or mean, composed of operators that are themselves differentiable: that of the output, broadcast along the reduced
 /// axes.
 fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, is_mean: bool) -> Result<Vec<Option<Entry>>> {
-    if n.params.get::<SumParam>().dtype.is_some() {
+    let p = n.params.get::<SumParam>();
+    if p.dtype.is_some() {
         let what = "a reduction with dtype (a second time): convert its input with Cast instead";
         return Err(Error::NotDifferentiable(what.into()));
     }
     let mut g = Graph(graph);
-    let axis = n.attrs.iter().find(|(name, _)| *name == "axis").map_or("None", |(_, axis)| axis);
-    let counts = g.op("ones_like", n.inputs[0])?;
-    let counts = g.0.apply1("_np_sum", &[counts], &[("axis", axis), ("keepdims", "True")])?;
-    let grad = g.op2("reshape_like", n.ograds[0], counts)?;
+    let counts = g.op(op!(elemwise::identity::ONES_LIKE(n.inputs[0])))?;
+    let counts = g.op(op!(NP_SUM(counts), axis: &p.axis, keepdims: true))?;
+    let grad = g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], counts)))?;
     let grad = if is_mean { g.div(grad, counts)? } else { grad };
-    Ok(vec![Some(g.op2("broadcast_like", grad, n.inputs[0])?)])
+    Ok(vec![Some(g.op(op!(broadcast::expand::BROADCAST_LIKE(grad, n.inputs[0])))?)])
 }
 
 fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {

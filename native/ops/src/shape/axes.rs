@@ -3,7 +3,7 @@
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
@@ -11,11 +11,12 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
 use crate::axes::{numpy_axes, numpy_reduced};
+use crate::compose::op;
 use crate::movement::{by_size, source, target};
 use crate::rules::RESHAPE_BACK;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &TRANSPOSE,
     &NP_TRANSPOSE,
     &MOVEAXIS,
@@ -36,10 +37,9 @@ params! {
     }
 }
 
-pub(crate) static TRANSPOSE: OpDef = OpDef::new("transpose")
+pub(crate) static TRANSPOSE: Operator<TransposeParam> = Operator::new("transpose")
     .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the input.")
     .inputs(&[arg("data", "The array to transpose.")])
-    .params::<TransposeParam>()
     .shape(|p, io| permuted_shape(io, |rank| permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let axes = permutation(ctx.params::<TransposeParam>(), ins[0].shape().dims().len())?;
@@ -53,7 +53,7 @@ pub(crate) static TRANSPOSE: OpDef = OpDef::new("transpose")
                 *entry = i as i64;
             }
         }
-        Ok(vec![Some(g.apply1("transpose", &n.ograds[..1], &[("axes", &Shape::from(inverse).to_string())])?)])
+        Ok(vec![Some(g.op(op!(TRANSPOSE(n.ograds[0]), axes: Shape::from(inverse)))?)])
     }));
 
 /// The input axis of each output axis, checked to be a permutation of `rank` axes.
@@ -89,10 +89,9 @@ params! {
     }
 }
 
-pub(super) static NP_TRANSPOSE: OpDef = OpDef::new("_np_transpose")
+pub(super) static NP_TRANSPOSE: Operator<NpTransposeParam> = Operator::new("_np_transpose")
     .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the array.")
     .inputs(A)
-    .params::<NpTransposeParam>()
     .shape(|p, io| permuted_shape(io, |rank| np_permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let axes = np_permutation(ctx.params(), ins[0].shape().dims().len())?;
@@ -109,7 +108,7 @@ pub(super) static NP_TRANSPOSE: OpDef = OpDef::new("_np_transpose")
                 )
             }
         };
-        Ok(vec![Some(g.apply1("_np_transpose", &n.ograds[..1], &[("axes", &inverse.to_string())])?)])
+        Ok(vec![Some(g.op(op!(NP_TRANSPOSE(n.ograds[0]), axes: inverse))?)])
     }));
 
 /// The input axis of each output axis. Unlike those of `transpose`, negative axes count from the end.
@@ -156,10 +155,9 @@ params! {
     }
 }
 
-pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
+pub(crate) static MOVEAXIS: Operator<MoveaxisParam> = Operator::new("_np_moveaxis")
     .doc("Moves axes to other positions; the others keep their order.")
     .inputs(A)
-    .params::<MoveaxisParam>()
     .shape(|p, io| permuted_shape(io, |rank| moveaxis_permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let axes = moveaxis_permutation(ctx.params(), ins[0].shape().dims().len())?;
@@ -167,9 +165,7 @@ pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
     })
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<MoveaxisParam>();
-        let attrs = [("source", p.destination.to_string()), ("destination", p.source.to_string())];
-        let attrs = attrs.each_ref().map(|(k, v)| (*k, v.as_str()));
-        Ok(vec![Some(g.apply1("_np_moveaxis", &n.ograds[..1], &attrs)?)])
+        Ok(vec![Some(g.op(op!(MOVEAXIS(n.ograds[0]), source: &p.destination, destination: &p.source))?)])
     }));
 
 /// The input axis of each output axis after the move.
@@ -204,19 +200,18 @@ params! {
     }
 }
 
-pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
+pub(crate) static SWAP_AXIS: Operator<SwapAxisParam> = Operator::new("SwapAxis")
     .legacy()
     .aliases(&["_npi_swapaxes", "swapaxes"])
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
-    .params::<SwapAxisParam>()
     .shape(|p, io| permuted_shape(io, |rank| swapaxes_permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let axes = swapaxes_permutation(ctx.params(), dims.len())?;
         permute(&ins[0], &dims, &axes, &mut outs[0])
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("SwapAxis", &n.ograds[..1], n.attrs)?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(SWAP_AXIS(n.ograds[0]), ..n.params.get()))?)])));
 
 /// The input axis of each output axis after the swap.
 fn swapaxes_permutation(p: &SwapAxisParam, rank: usize) -> Result<Sizes> {
@@ -233,11 +228,10 @@ params! {
     }
 }
 
-pub(crate) static EXPAND_DIMS: OpDef = OpDef::new("expand_dims")
+pub(crate) static EXPAND_DIMS: Operator<ExpandDimParam> = Operator::new("expand_dims")
     .aliases(&["_npi_expand_dims"])
     .doc("Inserts an axis of length 1, without copying.")
     .inputs(&[arg("data", "The array to expand.")])
-    .params::<ExpandDimParam>()
     .shape(|p, io| {
         let axis = i64::from(p.get::<ExpandDimParam>().axis);
         if let Some(rank) = io.ins[0].ndim() {
@@ -263,11 +257,10 @@ params! {
     }
 }
 
-pub(crate) static SQUEEZE: OpDef = OpDef::new("squeeze")
+pub(crate) static SQUEEZE: Operator<SqueezeParam> = Operator::new("squeeze")
     .names_data()
     .doc("Removes axes of length 1, without copying. At least one axis is kept.")
     .inputs(&[arg("data", "The array to squeeze.")])
-    .params::<SqueezeParam>()
     .shape(squeeze_shape)
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
@@ -304,10 +297,9 @@ params! {
     }
 }
 
-pub(crate) static NP_SQUEEZE: OpDef = OpDef::new("_np_squeeze")
+pub(crate) static NP_SQUEEZE: Operator<NpSqueezeParam> = Operator::new("_np_squeeze")
     .doc("Removes axes of length 1 without a copy.")
     .inputs(A)
-    .params::<NpSqueezeParam>()
     .shape(np_squeeze_shape)
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
@@ -341,10 +333,9 @@ params! {
 /// Defines an operator that gives arrays at least `$n` axes.
 macro_rules! atleast {
     ($name:ident: $op:literal, $n:literal, $doc:literal) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<AtleastParam> = Operator::new($op)
             .doc($doc)
             .variadic("arys", "The arrays.", "num_args")
-            .params::<AtleastParam>()
             .input_names_by(|p| (0..p.get::<AtleastParam>().num_args).map(|i| format!("ary{i}")).collect())
             .outputs(|p| p.get::<AtleastParam>().num_args as usize)
             .shape(|_, io| {
@@ -364,7 +355,7 @@ macro_rules! atleast {
                 Ok(())
             })
             .grad(Grad::Compose(|g, n| {
-                let back = |(x, og)| g.apply1("reshape_like", &[og, x], &[]).map(Some);
+                let back = |(x, og)| g.op(op!(shape::reshape::RESHAPE_LIKE(og, x))).map(Some);
                 n.inputs.iter().copied().zip(n.ograds.iter().copied()).map(back).collect()
             }));
     };
@@ -389,6 +380,8 @@ pub(super) fn atleast_nd(shape: &Shape, n: usize) -> Shape {
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array};
 

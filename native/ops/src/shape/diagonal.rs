@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,8 @@ use crate::elemwise::family::NUMERIC;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&DIAG, &NP_DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM, &TRIL];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&DIAG, &NP_DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM, &TRIL];
 
 params! {
     /// Parameters of `diag`.
@@ -42,13 +43,12 @@ impl DiagParam {
     }
 }
 
-pub(super) static DIAG: OpDef = OpDef::new("diag").names_data()
+pub(super) static DIAG: Operator<DiagParam> = Operator::new("diag").names_data()
     .doc(
         "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
          the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",
     )
     .inputs(&[arg("data", "The matrices, or a vector.")])
-    .params::<DiagParam>()
     .shape(diag_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DiagParam>();
@@ -100,10 +100,9 @@ params! {
     }
 }
 
-pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
+pub(super) static NP_DIAG: Operator<NpDiagParam> = Operator::new("_np_diag")
     .names_data()
     .doc("The diagonal k of a matrix, or a square matrix with a vector on its diagonal k and zeros elsewhere.")
-    .params::<NpDiagParam>()
     .shape(|p, io| match io.ins[0].ndim() {
         None => Ok(()),
         Some(1) => diagflat_shape(p, io),
@@ -122,10 +121,9 @@ pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
         None,
     ));
 
-pub(super) static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
+pub(super) static DIAGFLAT: Operator<NpDiagParam> = Operator::new("_np_diagflat")
     .names_data()
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
-    .params::<NpDiagParam>()
     .shape(diagflat_shape)
     .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]))
     .grad(Grad::Kernel(
@@ -199,9 +197,8 @@ fn other_dims(shape: &Shape, (row, col): (usize, usize)) -> Dims {
     shape.dims().iter().enumerate().filter(|(i, _)| *i != row && *i != col).map(|(_, d)| *d).collect()
 }
 
-pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal").names_data()
+pub(super) static DIAGONAL: Operator<DiagonalParam> = Operator::new("_np_diagonal").names_data()
     .doc("The diagonals of the matrices in two axes: the other axes in order, then the diagonal. For any number of axes from 2 up.")
-    .params::<DiagonalParam>()
     .shape(|p, io| {
         let p = p.get::<DiagonalParam>();
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -219,10 +216,9 @@ pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal").names_data()
         None,
     ));
 
-pub(super) static TRACE: OpDef = OpDef::new("_np_trace")
+pub(super) static TRACE: Operator<DiagonalParam> = Operator::new("_np_trace")
     .names_data()
     .doc("The sums of the diagonals of the matrices in two axes; the other axes stay.")
-    .params::<DiagonalParam>()
     .shape(|p, io| {
         let p = p.get::<DiagonalParam>();
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -267,7 +263,7 @@ fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     Ok(())
 }
 
-pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from").names_data()
+pub(super) static DIAG_INDICES_FROM: Operator = Operator::new("_npi_diag_indices_from").names_data()
     .doc("The indices of the diagonal of an array whose axes all have length n: for each axis 0, 1, ..., n - 1, as int64.")
     .shape(|_, io| {
         if !io.ins[0].is_known() {
@@ -301,12 +297,11 @@ params! {
     }
 }
 
-pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
+pub(super) static TRIL: Operator<TrilParam> = Operator::new("_npi_tril").names_data()
     .doc(
         "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
          n equal rows.",
     )
-    .params::<TrilParam>()
     .shape(|_, io| match io.ins[0].dims() {
         _ if !io.ins[0].ndim_is_known() => Ok(()),
         [] => Err(Error::Value("tril needs an array of at least one axis".into())),

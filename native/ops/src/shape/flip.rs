@@ -2,7 +2,7 @@
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
@@ -12,10 +12,11 @@ use ferromx_kernels::par::with_scratch;
 
 use super::axes::permuted_shape;
 use crate::axes::{numpy_axes, outer_len_inner};
+use crate::compose::op;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&REVERSE, &FLIP, &ROT90, &ROLL];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&REVERSE, &FLIP, &ROT90, &ROLL];
 
 params! {
     /// Parameters of `reverse`.
@@ -25,14 +26,13 @@ params! {
     }
 }
 
-pub(crate) static REVERSE: OpDef = OpDef::new("reverse")
+pub(crate) static REVERSE: Operator<ReverseParam> = Operator::new("reverse")
     .names_data()
     .aliases(&["flip"])
     .doc("Reverses the order of the elements along the given axes.")
     .inputs(&[arg("data", "The array to reverse.")])
-    .params::<ReverseParam>()
     .forward(reverse)
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("reverse", &n.ograds[..1], n.attrs)?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(REVERSE(n.ograds[0]), ..n.params.get()))?)])));
 
 fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let dims = ins[0].shape().to_usize();
@@ -55,17 +55,16 @@ params! {
     }
 }
 
-pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip")
+pub(crate) static FLIP: Operator<FlipParam> = Operator::new("_npi_flip")
     .names_data()
     .doc("Reverses the order of the elements along some axes.")
-    .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let axes = flipped_axes(&ctx.params::<FlipParam>().axis, dims.len())?;
         by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
         Ok(())
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_npi_flip", &n.ograds[..1], n.attrs)?)])));
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(FLIP(n.ograds[0]), ..n.params.get()))?)])));
 
 /// The axes to reverse; None reverses all.
 fn flipped_axes(axis: &Shape, rank: usize) -> Result<Sizes> {
@@ -91,10 +90,9 @@ params! {
     }
 }
 
-pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
+pub(super) static ROT90: Operator<Rot90Param> = Operator::new("_npi_rot90")
     .names_data()
     .doc("Rotates by k times 90 degrees in the plane of two axes.")
-    .params::<Rot90Param>()
     .shape(|p, io| {
         let p = p.get::<Rot90Param>();
         permuted_shape(io, |rank| Ok(rotation(p, rank)?.0))
@@ -109,9 +107,7 @@ pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
     })
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<Rot90Param>();
-        let k = (-(p.k.rem_euclid(4))).to_string();
-        let axes = p.axes.0.as_ref().map_or("None".to_string(), Shape::to_string);
-        Ok(vec![Some(g.apply1("_npi_rot90", &n.ograds[..1], &[("k", &k), ("axes", &axes)])?)])
+        Ok(vec![Some(g.op(op!(ROT90(n.ograds[0]), k: -p.k.rem_euclid(4), axes: &p.axes))?)])
     }));
 
 /// A rotation as a transposition: the input axis of each output axis, and whether the elements along it are reversed.
@@ -148,10 +144,9 @@ params! {
     }
 }
 
-pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
+pub(super) static ROLL: Operator<RollParam> = Operator::new("_np_roll")
     .names_data()
     .doc("Rolls the elements along axes; those beyond the last position re-enter at the first.")
-    .params::<RollParam>()
     .shape(|p, io| {
         if let Some(rank) = io.ins[0].ndim() {
             rolls(p.get(), rank)?;
@@ -162,9 +157,7 @@ pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<RollParam>();
         let back: Dims = p.shift.0.as_ref().map_or(&[][..], Shape::dims).iter().map(|s| s.saturating_neg()).collect();
-        let axis = p.axis.0.as_ref().map_or("None".to_string(), Shape::to_string);
-        let shift = Shape::from(back).to_string();
-        Ok(vec![Some(g.apply1("_np_roll", &n.ograds[..1], &[("shift", &shift), ("axis", &axis)])?)])
+        Ok(vec![Some(g.op(op!(ROLL(n.ograds[0]), shift: Shape::from(back), axis: &p.axis))?)])
     }));
 
 /// The axes to roll and their shifts. An axis of `None` rolls the flattened array.

@@ -3,7 +3,7 @@
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, refuse_unknown};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -13,10 +13,11 @@ use smallvec::SmallVec;
 
 use super::axes::atleast_nd;
 use crate::axes::row_len;
+use crate::compose::op;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &CONCAT,
     &RNN_PARAM_CONCAT,
     &STACK,
@@ -74,12 +75,11 @@ params! {
     }
 }
 
-pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
+pub(crate) static CONCAT: Operator<ConcatParam> = Operator::new("Concat")
     .names_outputs()
     .aliases(&["_sparse_concat", "concat"])
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
-    .params::<ConcatParam>()
     .sparse(super::sparse::concat_rule, super::sparse::concat)
     .shape(concat_shape)
     .forward(|ctx, ins, outs| {
@@ -94,12 +94,11 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
         Some(CONCAT_BACK),
     ));
 
-pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
+pub(crate) static RNN_PARAM_CONCAT: Operator<ConcatParam> = Operator::new("_rnn_param_concat")
     .names_outputs()
     .aliases(&["_npi_rnn_param_concat"])
     .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to concatenate.", "num_args")
-    .params::<ConcatParam>()
     .shape(|p, io| joined_shape(p, io, UnknownLengths::Equal))
     .forward(|ctx, ins, outs| {
         let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
@@ -159,26 +158,22 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, unknown: UnknownLengths) -> Re
 /// Splits the gradient by `slice_like`, which takes the first rows. The axis of concatenation is swapped to the front. The remaining
 /// rows are taken from the back by reversing the gradient twice, and split in the same way.
 const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
-    let dim = n.params.get::<ConcatParam>().dim.to_string();
-    let swap = [("dim1", "0"), ("dim2", dim.as_str())];
-    let first = [("axes", "(0,)")];
-    let flip = [("axis", "(0,)")];
-    let mut swapped_inputs = Vec::new();
-    for x in n.inputs {
-        swapped_inputs.push(g.apply1("SwapAxis", &[*x], &swap)?);
-    }
-    let mut remaining = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
+    let dim = n.params.get::<ConcatParam>().dim;
+    let swap = |g: &mut dyn GradGraph, x| g.op(op!(shape::axes::SWAP_AXIS(x), dim1: 0, dim2: dim));
+    let first = |g: &mut dyn GradGraph, x, like| g.op(op!(shape::slice::SLICE_LIKE(x, like), axes: [0]));
+    let flip = |g: &mut dyn GradGraph, x| g.op(op!(shape::flip::REVERSE(x), axis: [0]));
+    let swapped_inputs = n.inputs.iter().map(|x| swap(g, *x)).collect::<Result<Vec<_>>>()?;
+    let mut remaining = swap(g, n.ograds[0])?;
     let mut grads = Vec::new();
     for (i, like) in swapped_inputs.iter().enumerate() {
-        let grad = g.apply1("slice_like", &[remaining, *like], &first)?;
-        grads.push(Some(g.apply1("SwapAxis", &[grad], &swap)?));
+        let grad = first(g, remaining, *like)?;
+        grads.push(Some(swap(g, grad)?));
         let others = &swapped_inputs[i + 1..];
         if !others.is_empty() {
-            let attrs = [("num_args", &*others.len().to_string()), ("dim", "0")];
-            let rest = g.apply1("Concat", others, &attrs)?;
-            let flipped = g.apply1("reverse", &[remaining], &flip)?;
-            let tail = g.apply1("slice_like", &[flipped, rest], &first)?;
-            remaining = g.apply1("reverse", &[tail], &flip)?;
+            let rest = g.op(op!(CONCAT(..others.iter().copied()), dim: 0))?;
+            let flipped = flip(g, remaining)?;
+            let tail = first(g, flipped, rest)?;
+            remaining = flip(g, tail)?;
         }
     }
     Ok(grads)
@@ -194,20 +189,19 @@ params! {
     }
 }
 
-pub(crate) static STACK: OpDef = OpDef::new("stack")
+pub(crate) static STACK: Operator<StackParam> = Operator::new("stack")
     .doc("Stacks arrays of equal shapes along a new axis.")
     .variadic("data", "The arrays to stack.", "num_args")
-    .params::<StackParam>()
     .shape(stack_shape)
     .forward(|ctx, ins, outs| {
         let axis = axis_index(ctx.params::<StackParam>().axis, outs[0].shape().dims().len())?;
         join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| {
-        let axis = n.params.get::<StackParam>().axis.to_string();
-        let parts = n.inputs.len().to_string();
-        let attrs = [("num_outputs", &*parts), ("axis", &*axis), ("squeeze_axis", "True")];
-        Ok(g.apply("SliceChannel", &n.ograds[..1], &attrs)?.into_iter().map(Some).collect())
+        let (axis, num_outputs) = (n.params.get::<StackParam>().axis, n.inputs.len() as i32);
+        let split =
+            op!(shape::split::SLICE_CHANNEL(n.ograds[0]), num_outputs: num_outputs, axis: axis, squeeze_axis: true);
+        Ok(g.outputs(split)?.into_iter().map(Some).collect())
     }));
 
 fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -300,12 +294,11 @@ fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: Join
 /// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them.
 macro_rules! joining {
     ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
-        pub(crate) static $name: OpDef = {
+        pub(crate) static $name: Operator<$P> = {
             const VIEW: JoinView = |$p, $s| $view;
-            OpDef::new($op)
+            Operator::new($op)
                 .doc($doc)
                 .variadic($data, "The arrays, all of one type.", "num_args")
-                .params::<$P>()
                 .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
                 .shape(|p, io| joined_view_shape(p, io, VIEW))
                 .forward(|ctx, ins, outs| join_views(ctx, ins, outs, VIEW))
@@ -357,7 +350,7 @@ ConcatenateParam, |p, s| {
 });
 
 /// Parameters of `_npi_concatenate`: MXNet's metadata lists `dim`, but the operator reads `axis`.
-pub(super) struct ConcatenateParam {
+pub(crate) struct ConcatenateParam {
     /// Number of arrays to join.
     pub num_args: i32,
     /// The axis along which they are joined.
@@ -385,6 +378,8 @@ impl OpParams for ConcatenateParam {
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, numbers};
 

@@ -15,10 +15,10 @@ mod split;
 pub(crate) use join::ConcatParam;
 pub(crate) use slice::SliceParam;
 
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Permutation, insertion and removal of axes.
     axes::OPS,
     // Rearrangement between channels and blocks of pixels.

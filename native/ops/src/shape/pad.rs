@@ -6,7 +6,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,7 @@ use crate::axes::outer_len_inner;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&PAD, &NP_PAD];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&PAD, &NP_PAD];
 
 param_enum! {
     /// The values of the padding.
@@ -42,12 +42,11 @@ params! {
     }
 }
 
-pub(crate) static PAD: OpDef = OpDef::new("Pad")
+pub(crate) static PAD: Operator<SpatialPadParam> = Operator::new("Pad")
     .legacy()
     .aliases(&["pad"])
     .doc("Pads the spatial axes of an array of 4 or 5 dimensions.")
     .inputs(&[arg("data", "The array to pad, of shape (n, c, h, w) or (n, c, d, h, w) and a floating-point type.")])
-    .params::<SpatialPadParam>()
     .shape(pad_shape)
     .forward(pad)
     .grad(Grad::Kernel(
@@ -224,13 +223,12 @@ params! {
     }
 }
 
-pub(crate) static NP_PAD: OpDef = OpDef::new("_npi_pad").names_data()
+pub(crate) static NP_PAD: Operator<PadParam> = Operator::new("_npi_pad").names_data()
     .doc(
         "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
          padding has a gradient.",
     )
     .inputs(&[arg("data", "The array.")])
-    .params::<PadParam>()
     .shape(|p, io| {
         let p = p.get::<PadParam>();
         ensure!(p.reflect_type == "even", "reflect_type='{}' is not supported: use 'even'", p.reflect_type);

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::movement::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&TILE, &REPEAT];
 
 params! {
     /// Parameters of `tile`.
@@ -30,12 +30,11 @@ params! {
     }
 }
 
-pub(super) static TILE: OpDef = OpDef::new("tile")
+pub(super) static TILE: Operator<TileParam> = Operator::new("tile")
     .names_data()
     .aliases(&["_npi_tile"])
     .doc("Repeats the whole array along its axes.")
     .inputs(&[arg("data", "The array to repeat.")])
-    .params::<TileParam>()
     .shape(tile_shape)
     .forward(|ctx, ins, outs| {
         let (dims, reps) = (ins[0].shape().to_usize(), ctx.params::<TileParam>().reps.to_usize());
@@ -93,12 +92,11 @@ params! {
     }
 }
 
-pub(super) static REPEAT: OpDef = OpDef::new("repeat")
+pub(super) static REPEAT: Operator<RepeatParam> = Operator::new("repeat")
     .names_data()
     .aliases(&["_np_repeat"])
     .doc("Repeats each element along an axis; its copies are adjacent.")
     .inputs(&[arg("data", "The array whose elements are repeated.")])
-    .params::<RepeatParam>()
     .shape(repeat_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RepeatParam>();

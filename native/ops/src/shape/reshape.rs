@@ -3,15 +3,16 @@
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpDef, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::{ensure, params};
 
+use crate::compose::op;
 use crate::rules::{RESHAPE_BACK, complete_from_size, first_dtype};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE, &NP_RESHAPE, &NPX_RESHAPE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE, &NP_RESHAPE, &NPX_RESHAPE];
 
 params! {
     /// Parameters of `Reshape`.
@@ -28,14 +29,13 @@ params! {
     }
 }
 
-pub(super) static RESHAPE: OpDef = OpDef::new("Reshape")
+pub(crate) static RESHAPE: Operator<ReshapeParam> = Operator::new("Reshape")
     .aliases(&["reshape"])
     .doc(
         "Reshapes the input; the elements keep their row-major order and are not copied.\n\n\
          `Reshape(x, shape=(0, -1))` of x with shape (2, 3, 4) has shape (2, 12). See `shape` for the special values.",
     )
     .inputs(&[arg("data", "The array to reshape.")])
-    .params::<ReshapeParam>()
     .shape(reshape_shape)
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
@@ -193,7 +193,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     Ok(out)
 }
 
-pub(super) static FLATTEN: OpDef = OpDef::new("Flatten")
+pub(crate) static FLATTEN: Operator = Operator::new("Flatten")
     .aliases(&["_npx_batch_flatten", "flatten"])
     .doc("Reshapes an input of shape (d1, d2, ..., dk) to a matrix of shape (d1, d2*...*dk), without copying.")
     .inputs(&[arg("data", "The array to flatten, of one or more dimensions.")])
@@ -228,19 +228,18 @@ params! {
     }
 }
 
-pub(super) static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
+pub(crate) static RESHAPE_LIKE: Operator<ReshapeLikeParam> = Operator::new("reshape_like")
     .aliases(&["_npx_reshape_like"])
     .doc(
         "Reshapes `lhs` to the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \
          rhs_begin..rhs_end of `rhs`; the number of elements must stay the same. Only the shape of `rhs` is used.",
     )
     .inputs(&[arg("lhs", "The array to reshape."), arg("rhs", "The array whose shape is taken.")])
-    .params::<ReshapeLikeParam>()
     .shape(reshape_like_shape)
     .dtype(first_dtype)
     .view()
     .grad(Grad::Compose(|g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
-        Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?), None])
+        Ok(vec![Some(g.op(op!(RESHAPE_LIKE(n.ograds[0], n.inputs[0])))?), None])
     }));
 
 fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -286,10 +285,9 @@ params! {
     }
 }
 
-pub(crate) static NP_RESHAPE: OpDef = OpDef::new("_np_reshape")
+pub(crate) static NP_RESHAPE: Operator<NpReshapeParam> = Operator::new("_np_reshape")
     .doc("Reshapes the array without a copy; the elements keep their row-major order.")
     .inputs(A)
-    .params::<NpReshapeParam>()
     .shape(|p, io| {
         let p = p.get::<NpReshapeParam>();
         check_order(&p.order)?;
@@ -346,11 +344,10 @@ params! {
     }
 }
 
-pub(crate) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
+pub(crate) static NPX_RESHAPE: Operator<NpxReshapeParam> = Operator::new("_npx_reshape")
     .aliases(&["_npi_reshape"])
     .doc("Reshapes the array without a copy; special numbers in the new shape refer to its current one.")
     .inputs(A)
-    .params::<NpxReshapeParam>()
     .shape(|p, io| {
         let p = p.get::<NpxReshapeParam>();
         check_order(&p.order)?;
@@ -433,6 +430,8 @@ fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::Case;
 

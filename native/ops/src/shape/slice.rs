@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{OptTuple, ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
@@ -12,11 +12,12 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
+use crate::compose::op;
 use crate::movement::{by_size, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
 
 params! {
     /// Parameters of `slice` and `_slice_assign`.
@@ -145,20 +146,19 @@ pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
     Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
 }
 
-/// Zeros of the shape of `like`, with `ograd` assigned to the region that `attrs` describe.
-fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&str, &str)]) -> Result<Entry> {
-    let zeros = g.apply1("zeros_like", &[like], &[])?;
-    g.apply1("_slice_assign", &[zeros, ograd], attrs)
+/// Zeros of the shape of `like`, with `ograd` assigned to a region.
+fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, region: &SliceParam) -> Result<Entry> {
+    let zeros = g.op(op!(elemwise::identity::ZEROS_LIKE(like)))?;
+    g.op(op!(SLICE_ASSIGN(zeros, ograd), ..region))
 }
 
-pub(crate) static SLICE: OpDef = OpDef::new("slice")
+pub(crate) static SLICE: Operator<SliceParam> = Operator::new("slice")
     .aliases(&["_npi_slice", "_npx_slice", "_sparse_slice", "crop"])
     .doc(
         "The region `data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`; axes without an entry are taken whole. Out-of-range \
          bounds are clamped, as in Python.",
     )
     .inputs(&[arg("data", "The array to slice.")])
-    .params::<SliceParam>()
     .shape(|p, io| {
         let p = p.get::<SliceParam>();
         let out = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
@@ -171,7 +171,7 @@ pub(crate) static SLICE: OpDef = OpDef::new("slice")
             let region = slice_region(ctx.params(), outs[0].shape())?;
             region.read_backward(&ins[0], &mut outs[0])
         }),
-        Some(|g, n| Ok(vec![Some(assign_to_zeros(g, n.inputs[0], n.ograds[0], n.attrs)?)])),
+        Some(|g, n| Ok(vec![Some(assign_to_zeros(g, n.inputs[0], n.ograds[0], n.params.get())?)])),
     ));
 
 params! {
@@ -186,10 +186,9 @@ params! {
     }
 }
 
-pub(crate) static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
+pub(crate) static SLICE_AXIS: Operator<SliceAxisParam> = Operator::new("slice_axis")
     .doc("The slice from begin to end (exclusive) along one axis; it must be within the array and not empty.")
     .inputs(&[arg("data", "The array to slice.")])
-    .params::<SliceAxisParam>()
     .shape(|p, io| {
         let p = p.get::<SliceAxisParam>();
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -238,13 +237,12 @@ fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<Region> {
 /// swapped to the front.
 const SLICE_AXIS_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let p = n.params.get::<SliceAxisParam>();
-    let axis = p.axis.to_string();
-    let swap = [("dim1", "0"), ("dim2", axis.as_str())];
-    let (begin, end) = (format!("({},)", p.begin), format!("({},)", p.end.print()));
-    let data = g.apply1("SwapAxis", &n.inputs[..1], &swap)?;
-    let ograd = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
-    let grad = assign_to_zeros(g, data, ograd, &[("begin", &begin), ("end", &end)])?;
-    Ok(vec![Some(g.apply1("SwapAxis", &[grad], &swap)?)])
+    let swap = |g: &mut dyn GradGraph, x| g.op(op!(shape::axes::SWAP_AXIS(x), dim1: 0, dim2: p.axis));
+    let index = |i: Option<i32>| OptTuple(vec![i.map(i64::from)]);
+    let region = SliceParam { begin: index(Some(p.begin)), end: index(p.end), step: OptTuple::default() };
+    let (data, ograd) = (swap(g, n.inputs[0])?, swap(g, n.ograds[0])?);
+    let grad = assign_to_zeros(g, data, ograd, &region)?;
+    Ok(vec![Some(swap(g, grad)?)])
 };
 
 params! {
@@ -255,10 +253,9 @@ params! {
     }
 }
 
-pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
+pub(crate) static SLICE_LIKE: Operator<SliceLikeParam> = Operator::new("slice_like")
     .doc("Slices the array from index 0 to the lengths of `shape_like`, along all or the given axes.")
     .inputs(&[arg("data", "The array to slice."), arg("shape_like", "The array whose shape is used.")])
-    .params::<SliceLikeParam>()
     .shape(slice_like_shape)
     .dtype(|p, io| {
         first_dtype(p, io)?;
@@ -313,11 +310,10 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-pub(crate) static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
+pub(crate) static SLICE_ASSIGN: Operator<SliceParam> = Operator::new("_slice_assign")
     .aliases(&["_crop_assign", "_npi_slice_assign"])
     .doc("A copy of lhs with rhs assigned to the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
     .inputs(&[arg("lhs", "The array to assign to."), arg("rhs", "The new elements, of the region's shape.")])
-    .params::<SliceParam>()
     .shape(|p, io| {
         let p = p.get::<SliceParam>();
         same_lhs(io)?;
@@ -330,16 +326,16 @@ pub(crate) static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
     })
     .inplace(&[(0, 0)])
     .grad(Grad::Compose(|g, n| {
-        let lhs = g.apply1("_slice_assign_scalar", &n.ograds[..1], n.attrs)?;
-        let rhs = g.apply1("slice", &n.ograds[..1], n.attrs)?;
+        let SliceParam { begin, end, step } = n.params.get();
+        let lhs = g.op(op!(SLICE_ASSIGN_SCALAR(n.ograds[0]), begin: begin, end: end, step: step))?;
+        let rhs = g.op(op!(SLICE(n.ograds[0]), begin: begin, end: end, step: step))?;
         Ok(vec![Some(lhs), Some(rhs)])
     }));
 
-pub(crate) static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
+pub(crate) static SLICE_ASSIGN_SCALAR: Operator<SliceAssignScalarParam> = Operator::new("_slice_assign_scalar")
     .aliases(&["_crop_assign_scalar", "_npi_slice_assign_scalar"])
     .doc("A copy of the input with a scalar assigned to the region `data[begin[0]:end[0]:step[0], ...]`; see `slice`.")
     .inputs(&[arg("data", "The array to assign to.")])
-    .params::<SliceAssignScalarParam>()
     .shape(|p, io| {
         let p = p.get::<SliceAssignScalarParam>();
         same_lhs(io)?;
@@ -348,8 +344,8 @@ pub(crate) static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar"
     .forward(slice_assign_scalar)
     .inplace(&[(0, 0)])
     .grad(Grad::Compose(|g, n| {
-        let region: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "scalar").collect();
-        Ok(vec![Some(g.apply1("_slice_assign_scalar", &n.ograds[..1], &region)?)])
+        let region = n.params.get();
+        Ok(vec![Some(g.op(op!(SLICE_ASSIGN_SCALAR(n.ograds[0]), scalar: 0.0, ..region))?)])
     }));
 
 /// Infers the shapes of the first input and the output from each other: they are equal.

@@ -3,7 +3,7 @@
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -11,10 +11,12 @@ use ferromx_core::{ensure, params};
 
 use super::join::{axis_index, join, split_rows};
 use crate::axes::row_len;
+use crate::compose::op;
 use crate::rules::one_dtype;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD, &HSPLIT, &HSPLIT_BACKWARD, &DSPLIT];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD, &HSPLIT, &HSPLIT_BACKWARD, &DSPLIT];
 
 params! {
     /// Parameters of `SliceChannel`.
@@ -28,12 +30,11 @@ params! {
     }
 }
 
-pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+pub(crate) static SLICE_CHANNEL: Operator<SliceChannelParam> = Operator::new("SliceChannel")
     .legacy()
     .aliases(&["split"])
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
-    .params::<SliceChannelParam>()
     .outputs(|p| p.get::<SliceChannelParam>().num_outputs as usize)
     .shape(slice_channel_shape)
     .dtype(one_dtype)
@@ -50,11 +51,12 @@ pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
 
 /// The gradient of splitting: the gradients of the parts, concatenated, or stacked if the axis was removed.
 fn join_gradients(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
-    let (count, axis) = (n.ograds.len().to_string(), axis.to_string());
-    match squeezed {
-        true => g.apply1("stack", n.ograds, &[("num_args", &count), ("axis", &axis)]),
-        false => g.apply1("Concat", n.ograds, &[("num_args", &count), ("dim", &axis)]),
-    }
+    let parts = n.ograds.iter().copied();
+    g.op(if squeezed {
+        op!(shape::join::STACK(..parts), axis: axis)
+    } else {
+        op!(shape::join::CONCAT(..parts), dim: axis)
+    })
 }
 
 fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -105,12 +107,11 @@ params! {
     }
 }
 
-pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+pub(crate) static SPLIT_V2: Operator<SplitParam> = Operator::new("_split_v2")
     .names_data()
     .aliases(&["_npi_split"])
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])
-    .params::<SplitParam>()
     .outputs(|p| num_parts(p.get()))
     .shape(split_shape)
     .dtype(one_dtype)
@@ -121,19 +122,18 @@ pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
     }));
 
 /// The operator that computes the gradient of a split from the gradients of the parts.
-const fn split_backward(name: &'static str, doc: &'static str) -> OpDef {
-    OpDef::new(name)
+const fn split_backward(name: &'static str, doc: &'static str) -> Operator<SplitParam> {
+    Operator::new(name)
         .doc(doc)
         .inputs(&[])
         .listed(0)
-        .params::<SplitParam>()
         .unlisted_params()
         .num_inputs_by(|p| num_parts(p.get()))
         .input_names_by(|p| (0..num_parts(p.get())).map(|i| format!("grad{i}")).collect())
         .dtype(one_dtype)
 }
 
-pub(crate) static SPLIT_V2_BACKWARD: OpDef = split_backward(
+pub(crate) static SPLIT_V2_BACKWARD: Operator<SplitParam> = split_backward(
     "_split_v2_backward",
     "The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.",
 )
@@ -248,11 +248,10 @@ fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 /// Defines an operator that splits an array along an axis that only depends on the rank.
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: Operator<SplitParam> = Operator::new($op)
             .names_data()
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
-            .params::<SplitParam>()
             .outputs(|p| num_parts(p.get()))
             .shape(|p, io| {
                 let p = p.get::<SplitParam>();
@@ -280,7 +279,7 @@ macro_rules! splitting {
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| hsplit_axis(rank));
 
-pub(super) static HSPLIT_BACKWARD: OpDef = split_backward(
+pub(super) static HSPLIT_BACKWARD: Operator<SplitParam> = split_backward(
     "_npi_hsplit_backward",
     "The gradient of `_npi_hsplit`: the gradients of the parts, concatenated along the axis.",
 )

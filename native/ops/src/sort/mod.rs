@@ -8,7 +8,7 @@ mod unique;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::IndexDType;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -19,7 +19,7 @@ use ferromx_kernels::sort::{self, Order, SortKey};
 use crate::axes::outer_len_inner;
 
 /// The operators of this family.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     &[&SORT, &ARGSORT, &topk::TOPK],
     // `unique`.
     unique::OPS,
@@ -143,11 +143,10 @@ params! {
     }
 }
 
-static SORT: OpDef = OpDef::new("sort")
+static SORT: Operator<SortParam> = Operator::new("sort")
     .aliases(&["_npi_sort"])
     .doc("Sorts the elements along an axis. A hidden second output holds their indices before sorting, for the gradient.")
     .inputs(&[arg("data", "The array to sort.")])
-    .params::<SortParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .shape(|p, io| {
@@ -204,11 +203,10 @@ params! {
     }
 }
 
-static ARGSORT: OpDef = OpDef::new("argsort")
+static ARGSORT: Operator<ArgSortParam> = Operator::new("argsort")
     .aliases(&["_npi_argsort"])
     .doc("The indices that sort the elements along an axis.")
     .inputs(&[arg("data", "The array to sort.")])
-    .params::<ArgSortParam>()
     .shape(|p, io| {
         let out = sorted_shape(&io.ins[0], p.get::<ArgSortParam>().axis)?;
         io.assign_out(0, &out)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{IndexDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -52,14 +52,13 @@ impl TopKParam {
     }
 }
 
-pub(super) static TOPK: OpDef = OpDef::new("topk")
+pub(super) static TOPK: Operator<TopKParam> = Operator::new("topk")
     .aliases(&["_npx_topk"])
     .doc(
         "The k largest (or smallest) elements along an axis, in sorted order; of equal ones the first. See ret_typ for what is \
          returned. With ret_typ='value' a hidden second output holds the indices, for the gradient.",
     )
     .inputs(&[arg("data", "The array to select from.")])
-    .params::<TopKParam>()
     .outputs(|p| if p.get::<TopKParam>().has_values() { 2 } else { 1 })
     .visible(|p| if p.get::<TopKParam>().ret_typ == TopKReturn::Both { 2 } else { 1 })
     .shape(topk_shape)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory, params};
@@ -14,7 +14,7 @@ use crate::axes::outer_len_inner;
 use crate::rules::new_array;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&UNIQUE];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&UNIQUE];
 
 params! {
     /// Parameters of `_npi_unique`.
@@ -30,12 +30,11 @@ params! {
     }
 }
 
-pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique").names_data()
+pub(super) static UNIQUE: Operator<UniqueParam> = Operator::new("_npi_unique").names_data()
     .doc(
         "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
          occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",
     )
-    .params::<UniqueParam>()
     .outputs(|p| {
         let p = p.get::<UniqueParam>();
         1 + usize::from(p.return_index) + usize::from(p.return_inverse) + usize::from(p.return_counts)

@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, OpDef, SparseCall, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, Operator, SparseCall, arg};
 use ferromx_core::params;
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
@@ -20,7 +20,8 @@ use super::{csr_parts, new_csr, new_vector};
 use StorageType::{Csr, Default as Dense};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
+pub(super) static OPS: &[&dyn AnyOperator] =
+    &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
 
 const GRAPH: ArgDef = arg("csr_matrix", "The graph.");
 const SEEDS: &str = "The seed vertices of each sampled subgraph: vectors of type int64.";
@@ -176,7 +177,7 @@ fn sample(call: &SparseCall<'_>, probability: Probability) -> Result<Vec<Array>>
     Ok(out)
 }
 
-pub(super) static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform_sample")
+pub(super) static UNIFORM_SAMPLE: Operator<SampleParam> = Operator::new("_contrib_dgl_csr_neighbor_uniform_sample")
     .doc(
         "Samples a subgraph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, then as many of \
          each of these, and so on for num_hops hops, until max_num_vertices vertices are found.\n\n\
@@ -186,7 +187,6 @@ pub(super) static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_
     )
     .variadic("seed_arrays", SEEDS, "num_args")
     .leading(&[GRAPH])
-    .params::<SampleParam>()
     .outputs(|p| 3 * num_subgraphs(p, Probability::Uniform))
     .shape(|p, io| sample_shape(p, io, Probability::Uniform))
     .dtype(|p, io| sample_dtype(p, io, Probability::Uniform))
@@ -195,14 +195,13 @@ pub(super) static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_
     .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, Probability::Uniform))
     .random();
 
-pub(super) static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
+pub(super) static NON_UNIFORM_SAMPLE: Operator<SampleParam> = Operator::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
     .doc(
         "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are sampled with probabilities proportional to their weights. The \
          outputs before the hops are the weights of the sampled vertices, of shape (max_num_vertices,) and type float32.",
     )
     .variadic("seed_arrays", SEEDS, "num_args")
     .leading(&[GRAPH, arg("probability", "The nonnegative weight of each vertex, of type float32.")])
-    .params::<SampleParam>()
     .outputs(|p| 4 * num_subgraphs(p, Probability::Weighted))
     .shape(|p, io| sample_shape(p, io, Probability::Weighted))
     .dtype(|p, io| sample_dtype(p, io, Probability::Weighted))
@@ -249,7 +248,7 @@ fn renumber_edges(call: &SparseCall<'_>, subgraphs: Vec<Edges>, return_mapping: 
     all.zip(call.shapes).map(|(edges, shape)| Ok(new_csr(shape, edges, context)?.into())).collect()
 }
 
-pub(super) static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
+pub(super) static SUBGRAPH: Operator<SubgraphParam> = Operator::new("_contrib_dgl_subgraph")
     .doc(
         "Induced subgraphs: for each array of n vertices a csr matrix of shape (n, n) with the edges among them, renumbered from 0 in \
          row-major order. With return_mapping, matrices of the same sparsity pattern follow that hold the edge ids of the original \
@@ -257,7 +256,6 @@ pub(super) static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
     )
     .variadic("data", "The vertices of each subgraph, ascending: vectors of type int64.", "num_args")
     .leading(&[arg("graph", "The graph.")])
-    .params::<SubgraphParam>()
     .outputs(|p| {
         let p = p.get::<SubgraphParam>();
         (p.num_args as usize).saturating_sub(1) * (1 + usize::from(p.return_mapping))
@@ -282,7 +280,7 @@ pub(super) static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
         renumber_edges(call, subgraphs, call.ctx.params::<SubgraphParam>().return_mapping)
     });
 
-pub(super) static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
+pub(super) static ADJACENCY: Operator = Operator::new("_contrib_dgl_adjacency")
     .doc("The adjacency matrix of a graph: a csr matrix of type float32 with ones where the graph has edges.")
     .inputs(&[arg("data", "The graph, a csr matrix.")])
     .dtype(|_, io| io.assign_out(0, DType::F32))
@@ -312,7 +310,7 @@ params! {
     }
 }
 
-pub(super) static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
+pub(super) static GRAPH_COMPACT: Operator<CompactParam> = Operator::new("_contrib_dgl_graph_compact")
     .doc(
         "Compacts the subgraphs of _contrib_dgl_csr_neighbor_uniform_sample: removes empty rows and renumbers the vertices from 0. For \
          each subgraph of n vertices, returns a csr matrix of shape (n, n) whose edges are renumbered from 0. With return_mapping, \
@@ -324,7 +322,6 @@ pub(super) static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact"
          graph_sizes[i] elements are used.",
         "num_args",
     )
-    .params::<CompactParam>()
     .outputs(|p| {
         let p = p.get::<CompactParam>();
         p.num_args as usize / 2 * (1 + usize::from(p.return_mapping))

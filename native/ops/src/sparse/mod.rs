@@ -19,7 +19,7 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 use ferromx_core::param_enum;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, Parts, SparseArray, StorageType};
@@ -37,7 +37,7 @@ pub use values::{
 };
 
 /// The operators on storage types and stored values.
-pub static OPS: &[&[&OpDef]] = &[
+pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Operators on graphs.
     graph::OPS,
     // Conversions between storage types, and operators on stored rows.

@@ -6,7 +6,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpCtx, OpDef, SparseCall, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, SparseCall, arg};
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
@@ -16,11 +16,12 @@ use smallvec::SmallVec;
 
 use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
+use crate::compose::op;
 use crate::movement::copy;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&CAST_STORAGE, &RETAIN, &GETNNZ, &EDGE_ID];
+pub(super) static OPS: &[&dyn AnyOperator] = &[&CAST_STORAGE, &RETAIN, &GETNNZ, &EDGE_ID];
 
 params! {
     /// Parameters of `cast_storage`.
@@ -30,11 +31,10 @@ params! {
     }
 }
 
-pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
+pub(super) static CAST_STORAGE: Operator<CastStorageParam> = Operator::new("cast_storage")
     .aliases(&["_sparse_cast_storage"])
     .doc("Converts an array to another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored.")
     .inputs(&[arg("data", "The array, of any storage type.")])
-    .params::<CastStorageParam>()
     .forward(copy)
     .grad(Grad::Compose(crate::rules::PASS_BACK))
     .inplace(&[(0, 0)])
@@ -53,7 +53,7 @@ pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
         },
     );
 
-pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
+pub(super) static RETAIN: Operator = Operator::new("_sparse_retain")
     .doc("Keeps the rows of the given indices, which are stored even if they are zero; all other rows become zero.")
     .inputs(&[
         arg("data", "A row_sparse array."),
@@ -65,7 +65,7 @@ pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
     })
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(retain_dense)
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_sparse_retain", &[n.ograds[0], n.inputs[1]], &[])?), None])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(RETAIN(n.ograds[0], n.inputs[1])))?), None])))
     .sparse(|_, ins, _| (ins == [RowSparse, Dense]).then_some(RowSparse), retain);
 
 /// Checks that indices are within the first axis.
@@ -129,10 +129,9 @@ params! {
     }
 }
 
-pub(super) static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
+pub(super) static GETNNZ: Operator<GetNnzParam> = Operator::new("_contrib_getnnz")
     .doc("The number of stored values of a csr matrix, explicit zeros included, as int64: in all, of shape (1), by column, or by row.")
     .inputs(&[arg("data", "A csr matrix.")])
-    .params::<GetNnzParam>()
     .shape(|p, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(n == 2, "_contrib_getnnz counts in matrices, not in arrays of shape {}", io.ins[0]);
@@ -170,7 +169,7 @@ fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![new_vector(&counts, a.context())?.into()])
 }
 
-pub(super) static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
+pub(super) static EDGE_ID: Operator = Operator::new("_contrib_edge_id")
     .doc("The values that a csr matrix stores at (u[i], v[i]), or -1 where it stores none: the edge ids of a graph.")
     .inputs(&[
         arg("data", "A csr matrix."),

@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -33,7 +33,7 @@ params! {
 }
 
 /// Correlates patches of two images.
-pub(super) static CORRELATION: OpDef = OpDef::new("Correlation").legacy()
+pub(super) static CORRELATION: Operator<CorrelationParam> = Operator::new("Correlation").legacy()
     .doc(
         "Compares patches of two images at a range of displacements (Fischer et al., \"FlowNet\", 2015):\n\n\
          out[n, d, i, j] = mean over channels c and taps h, w of data1[n, c, y + h, x + w] * data2[n, c, y + dy + h, x + dx + w], \
@@ -48,7 +48,6 @@ pub(super) static CORRELATION: OpDef = OpDef::new("Correlation").legacy()
         arg("data1", "The first images, of shape (batch, channel, height, width)."),
         arg("data2", "The second images, of the same shape."),
     ])
-    .params::<CorrelationParam>()
     .shape(infer_shape)
     .forward(|ctx, ins, outs| {
         let s = ctx.params::<CorrelationParam>().shape(ins[0].shape())?;

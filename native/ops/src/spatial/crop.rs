@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::op::{ArgDef, OpCtx, Operator};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -29,7 +29,7 @@ params! {
 }
 
 /// Cuts a rectangle out of images.
-pub(super) static CROP: OpDef = OpDef::new("Crop").legacy()
+pub(super) static CROP: Operator<CropParam> = Operator::new("Crop").legacy()
     .doc(
         "Cuts the rectangle of height and width h_w, or of the size of a second input, out of images: out[n, c, i, j] = \
          data[n, c, i + offset_y, j + offset_x]. With center_crop the offset is (size - out_size) / 2, rounded down. The second \
@@ -43,7 +43,6 @@ pub(super) static CROP: OpDef = OpDef::new("Crop").legacy()
         },
         "num_args",
     )
-    .params::<CropParam>()
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward), None));

@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{ShapeIo, same_shape};
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::{NoParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -29,7 +29,7 @@ params! {
 }
 
 /// Makes a sampling grid.
-pub(super) static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator").legacy()
+pub(super) static GRID_GENERATOR: Operator<GridGeneratorParam> = Operator::new("GridGenerator").legacy()
     .doc(
         "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalized to -1..1 over the image \
          (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
@@ -38,7 +38,6 @@ pub(super) static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator").legacy()
          (x + d_x) * 2 / (width - 1) - 1 for pixel x, and the same for y. An axis of one pixel has coordinate 0.",
     )
     .inputs(&[arg("data", "Affine matrices of shape (batch, 6), or displacements of shape (batch, 2, height, width).")])
-    .params::<GridGeneratorParam>()
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward), None));

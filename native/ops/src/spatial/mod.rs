@@ -15,11 +15,11 @@ mod upsampling;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 use ferromx_core::shape::Shape;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[
+pub static OPS: &[&dyn AnyOperator] = &[
     &correlation::CORRELATION,
     &crop::CROP,
     &grid::GRID_GENERATOR,

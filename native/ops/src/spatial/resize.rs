@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -45,7 +45,7 @@ params! {
 }
 
 /// Bilinear resizing.
-pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
+pub(super) static BILINEAR_RESIZE: Operator<BilinearResizeParam> = Operator::new("_contrib_BilinearResize2D")
     .names_data()
     .doc(
         "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
@@ -56,7 +56,6 @@ pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D
         arg("data", "The images, of shape (batch, channel, height, width)."),
         arg("like", "With mode `like`, a 4D array whose height and width are used."),
     ])
-    .params::<BilinearResizeParam>()
     .num_inputs_by(|p| if p.get::<BilinearResizeParam>().mode == ResizeMode::Like { 2 } else { 1 })
     .shape(bilinear_shape)
     .forward(|ctx, ins, outs| {
@@ -148,13 +147,12 @@ params! {
 }
 
 /// Adaptive average pooling.
-pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling2D")
+pub(super) static ADAPTIVE_AVG_POOLING: Operator<AdaptiveAvgPoolingParam> = Operator::new("_contrib_AdaptiveAvgPooling2D")
     .doc(
         "Averages images of shape (batch, channel, height, width) over output_size evenly divided windows: output row i is the mean of \
          the rows floor(i * height / out_height) to ceil((i + 1) * height / out_height) - 1, and the same for columns.",
     )
     .inputs(&[arg("data", "The images, of shape (batch, channel, height, width).")])
-    .params::<AdaptiveAvgPoolingParam>()
     .shape(|p, io| {
         let output_size = &p.get::<AdaptiveAvgPoolingParam>().output_size;
         let size = match output_size.dims() {

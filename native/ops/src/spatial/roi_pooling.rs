@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -28,7 +28,7 @@ params! {
 }
 
 /// Pools regions of interest.
-pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling").legacy()
+pub(super) static ROI_POOLING: Operator<RoiPoolingParam> = Operator::new("ROIPooling").legacy()
     .aliases(&["_npx_roi_pooling"])
     .doc(
         "Divides each region of an image into pooled_size bins and takes the maximum of each bin, 0 if a bin is empty \
@@ -43,7 +43,6 @@ pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling").legacy()
         arg("data", "The images, of shape (batch, channel, height, width)."),
         arg("rois", "The regions, of shape (regions, 5): image, x1, y1, x2, y2."),
     ])
-    .params::<RoiPoolingParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .output_names_by(|_| vec!["output".into(), "maxidx".into()])

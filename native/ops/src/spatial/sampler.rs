@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -27,7 +27,7 @@ params! {
 }
 
 /// Samples images at the coordinates of a grid.
-pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler").legacy()
+pub(super) static BILINEAR_SAMPLER: Operator<BilinearSamplerParam> = Operator::new("BilinearSampler").legacy()
     .doc(
         "Samples images at the coordinates of a grid by bilinear interpolation (Jaderberg et al., \"Spatial transformer networks\", \
          2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], where -1 and 1 are the centres of the \
@@ -39,7 +39,6 @@ pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler").legacy
         arg("data", "The images, of shape (batch, channel, height, width)."),
         arg("grid", "The coordinates, of shape (batch, 2, out_height, out_width)."),
     ])
-    .params::<BilinearSamplerParam>()
     .shape(sampler_shape)
     .forward(|ctx, ins, outs| {
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
@@ -110,7 +109,7 @@ params! {
 }
 
 /// Transforms images by affine maps.
-pub(super) static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer").legacy()
+pub(super) static SPATIAL_TRANSFORMER: Operator<SpatialTransformerParam> = Operator::new("SpatialTransformer").legacy()
     .doc(
         "Transforms images by affine maps, as `GridGenerator` followed by `BilinearSampler` (Jaderberg et al., \"Spatial transformer \
          networks\", 2015).\n\n\
@@ -121,7 +120,6 @@ pub(super) static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer").
         arg("data", "The images, of shape (batch, channel, height, width)."),
         arg("loc", "The transformations, of shape (batch, 6)."),
     ])
-    .params::<SpatialTransformerParam>()
     .shape(transformer_shape)
     .forward(|ctx, ins, outs| {
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => transform_as::<T>(ins, outs),

@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::op::{Deps, OpCtx, Operator};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -44,7 +44,7 @@ params! {
 }
 
 /// Enlarges images by an integer scale.
-pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling").names_outputs()
+pub(super) static UP_SAMPLING: Operator<UpSamplingParam> = Operator::new("UpSampling").names_outputs()
     .doc(
         "Enlarges images of shape (batch, channel, height, width) by an integer scale.\n\n\
          `nearest` repeats each pixel: out[n, c, y, x] = data[n, c, y / scale, x / scale]. Further inputs may have other sizes that \
@@ -64,7 +64,6 @@ pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling").names_outputs()
             SampleType::Nearest => (0..p.num_args).map(|i| format!("arg{i}")).collect(),
         }
     })
-    .params::<UpSamplingParam>()
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All), None));

@@ -1,9 +1,11 @@
 //! The gradient pass: reverse-mode differentiation as a graph transformation, like nnvm's `Gradient`. Executors and the tape use it.
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
+use ferromx_core::grad::{Compose, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::op;
 use ferromx_core::op::{Deps, Forward};
 use ferromx_core::params::Attrs;
+use ferromx_ops::definitions::{ADD_N, ZEROS_LIKE};
 use hashbrown::HashMap;
 
 use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
@@ -225,8 +227,7 @@ fn add_terms(graph: &mut Graph, node: usize, mut terms: Vec<Entry>) -> Result<Op
     }
     let prefix = format!("{}_grad", graph.nodes[node].name);
     let mut builder = Builder { graph, prefix };
-    use ferromx_core::grad::GradGraph;
-    builder.apply1("add_n", &terms, &[]).map(Some)
+    builder.op(op!(ADD_N(..terms))).map(Some)
 }
 
 /// Adds the gradients of a node's inputs, and returns one item per input.
@@ -271,12 +272,11 @@ fn node_gradient(
 
 /// The gradient of an entry, or zeros if it has none.
 fn or_zeros(graph: &mut Graph, e: Entry, gradient: Option<Entry>) -> Result<Entry> {
-    use ferromx_core::grad::GradGraph;
     match gradient {
         Some(g) => Ok(g),
         None => {
             let prefix = format!("{}_grad", graph.node(e).name);
-            Builder { graph, prefix }.apply1("zeros_like", &[e], &[])
+            Builder { graph, prefix }.op(op!(ZEROS_LIKE(e)))
         }
     }
 }
@@ -292,10 +292,8 @@ fn compose_gradient(
     let node = graph.nodes[i].clone();
     let ograds =
         (0..node.num_visible()).map(|k| or_zeros(graph, entry(i, k), ograds[k])).collect::<Result<Vec<_>>>()?;
-    let attrs: Vec<(&str, &str)> = node.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
-    let grad_node =
-        GradNode { params: &op.params, attrs: &attrs, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
+    let grad_node = GradNode { params: &op.params, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
     let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
     if matches!(op.def.forward, Forward::Foreign(_)) {
         let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));

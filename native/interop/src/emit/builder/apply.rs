@@ -83,8 +83,8 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::apply`].
-    pub(crate) fn emit<P>(&mut self, name: &str, operation: Operation<P>) -> Result<Handle> {
-        let outputs = self.apply(operation.operator, name, &operation.inputs, &operation.params)?;
+    pub(crate) fn emit(&mut self, name: &str, operation: Operation) -> Result<Handle> {
+        let outputs = self.apply(operation.def.name, name, &operation.inputs, &operation.params)?;
         Ok(Handle(outputs[0]))
     }
 

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -24,13 +24,12 @@ params! {
 }
 
 /// Intersection over union of pairs of boxes.
-pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
+pub(super) static BOX_IOU: Operator<BoxIouParam> = Operator::new("_contrib_box_iou")
     .doc(
         "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
          Shapes: lhs (a1, ..., am, 4), rhs (b1, ..., bn, 4), output (a1, ..., am, b1, ..., bn). No gradient flows back.",
     )
     .inputs(&[arg("lhs", "Boxes, of shape (..., 4)."), arg("rhs", "Boxes, of shape (..., 4).")])
-    .params::<BoxIouParam>()
     .shape(|_, io| {
         let mut dims = Dims::new();
         for (name, shape) in ["lhs", "rhs"].into_iter().zip(&*io.ins) {
@@ -51,7 +50,7 @@ pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     .grad(Grad::Zero);
 
 /// Encodes boxes relative to anchors.
-pub(super) static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
+pub(super) static BOX_ENCODE: Operator = Operator::new("_contrib_box_encode")
     .doc(
         "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and (log(w \
          / aw) - means[2]) / stds[2], the same for h, where (x, y, w, h) is the box that an anchor is matched to. Targets of anchors \
@@ -140,7 +139,7 @@ params! {
 }
 
 /// Decodes boxes, the inverse of [`BOX_ENCODE`].
-pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
+pub(super) static BOX_DECODE: Operator<BoxDecodeParam> = Operator::new("_contrib_box_decode")
     .doc(
         "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
          * ah + ay), the size (exp(code[2] * std2) * aw, exp(code[3] * std3) * ah).\n\n\
@@ -150,7 +149,6 @@ pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
         arg("data", "The codes, of shape (batch, n, 4)."),
         arg("anchors", "The anchors, of shape (1, n, 4)."),
     ])
-    .params::<BoxDecodeParam>()
     .shape(|_, io| {
         let data = io.ins[0].clone();
         ensure!(data.ndim().is_none_or(|n| n == 3), "data has shape {data}, expected (batch, n, 4)");
@@ -183,7 +181,7 @@ params! {
 }
 
 /// Greedy bipartite matching.
-pub(super) static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_matching")
+pub(super) static BIPARTITE_MATCHING: Operator<BipartiteMatchingParam> = Operator::new("_contrib_bipartite_matching")
     .doc(
         "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the first \
          one wins.\n\n\
@@ -191,7 +189,6 @@ pub(super) static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_mat
          gradient flows back.",
     )
     .inputs(&[arg("data", "The scores, of shape (..., n, m).")])
-    .params::<BipartiteMatchingParam>()
     .outputs(|_| 2)
     .shape(|_, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };

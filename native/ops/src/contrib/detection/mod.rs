@@ -17,14 +17,14 @@ mod tests;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::infer::DTypeIo;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::AnyOperator;
 use ferromx_core::param_enum;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_kernels::detection::BoxFormat;
 
 /// The operators of this folder.
-pub(super) static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&dyn AnyOperator] = &[
     &boxes::BOX_IOU,
     &boxes::BOX_ENCODE,
     &boxes::BOX_DECODE,

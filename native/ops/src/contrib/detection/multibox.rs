@@ -3,7 +3,7 @@
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -49,7 +49,7 @@ impl PriorParam {
 }
 
 /// Anchors (prior boxes).
-pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior").legacy()
+pub(super) static PRIOR: Operator<PriorParam> = Operator::new("_contrib_MultiBoxPrior").legacy()
     .aliases(&["_npx_multibox_prior"])
     .doc(
         "Anchors (prior boxes) around the cells of a feature map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners \
@@ -58,7 +58,6 @@ pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior").legacy()
          Shapes: data (batch, channel, height, width), output (1, height * width * (sizes + ratios - 1), 4). No gradient flows back.",
     )
     .inputs(&[arg("data", "The feature map; only its shape is used.")])
-    .params::<PriorParam>()
     .shape(|p, io| {
         let data = &io.ins[0];
         let Some(rank) = data.ndim() else { return Ok(()) };
@@ -102,7 +101,7 @@ params! {
 }
 
 /// Training targets of anchors.
-pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget").legacy()
+pub(super) static TARGET: Operator<TargetParam> = Operator::new("_contrib_MultiBoxTarget").legacy()
     .aliases(&["_npx_multibox_target"])
     .doc(
         "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object is matched to the anchor \
@@ -117,7 +116,6 @@ pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget").legacy()
         arg("label", "The objects, of shape (batch, objects, 5 or more)."),
         arg("cls_pred", "The predicted scores of classes, of shape (batch, classes, n)."),
     ])
-    .params::<TargetParam>()
     .outputs(|_| 3)
     .output_names_by(|_| ["loc_target", "loc_mask", "cls_target"].map(String::from).to_vec())
     .shape(target_shape)
@@ -198,7 +196,7 @@ params! {
 }
 
 /// Decodes the detected boxes and suppresses overlapping ones.
-pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").legacy()
+pub(super) static DETECTION: Operator<DetectionParam> = Operator::new("_contrib_MultiBoxDetection").legacy()
     .aliases(&["_npx_multibox_detection"])
     .doc(
         "The boxes that a single shot detector detects (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of every \
@@ -212,7 +210,6 @@ pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").le
         arg("loc_pred", "The predicted codes, of shape (batch, 4 * n)."),
         arg("anchor", "The anchors as corners, of shape (1, n, 4)."),
     ])
-    .params::<DetectionParam>()
     .shape(|p, io| {
         variances(&p.get::<DetectionParam>().variances)?;
         let probability = io.ins[0].clone();

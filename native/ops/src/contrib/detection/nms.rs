@@ -4,7 +4,7 @@ use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
@@ -87,7 +87,7 @@ impl BoxNmsParam {
 }
 
 /// Non-maximum suppression.
-pub(super) static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
+pub(super) static BOX_NMS: Operator<BoxNmsParam> = Operator::new("_contrib_box_nms")
     .aliases(&["_contrib_box_non_maximum_suppression"])
     .doc(
         "Non-maximum suppression: of boxes that overlap, the one with the best score is kept. The result holds the kept boxes, \
@@ -96,7 +96,6 @@ pub(super) static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
          topk=0 the data is returned unchanged.",
     )
     .inputs(&[arg("data", "Boxes with scores, of shape (..., boxes, numbers of a box).")])
-    .params::<BoxNmsParam>()
     .outputs(|_| 2)
     .visible(|_| 1)
     .shape(|p, io| {

@@ -3,7 +3,7 @@
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -68,7 +68,7 @@ const INPUTS: &[ArgDef] = &[
 macro_rules! proposal {
     ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $allows_batch:literal) => {
         $(#[$meta])*
-        pub(crate) static $NAME: OpDef = OpDef::new($op).legacy()
+        pub(crate) static $NAME: Operator<ProposalParam> = Operator::new($op).legacy()
             .doc(concat!(
                 "Proposes regions of images that may show objects (Ren et al., \"Faster R-CNN\", 2015): the codes of every anchor are \
                  decoded and clipped to the image, and of overlapping boxes the most probable one is kept. If fewer boxes than \
@@ -77,7 +77,6 @@ macro_rules! proposal {
                  im_info (batch, 3), output (batch * rpn_post_nms_top_n, 5) with rows (image, left, top, right, bottom), and with \
                  output_score=True scores (batch * rpn_post_nms_top_n, 1). ", $images, " No gradient flows back."))
             .inputs(INPUTS)
-            .params::<ProposalParam>()
             .outputs(|_| 2)
             .visible(|p| if p.get::<ProposalParam>().output_score { 2 } else { 1 })
             .output_names_by(|_| ["output", "score"].map(String::from).to_vec())

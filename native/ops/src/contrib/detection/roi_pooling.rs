@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -124,7 +124,7 @@ fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl
 const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
 /// RoI Align: each bin is the average of bilinearly interpolated samples.
-pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outputs()
+pub(super) static ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_contrib_ROIAlign").names_outputs()
     .doc(
         "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
          grid, interpolated between pixels.\n\n\
@@ -133,7 +133,6 @@ pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outpu
          gives zeros. No gradient flows to the regions.",
     )
     .inputs(&[arg("data", "The images, of shape (batch, channel, height, width)."), ROIS])
-    .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
         float_type!(ctx, (ins, outs), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
@@ -150,7 +149,7 @@ pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outpu
     ));
 
 /// ONNX's RoiAlign with mode max: each bin is the largest single term of the bilinear interpolations, not the largest sample.
-pub(super) static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
+pub(super) static MAX_ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_onnx_MaxRoiAlign")
     .doc(
         "Pools regions of images as `_contrib_ROIAlign` does, but each bin is the largest interpolation term of its points, that is, \
          the largest of the four neighbouring pixels times their weights.\n\n\
@@ -158,7 +157,6 @@ pub(super) static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
          differentiable. Source: RoiAlign of ONNX with mode max.",
     )
     .inputs(&[arg("data", "The images, of shape (batch, channel, height, width)."), ROIS])
-    .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RoiAlignParam>();
@@ -201,7 +199,7 @@ fn roi_align<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) 
 }
 
 /// Pooling of rotated regions.
-pub(super) static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
+pub(super) static RROI_ALIGN: Operator<RotatedAlignParam> = Operator::new("_contrib_RROIAlign")
     .doc(
         "Pools rotated regions (Ma et al., \"Arbitrary-Oriented Scene Text Detection via Rotation Proposals\", 2018): each \
          bin of a region is the average of points on a regular grid, interpolated between pixels.\n\n\
@@ -212,7 +210,6 @@ pub(super) static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
         arg("data", "The images, of shape (batch, channel, height, width)."),
         arg("rois", "The regions, of shape (regions, 6) with rows (image, x, y, width, height, degrees), where (x, y) is the centre."),
     ])
-    .params::<RotatedAlignParam>()
     .shape(|p, io| {
         let p = p.get::<RotatedAlignParam>();
         let bins = align_shape(&p.pooled_size, p.spatial_scale, p.sampling_ratio)?.bins;
@@ -271,7 +268,7 @@ const PS_DATA: ArgDef =
 const PS_ROIS: ArgDef = symbol("rois", ROIS.doc);
 
 /// Position-sensitive RoI pooling.
-pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").legacy()
+pub(super) static PS_ROI_POOLING: Operator<PsRoiParam> = Operator::new("_contrib_PSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions (Dai et al., \"R-FCN\", 2016): each bin of a region is the average of the pixels that \
          it touches, taken from the bin's own channels.\n\n\
@@ -279,7 +276,6 @@ pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").le
          pooled_size, pooled_size). No gradient flows to the regions.",
     )
     .inputs(&[PS_DATA, PS_ROIS])
-    .params::<PsRoiParam>()
     .shape(|p, io| {
         let p = p.get::<PsRoiParam>();
         ps_shape(io, &bin_groups(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
@@ -336,7 +332,7 @@ impl DeformablePsRoiParam {
 }
 
 /// Position-sensitive RoI pooling with learned offsets.
-pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_DeformablePSROIPooling").legacy()
+pub(super) static DEFORMABLE_PS_ROI_POOLING: Operator<DeformablePsRoiParam> = Operator::new("_contrib_DeformablePSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions whose bins are shifted by offsets (Dai et al., \"Deformable Convolutional Networks\", \
          2017): each bin is the average of points, interpolated between pixels of the bin's own channels and shifted by offset * \
@@ -346,7 +342,6 @@ pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_Deform
          gradient flows to the regions.",
     )
     .inputs(&[PS_DATA, PS_ROIS, symbol("trans", "The offsets, of shape (regions, 2 * classes, part_size, part_size).")])
-    .params::<DeformablePsRoiParam>()
     .num_inputs_by(|p| if p.get::<DeformablePsRoiParam>().no_trans { 2 } else { 3 })
     .shape(deformable_shape)
     .forward(|ctx, ins, outs| {

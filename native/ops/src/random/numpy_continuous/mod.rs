@@ -11,7 +11,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -275,11 +275,10 @@ macro_rules! random_op {
         random_op!(@def $name, $op, $I, $P, $L, $prepend_size, $doc, |def| def.grad(Grad::Zero));
     };
     (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $prepend_size:literal, $doc:literal, |$def:ident| $more:expr) => {
-        pub(crate) static $name: OpDef = {
-            let $def = OpDef::new($op)
+        pub(crate) static $name: Operator<$P> = {
+            let $def = Operator::new($op)
                 .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
                 .inputs($I)
-                .params::<$P>()
                 .num_inputs_by(num_arrays::<$P>)
                 .shape(|p, io| sample_shape::<$P>(p, io, $prepend_size))
                 .dtype(sample_dtype::<$P>)
@@ -316,6 +315,8 @@ operators! { OPS [] =
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::op::OpDef;
+
     use super::*;
     use crate::testing::{Case, array, close};
 
