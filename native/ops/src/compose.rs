@@ -1,5 +1,5 @@
-//! Gradients that are composed of operators: [`op!`] names an operator with its inputs and parameters, [`Graph`] adds it and the operators of
-//! common formulas.
+//! Gradients that are composed of operators: [`op!`] names an operator with its inputs and parameters, [`Graph`] adds it and the operators
+//! of common formulas.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Entry, GradGraph};

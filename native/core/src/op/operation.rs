@@ -57,8 +57,8 @@ impl<I> Operation<I, String> {
     }
 }
 
-/// An operator with its inputs and parameters, as an [`Operation`]. Too many inputs, a parameter that the operator does not have, and a value
-/// of another type do not compile.
+/// An operator with its inputs and parameters, as an [`Operation`]. Too many inputs, a parameter that the operator does not have, and a
+/// value of another type do not compile.
 ///
 /// ```
 /// # use ferromx_core::op::{Operation, Operator, arg};

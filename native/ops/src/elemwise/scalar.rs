@@ -83,7 +83,8 @@ operators! { OPS [] =
         "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
     scalar!(SCATTER_MINUS sparse(crate::sparse::keeps_zero): "_scatter_minus_scalar",
         "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
-    scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0]))));
+    scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.",
+        Sub(s, x), graph = |g, n, _s| g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0]))));
     scalar!(MUL sparse(crate::sparse::keeps_zero): "_mul_scalar" ["_MulScalar"],
         "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
     scalar!(DIV sparse(crate::sparse::keeps_zero): "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
