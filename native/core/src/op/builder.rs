@@ -340,7 +340,7 @@ impl OpDef {
         self
     }
 
-    /// Initializers of variables that are created for omitted inputs, as in `[(3, r#"["zero", {}]"#)]`.
+    /// Initializers of variables that have none, by input, as in `[(3, r#"["zero", {}]"#)]`.
     pub const fn input_init(mut self, init: &'static [(usize, &'static str)]) -> OpDef {
         self.input_init = init;
         self

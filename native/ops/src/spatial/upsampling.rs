@@ -65,6 +65,7 @@ pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling").names_outputs()
         }
     })
     .params::<UpSamplingParam>()
+    .input_init(&[(1, "[\"bilinear\", {}]")])
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All), None));
