@@ -190,3 +190,17 @@ record("renamed", [renamed.name, *renamed.list_outputs(), *renamed.list_argument
 record("renamed/attributes", sorted(outer.attr_dict()))
 record("renamed/json", [node["name"] for node in json.loads(outer.tojson())["nodes"]])
 record("many outputs", mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3000, name="split").list_outputs()[-2:])
+
+# Variables without an initializer get the one of their input, also if the program has created them.
+x, slope, mean, variance = (mx.sym.Variable(name) for name in ("x", "slope", "mean", "variance"))
+rectified = mx.sym.LeakyReLU(mx.sym.LeakyReLU(x, act_type="prelu", name="first"), slope, act_type="prelu", name="second")
+with_one = mx.sym.LeakyReLU(x, mx.sym.Variable("ones", init=mx.init.One()), act_type="prelu", name="third")
+normalized = mx.sym.BatchNorm(rectified, moving_mean=mean, moving_var=variance, name="norm")
+enlarged = mx.sym.UpSampling(x, scale=2, sample_type="bilinear", num_filter=3, name="enlarged")
+for network in (normalized, with_one, enlarged):
+    record(f"initializers of {network.name}", sorted((k, v["__init__"]) for k, v in network.attr_dict().items() if "__init__" in v))
+module = mx.mod.Module(rectified, data_names=["x"], label_names=None)
+module.bind([("x", (2, 3))], for_training=False)
+module.init_params(mx.init.Zero())
+for name, value in module.get_params()[0].items():
+    record(f"initialized/{name}", value)

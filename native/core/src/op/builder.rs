@@ -336,7 +336,7 @@ impl<P> Operator<P> {
         self
     }
 
-    /// Initializers of variables that are created for omitted inputs, as in `[(3, r#"["zero", {}]"#)]`.
+    /// Initializers of variables that have none, by input, as in `[(3, r#"["zero", {}]"#)]`.
     pub const fn input_init(mut self, init: &'static [(usize, &'static str)]) -> Operator<P> {
         self.def.input_init = init;
         self

@@ -115,7 +115,7 @@ pub struct OpDef {
     pub names_data: bool,
     /// Whether MXNet registers names for outputs `output`, `output0`, ...; hooks show an index for others.
     pub names_outputs: bool,
-    /// Initializers (as the JSON text of an `__init__` attribute) of variables that are created for omitted inputs.
+    /// Initializers (as the JSON text of an `__init__` attribute) of variables that have none, by input.
     pub input_init: &'static [(usize, &'static str)],
     /// Metadata order of all arguments, if it is not "inputs, then parameters".
     pub arg_order: &'static [&'static str],

@@ -16,7 +16,7 @@ const BLOCK: usize = 1 << 16;
 
 /// True if this algorithm is faster than implicit GEMM.
 pub(super) fn is_profitable(shape: &ConvShape) -> bool {
-    let strides: usize = shape.stride.iter().product();
+    let strides = shape.stride.iter().fold(1usize, |product, stride| product.saturating_mul(*stride));
     shape.output_plane().saturating_mul(strides).saturating_mul(MIN_SAVING) <= shape.input_plane()
 }
 

@@ -19,10 +19,8 @@ pub(super) struct Layout<'a> {
     origin: [isize; 3],
     /// Size of a phase.
     phase: [usize; 3],
-    /// For each axis and residue of the stride, the index of its phase; `None` if no tap reads it.
-    residues: [List<Option<usize>>; 3],
-    /// Number of phases along each axis.
-    phases: [usize; 3],
+    /// For each axis, the residues of the stride that taps read, in ascending order. Their indices are those of the phases.
+    residues: [List<usize>; 3],
     /// Offset of the element that each tap of the first output reads.
     taps: List<usize>,
     len: usize,
@@ -48,16 +46,20 @@ impl<'a> Layout<'a> {
         // The right padding of a row may serve as the left padding of the next one.
         let shared = if stride[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
         phase[2] -= shared;
-        let residues: [List<Option<usize>>; 3] = std::array::from_fn(|d| {
-            let mut is_read: List<bool> = (0..stride[d]).map(|_| false).collect();
-            geometry.taps.iter().for_each(|tap| is_read[(tap[d] - origin[d]) as usize % stride[d]] = true);
-            let mut indices = 0..;
-            is_read.iter().map(|is_read| if *is_read { indices.next() } else { None }).collect()
+        let residues: [List<usize>; 3] = std::array::from_fn(|d| {
+            let mut residues: List<usize> = List::default();
+            for tap in &*geometry.taps {
+                let residue = (tap[d] - origin[d]) as usize % stride[d];
+                if let Err(i) = residues.binary_search(&residue) {
+                    residues.insert(i, residue);
+                }
+            }
+            residues
         });
-        let phases = std::array::from_fn(|d| residues[d].iter().flatten().count());
+        let phases = residues.iter().map(|residues| residues.len()).product::<usize>();
         // An odd number of cache lines, so that channels map to different cache sets.
-        let len = (phase.iter().chain(&phases).product::<usize>() + shared + LANES).div_ceil(16) | 1;
-        let mut layout = Layout { geometry, origin, phase, residues, phases, taps: List::default(), len: len * 16 };
+        let len = (phase.iter().product::<usize>() * phases + shared + LANES).div_ceil(16) | 1;
+        let mut layout = Layout { geometry, origin, phase, residues, taps: List::default(), len: len * 16 };
         layout.taps = geometry.taps.iter().filter_map(|tap| layout.offset(*tap)).collect();
         layout
     }
@@ -93,7 +95,8 @@ impl<'a> Layout<'a> {
         let (mut phase, mut offset) = (0, 0);
         for (d, coordinate) in coordinates.into_iter().enumerate() {
             let (coordinate, stride) = ((coordinate - self.origin[d]) as usize, self.geometry.stride[d]);
-            phase = phase * self.phases[d] + self.residues[d][coordinate % stride]?;
+            let residues = &self.residues[d];
+            phase = phase * residues.len() + residues.binary_search(&(coordinate % stride)).ok()?;
             offset = offset * self.phase[d] + coordinate / stride;
         }
         Some(phase * self.phase.iter().product::<usize>() + offset)

@@ -101,6 +101,15 @@ impl ConvShape {
         })
     }
 
+    /// The same convolution with strides of at most the padded input: with longer ones, too, there is a single window. Axes of size
+    /// zero, which may be unknown, keep their strides.
+    pub fn with_bounded_strides(mut self) -> Self {
+        for i in (0..3).filter(|i| self.input[*i] > 0) {
+            self.stride[i] = self.stride[i].min(self.input[i].saturating_add(self.pad[i].saturating_mul(2)));
+        }
+        self
+    }
+
     /// True if packing the weights once does not speed up [`conv_forward`].
     pub fn is_faster_unpacked(&self) -> bool {
         /// With fewer rows, a product is bound by reading the weights.

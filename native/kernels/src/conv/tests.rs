@@ -95,6 +95,11 @@ fn shapes() -> Vec<ConvShape> {
         plane([3, 2, 4, 6], [[33, 34], one, [8, 5], [1, 0], one]),
         plane([1, 3, 3, 3], [[40, 41], [3, 3], [16, 9], one, one]),
         plane([2, 1, 5, 20], [[9, 300], [2, 3], [1, 128], [1, 2], one]),
+        // Strides beyond the padded input, so long that a list of their residues does not fit into memory.
+        plane([2, 1, 3, 4], [[5, 6], [3, 3], [1 << 40, 1 << 40], one, one]),
+        plane([1, 3, 3, 3], [[5, 6], [3, 3], [1 << 40, 1], one, one]),
+        plane([3, 2, 4, 6], [[5, 6], one, [1, 1 << 40], [1, 2], one]),
+        plane([2, 1, 3, 20], [[5, 0], [3, 3], [1 << 40, 1 << 40], [2, 2], one]),
     ];
     let cube = ConvShape {
         batch: 2,
@@ -349,4 +354,16 @@ fn lengths_are_checked() {
     let s = shapes()[0];
     let mut output = vec![0.0; s.output_len()];
     conv_forward(&s, &vec![0.0f32; s.input_len()], &[0.0; 3], &ConvEpilogue::default(), &mut output);
+}
+
+#[test]
+fn bounded_strides_have_the_same_outputs() {
+    for stride in [1, 2, 8, 9, 10, usize::MAX] {
+        let shape = plane([1, 1, 2, 3], [[7, 8], [3, 2], [stride, 3], [1, 0], [2, 1]]);
+        let bounded = shape.with_bounded_strides();
+        assert_eq!((bounded.stride[1], bounded.stride[2]), (stride.min(9), 3));
+        assert_eq!(bounded.output(), shape.output());
+    }
+    let unknown = plane([1, 1, 2, 3], [[0, 8], [3, 2], [5, 3], [1, 0], [1, 1]]);
+    assert_eq!(unknown.with_bounded_strides().stride, unknown.stride);
 }

@@ -195,7 +195,11 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
         pad: triple("pad", &first_items(pad, 2), 2, 0, 0)?,
         dilate: triple("dilate", &first_items(dilate, 2), 2, 1, 1)?,
     };
-    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::HAS_MASK })
+    Ok(DeformShape {
+        conv: conv.with_bounded_strides(),
+        offset_groups: s.offset_groups as usize,
+        zero_border: P::HAS_MASK,
+    })
 }
 
 fn infer_shape<P: Deformable>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

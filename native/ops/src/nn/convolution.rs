@@ -126,7 +126,7 @@ impl ConvolutionParam {
         let n = self.num_spatial()?;
         let dims = data.dims();
         ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
-        Ok(ConvShape {
+        let shape = ConvShape {
             batch: dims[0].max(0) as usize,
             groups: self.num_group as usize,
             in_channels: dims[1].max(0) as usize,
@@ -136,7 +136,8 @@ impl ConvolutionParam {
             stride: triple("stride", &self.stride, n, 1, 1)?,
             pad: triple("pad", &self.pad, n, 0, 0)?,
             dilate: triple("dilate", &self.dilate, n, 1, 1)?,
-        })
+        };
+        Ok(shape.with_bounded_strides())
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) static LEAKY_RELU: Operator<LeakyReluParam> = Operator::new("LeakyReL
         arg("gamma", "The slopes of prelu: one for each index of the second axis, or of the first, or of both; or a single one."),
     ])
     .num_inputs_by(|p| if act(p) == ActType::PRelu { 2 } else { 1 })
+    .input_init(&[(1, "[\"Constant\", {\"value\": 0.25}]")])
     .outputs(|p| if act(p) == ActType::RRelu { 2 } else { 1 })
     .output_names_by(|p| {
         let mask = (act(p) == ActType::RRelu).then(|| "mask".to_string());

@@ -233,7 +233,6 @@ pub(super) static NORM: Operator<BatchNormParam> = Operator::new("_contrib_quant
         MAX_DATA,
     ])
     .mutates(&[3, 4])
-    .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
     .outputs(|_| 3)
     .output_names_by(output_names)
     .shape(norm_shape)

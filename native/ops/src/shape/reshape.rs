@@ -370,38 +370,32 @@ pub(crate) static NPX_RESHAPE: Operator<NpxReshapeParam> = Operator::new("_npx_r
 /// Resolves the special numbers of `spec` except -1. `spec_text` is the shape to print in errors.
 fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
     let mut remaining = dims.iter().copied();
-    let mut next = || {
-        remaining.next().ok_or_else(|| {
-            Error::Value(format!("newshape={spec_text} uses more axes than shape {} has", Shape::new(dims)))
-        })
-    };
+    let missing = || Error::Value(format!("newshape={spec_text} uses more axes than shape {} has", Shape::new(dims)));
     let mut out = Dims::new();
     let mut numbers = spec.iter().copied();
     while let Some(number) = numbers.next() {
         match number {
             -1 => {
                 out.push(-1);
-                next().ok();
+                remaining.next();
             }
-            -2 => out.push(next()?),
+            -2 => out.push(remaining.next().ok_or_else(missing)?),
             -3 => {
-                let n = next()?;
+                let n = remaining.next().ok_or_else(missing)?;
                 ensure!(
                     n == 1 || n < 0,
                     "-3 in newshape={spec_text} removes an axis of length 1, but this axis has length {n}"
                 );
             }
             -4 => {
-                while let Ok(n) = next() {
-                    out.push(n);
-                }
+                out.extend(remaining.by_ref());
             }
             -5 => {
-                let (a, b) = (next()?, next()?);
+                let (Some(a), Some(b)) = (remaining.next(), remaining.next()) else { return Err(missing()) };
                 out.push(if a < 0 || b < 0 { -1 } else { a * b });
             }
             -6 => {
-                let n = next()?;
+                let n = remaining.next().ok_or_else(missing)?;
                 let (Some(a), Some(b)) = (numbers.next(), numbers.next()) else {
                     return Err(Error::Value(format!("-6 in newshape={spec_text} needs two numbers after it")));
                 };
@@ -421,7 +415,7 @@ fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
             n => {
                 ensure!(n >= 0, "{n} in newshape={spec_text} has no meaning: use numbers from -6 up");
                 out.push(n);
-                next().ok();
+                remaining.next();
             }
         }
     }

@@ -64,6 +64,7 @@ pub(super) static UP_SAMPLING: Operator<UpSamplingParam> = Operator::new("UpSamp
             SampleType::Nearest => (0..p.num_args).map(|i| format!("arg{i}")).collect(),
         }
     })
+    .input_init(&[(1, "[\"bilinear\", {}]")])
     .shape(infer_shape)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All), None));

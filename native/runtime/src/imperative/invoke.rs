@@ -1,5 +1,8 @@
 //! Runs one operator on arrays.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -169,11 +172,16 @@ fn run(
     inputs: &[NDArray],
     outputs: &[NDArray],
 ) -> Result<()> {
+    let chunk = |array: &NDArray| Arc::as_ptr(array.chunk());
+    // With many outputs, only those inputs are compared with each that share memory with any.
+    let written: Option<HashSet<_>> = (outputs.len() > 16).then(|| outputs.iter().map(chunk).collect());
     let must_copy = |i: usize, input: &NDArray| {
-        let overlaps_output = outputs.iter().enumerate().any(|(k, out)| {
-            let is_same_view = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
-            overlap(input, out) && !(is_same_view && inplace.contains(&(i, k)))
-        });
+        let may_overlap = written.as_ref().is_none_or(|written| written.contains(&chunk(input)));
+        let overlaps_output = may_overlap
+            && outputs.iter().enumerate().any(|(k, out)| {
+                let is_same_view = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
+                overlap(input, out) && !(is_same_view && inplace.contains(&(i, k)))
+            });
         overlaps_output || mutates.iter().any(|m| inputs.get(*m).is_some_and(|state| overlap(input, state)))
     };
     let mut copies: SmallVec<[(usize, NDArray); 1]> = SmallVec::new();

@@ -140,8 +140,9 @@ impl AtomicSymbol {
         let inputs = matched
             .into_iter()
             .enumerate()
-            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
-            .collect();
+            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(&name, &names[i], &attrs)))
+            .collect::<Vec<_>>();
+        set_initializers(def, &inputs);
         let op = OpCall { name: self.op, def, params };
         let node = Arc::new(Node {
             name: name.into(),
@@ -176,13 +177,18 @@ fn automatic_name(op: &str) -> String {
     format!("{}{}", op.to_lowercase(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A variable for the omitted input `i`. As in MXNet, it has the attributes of the operator, and the input's initializer.
-pub(super) fn automatic_variable(def: &OpDef, node: &str, i: usize, arg: &str, attrs: &Attrs) -> NodeEntry {
-    let mut attrs = attrs.clone();
-    if let Some((_, init)) = def.input_init.iter().find(|(input, _)| *input == i) {
-        attrs.insert("__init__".into(), (*init).into());
+/// A variable for an omitted input. As in MXNet, it has the attributes of the operator.
+pub(super) fn automatic_variable(node: &str, arg: &str, attrs: &Attrs) -> NodeEntry {
+    NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs.clone()), index: 0 }
+}
+
+/// Gives variables without an initializer the one of their input, as MXNet does: also those that the program has created.
+pub(super) fn set_initializers(def: &OpDef, inputs: &[NodeEntry]) {
+    for (i, init) in def.input_init {
+        if let Some(input) = inputs.get(*i).filter(|input| input.node.is_variable()) {
+            input.node.attrs.write().entry("__init__".into()).or_insert_with(|| (*init).into());
+        }
     }
-    NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs), index: 0 }
 }
 
 /// The output of a symbol, which must be the only one because it is input `index` of an operator.
@@ -298,6 +304,30 @@ mod tests {
         let s = AtomicSymbol::new("reshape_like", Attrs::new()).unwrap().compose("r", &[], None).unwrap();
         assert_eq!(s.list_arguments(), ["r_lhs", "r_rhs"]);
         assert_eq!(s.list_outputs(), ["r_output"]);
+    }
+
+    #[test]
+    fn variables_get_the_initializer_of_their_input() {
+        let init = |s: &Symbol, name: &str| {
+            let node = s.nodes().into_iter().find(|node| *node.name == name).unwrap();
+            node.attrs.read().get("__init__").cloned()
+        };
+        let slope = Some(r#"["Constant", {"value": 0.25}]"#.to_string());
+        let rectifier = |inputs: &[Symbol]| Symbol::op("LeakyReLU", "p", inputs, &[("act_type", "prelu")]).unwrap();
+        assert_eq!(init(&rectifier(&[var("x")]), "p_gamma"), slope);
+        let own = var("slope");
+        let s = rectifier(&[var("x"), own.clone()]);
+        assert_eq!((init(&s, "slope"), init(&s, "x"), own.attr("__init__")), (slope.clone(), None, slope));
+        let one: Attrs = [("__init__".to_string(), r#"["one", {}]"#.to_string())].into_iter().collect();
+        let s = rectifier(&[var("x"), Symbol::variable("slope", one)]);
+        assert_eq!(init(&s, "slope").as_deref(), Some(r#"["one", {}]"#));
+        let attrs = [("scale", "2"), ("sample_type", "bilinear"), ("num_filter", "3")];
+        let s = Symbol::op("UpSampling", "up", &[var("x")], &attrs).unwrap();
+        assert_eq!(init(&s, "up_weight").as_deref(), Some(r#"["bilinear", {}]"#));
+        let variables: Vec<Symbol> = ["x", "g", "b", "m", "v"].map(var).to_vec();
+        let s = Symbol::op("BatchNorm", "bn", &variables, &[]).unwrap();
+        assert_eq!(init(&s, "m").as_deref(), Some(r#"["zero", {}]"#));
+        assert_eq!(init(&s, "v").as_deref(), Some(r#"["one", {}]"#));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use ferromx_core::op::{Inputs, OpDef};
 use ferromx_core::params::Attrs;
 
-use super::compose::{HIDDEN_KEYS, automatic_variable};
+use super::compose::{HIDDEN_KEYS, automatic_variable, set_initializers};
 use super::{NodeEntry, OpCall};
 
 /// The version of files without a version.
@@ -52,6 +52,7 @@ pub(super) fn add_missing_states(
     let names = def.input_names(&op.params, expected);
     while inputs.len() < expected && def.mutates.contains(&inputs.len()) {
         let i = inputs.len();
-        inputs.push(automatic_variable(def, node, i, &names[i], attrs));
+        inputs.push(automatic_variable(node, &names[i], attrs));
     }
+    set_initializers(def, inputs);
 }

@@ -1,6 +1,7 @@
 //! Rules for values other than tensors: absent values, choices, lists of numbers.
 
 use ferromx_core::dtype::DType;
+use ferromx_core::op::check_count;
 
 use super::rules;
 use crate::emit::{SymInt, SymInts, is_symbolic};
@@ -191,6 +192,7 @@ rules! {
         let sizes: Vec<i64> = match sizes {
             Some(sizes) => sizes,
             None if parts > 0 => {
+                check_count("outputs", parts as usize)?;
                 let each = size / parts + i64::from(size % parts != 0);
                 (0..parts).map(|i| each.min(size - (each * i).min(size))).collect()
             }

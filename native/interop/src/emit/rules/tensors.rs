@@ -346,9 +346,11 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
 
 /// The number of steps of a range.
 fn count(steps: f64) -> Result<usize> {
-    match steps.is_finite() && steps < (1u64 << 30) as f64 {
+    /// At most 256 MiB of elements of 64 bits.
+    const MAX_STEPS: f64 = (1u64 << 25) as f64;
+    match steps.is_finite() && steps <= MAX_STEPS {
         true => Ok(steps.ceil().max(0.0) as usize),
-        false => Err(Error::value(format!("a range of {steps} steps is not a tensor"))),
+        false => Err(Error::value(format!("a range of {steps} steps exceeds the limit of {MAX_STEPS} for constants"))),
     }
 }
 
