@@ -1,6 +1,5 @@
 //! `BatchNorm`, and the definition that its variants share.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -19,6 +18,8 @@ use ferromx_kernels::norm::{
     rectify_backward,
 };
 use ferromx_kernels::par::with_scratch;
+
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `BatchNorm`.

@@ -2,7 +2,6 @@
 
 use std::slice::{from_mut, from_ref};
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,7 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::conv::{ConvShape, col2im, im2col};
 
 use super::spatial::{sizes, triple};
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `im2col`.

@@ -1,6 +1,5 @@
 //! `CTCLoss`: connectionist temporal classification.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,7 @@ use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::map::Load;
 
 use crate::elemwise::family::NUMERIC;
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 param_enum! {

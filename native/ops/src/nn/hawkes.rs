@@ -1,6 +1,5 @@
 //! The log-likelihood of self-exciting point processes (Hawkes processes).
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -11,6 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
 
+use crate::precision::by_precision;
 use crate::rules::{shapes_of_inputs, slice_if_wanted};
 
 /// The operators of this file.

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
@@ -20,6 +19,7 @@ use ferromx_kernels::prelu::Slopes;
 use ferromx_kernels::rng::Philox;
 
 use crate::elemwise::family::{formula, unary_backward, unary_kernel, with_scalar, with_scalar2};
+use crate::precision::by_precision;
 
 param_enum! {
     /// The functions of `LeakyReLU`.

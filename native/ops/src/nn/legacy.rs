@@ -1,6 +1,5 @@
 //! `Convolution_v1` and `Pooling_v1`, the first versions of `Convolution` and `Pooling`, for networks that were saved with them.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -17,6 +16,7 @@ use ferromx_kernels::pool::{PoolKind, PoolShape, max_pool_backward_to_ties, pool
 
 use super::convolution::{self, ConvLayout, ConvolutionParam, CudnnTune};
 use super::pooling::{self, Convention, PoolType, PoolingParam};
+use crate::precision::by_precision;
 
 param_enum! {
     /// Order of the dimensions.

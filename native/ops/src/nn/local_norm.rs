@@ -1,6 +1,5 @@
 //! `LRN` and `L2Normalization`: division by the norm of adjacent channels, or of some axes.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,8 @@ use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::norm::{LocalNorm, l2_norm_backward, l2_norm_forward, local_norm_backward, local_norm_forward};
 use ferromx_kernels::par::with_scratch;
+
+use crate::precision::by_precision;
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 

@@ -1,6 +1,5 @@
 //! `Pooling` in one, two and three dimensions.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -14,6 +13,7 @@ use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolPower, PoolShape, pool_backward, pool_forward};
 
 use super::spatial::{first_items, sizes, triple};
+use crate::precision::by_precision;
 
 param_enum! {
     /// The reduction of a window.

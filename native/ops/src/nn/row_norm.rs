@@ -1,6 +1,5 @@
 //! Normalization of rows by their mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,8 @@ use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::norm::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
 use ferromx_kernels::par::with_scratch;
+
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `LayerNorm`.

@@ -1,6 +1,5 @@
 //! `softmax` and its variants.
 
-use crate::precision::{by_precision, without_half};
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -19,6 +18,7 @@ use ferromx_kernels::softmax::{
 };
 
 use crate::compose::{Graph, op};
+use crate::precision::{by_precision, without_half};
 use crate::rules::no_gradient;
 
 /// The operators of this file.

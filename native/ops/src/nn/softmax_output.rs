@@ -1,6 +1,5 @@
 //! `SoftmaxOutput`: softmax, with the gradient of the cross entropy loss.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,8 @@ use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::softmax::{
     SoftmaxKind, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense, valid_labels,
 };
+
+use crate::precision::by_precision;
 
 param_enum! {
     /// The divisor of the gradient.

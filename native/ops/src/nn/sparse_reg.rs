@@ -1,6 +1,5 @@
 //! `IdentityAttachKLSparseReg`: the identity, with a sparsity penalty in the gradient.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -12,6 +11,8 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::sparse_reg::{blend_column_means, sparse_reg_backward};
+
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `IdentityAttachKLSparseReg`.

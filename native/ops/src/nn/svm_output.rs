@@ -1,6 +1,5 @@
 //! `SVMOutput`: the identity, with the gradient of a hinge loss.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -12,6 +11,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::svm::{MarginLoss, margin_loss_gradient};
 
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 params! {

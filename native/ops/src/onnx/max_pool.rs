@@ -1,6 +1,5 @@
 //! `MaxPool` with dilation, which also returns the indices of the maxima.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -13,6 +12,7 @@ use ferromx_kernels::pool::maximum::{MAX_AXES, Windows, window_maxima, window_ma
 use ferromx_kernels::reduce::NumericLane;
 
 use crate::elemwise::family::NUMERIC;
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `_onnx_MaxPool`.

@@ -1,6 +1,5 @@
 //! `Resize` along one axis: the interpolation taps, and an operator whose output length may depend on the dimensions of its inputs.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -18,6 +17,7 @@ use super::dim_expr::DimExprs;
 use super::symbolic_shape::{first_dtype, has_data, others_have_no_gradient, shapes};
 use crate::axes::outer_len_inner;
 use crate::movement::{by_size, source, target};
+use crate::precision::by_precision;
 
 param_enum! {
     /// The interpolation of `Resize`.

@@ -1,6 +1,5 @@
 //! `GridSample`, and interpolation along one axis with taps that are inputs.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -20,6 +19,7 @@ use ferromx_kernels::map::Load;
 
 use super::integers;
 use crate::axes::outer_len_inner;
+use crate::precision::by_precision;
 use crate::rules::{no_gradient, one_dtype_of};
 
 param_enum! {

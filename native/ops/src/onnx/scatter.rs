@@ -1,6 +1,5 @@
 //! `GatherElements`, `ScatterElements` and `ScatterND`.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -16,6 +15,7 @@ use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::reduce::NumericLane;
 
 use super::integers;
+use crate::precision::by_precision;
 use crate::rules::{first_dtype, no_gradient, one_dtype_of};
 
 param_enum! {

@@ -1,7 +1,6 @@
 //! Probability density and mass functions at given points, `_random_pdf_*`. The parameters of the distributions are arrays, and each
 //! element of them has its own points, like the samples of `_sample_*`.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -17,6 +16,7 @@ use ferromx_kernels::math::Precision;
 use ferromx_kernels::par::with_scratch;
 
 use crate::elemwise::family::{elements, elements_mut};
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 /// The operators of this file.

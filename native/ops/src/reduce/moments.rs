@@ -1,6 +1,5 @@
 //! `moments`: mean and variance in one pass.
 
-use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -16,6 +15,7 @@ use ferromx_kernels::par::with_scratch;
 
 use crate::axes::{Axes, inverse_permutation, reduced, resolve};
 use crate::elemwise::family::NUMERIC;
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `moments`.

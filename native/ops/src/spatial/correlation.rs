@@ -1,6 +1,5 @@
 //! `Correlation` of two feature maps.
 
-use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -13,6 +12,7 @@ use ferromx_kernels::correlation::{CorrelationShape, correlation, correlation_ba
 use ferromx_kernels::float::FloatElement;
 
 use super::{TYPES, expect_images, image_size};
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `Correlation`.

@@ -1,6 +1,5 @@
 //! `Crop`: rectangles of images.
 
-use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -12,6 +11,7 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::movement::{self, Padding};
 
 use super::{TYPES, expect_images, image_size, pair};
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 params! {

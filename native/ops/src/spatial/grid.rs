@@ -1,6 +1,5 @@
 //! `GridGenerator`: sampling grids for `BilinearSampler`.
 
-use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{ShapeIo, same_shape};
@@ -12,6 +11,7 @@ use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::sampler::{affine_grid, affine_grid_backward, warp_grid, warp_grid_backward};
 
 use super::{TYPES, image_size, pair};
+use crate::precision::by_precision;
 
 param_enum! {
     /// How the sampling grid is made from the data.

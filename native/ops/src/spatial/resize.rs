@@ -1,6 +1,5 @@
 //! `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
 
-use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -15,6 +14,7 @@ use ferromx_kernels::resize::{
 
 use super::{TYPES, expect_images, image_size};
 use crate::init::fill;
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 param_enum! {

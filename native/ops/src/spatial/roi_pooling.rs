@@ -1,6 +1,5 @@
 //! `ROIPooling`: max pooling of regions of interest.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -15,6 +14,7 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::roi_pool::{RoiPoolShape, roi_pool, roi_pool_backward};
 
 use super::{TYPES, expect_images, image_size, pair};
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 params! {

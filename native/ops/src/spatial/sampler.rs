@@ -1,6 +1,5 @@
 //! `BilinearSampler` and `SpatialTransformer`.
 
-use crate::precision::by_precision;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -17,6 +16,7 @@ use ferromx_kernels::sampler::{
 };
 
 use super::{TYPES, expect_images, image_size, pair};
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `BilinearSampler`.

@@ -1,6 +1,5 @@
 //! `UpSampling`: enlarges images by an integer scale.
 
-use crate::precision::by_precision;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -14,6 +13,7 @@ use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::resize::{Resize, nearest_resize, nearest_resize_backward};
 
 use super::{TYPES, expect_images, image_size};
+use crate::precision::by_precision;
 
 param_enum! {
     /// The interpolation of `UpSampling`.

@@ -1,6 +1,5 @@
 //! `box_iou`, `box_encode`, `box_decode`, `bipartite_matching`.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -14,6 +13,7 @@ use ferromx_kernels::detection::{self, Decoding};
 use ferromx_kernels::sort::Order;
 
 use super::{Format, check_last_axis};
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `box_iou`.

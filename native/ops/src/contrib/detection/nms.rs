@@ -1,6 +1,5 @@
 //! `box_nms`: non-maximum suppression.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -12,6 +11,7 @@ use ferromx_kernels::detection::{Suppression, suppress, suppress_backward};
 
 use super::Format;
 use super::boxes::output_or_scratch;
+use crate::precision::by_precision;
 
 params! {
     /// Parameters of `box_nms`.

@@ -1,6 +1,5 @@
 //! Pooling of regions of interest (RoI): `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
 
-use crate::precision::by_precision;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -16,6 +15,7 @@ use ferromx_kernels::detection::{
 };
 use ferromx_kernels::float::FloatElement;
 
+use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 params! {
