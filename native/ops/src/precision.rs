@@ -13,8 +13,9 @@ use ferromx_kernels::map::{Load, Store};
 macro_rules! by_precision {
     (($ins:ident, $outs:ident), $dtype:expr, $T:ident for [$($half:ident),+] => $body:expr, $other:ident => $else:expr $(,)?) => {{
         use ferromx_core::dtype::DType as Type;
+        use ferromx_core::storage::{In, Out};
         let dtype = $dtype;
-        let mut single = |$ins: &[ferromx_core::storage::In<'_>], $outs: &mut [ferromx_core::storage::Out<'_>]| -> ferromx_core::error::Result<()> {
+        let mut single = |$ins: &[In<'_>], $outs: &mut [Out<'_>]| -> ferromx_core::error::Result<()> {
             type $T = f32;
             $body
         };
