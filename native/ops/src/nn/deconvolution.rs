@@ -150,7 +150,7 @@ impl DeconvolutionParam {
             );
             input[i] = uncropped + adj[i] - 2 * pad[i];
         }
-        let shape = ConvShape {
+        Ok(ConvShape {
             batch: dims[0].max(0) as usize,
             groups: self.num_group as usize,
             in_channels: self.num_filter as usize,
@@ -160,8 +160,7 @@ impl DeconvolutionParam {
             stride,
             pad,
             dilate,
-        };
-        Ok(shape.with_bounded_strides())
+        })
     }
 
     /// The geometry for the kernels, which support only channels first.

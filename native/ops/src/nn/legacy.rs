@@ -1,6 +1,6 @@
 //! `Convolution_v1` and `Pooling_v1`, the first versions of `Convolution` and `Pooling`, for networks that were saved with them.
 
-use ferromx_core::dtype::DType;
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::par::with_scratch;
@@ -16,7 +16,6 @@ use ferromx_kernels::pool::{PoolKind, PoolShape, max_pool_backward_to_ties, pool
 
 use super::convolution::{self, ConvLayout, ConvolutionParam, CudnnTune};
 use super::pooling::{self, Convention, PoolType, PoolingParam};
-use crate::precision::by_precision;
 
 param_enum! {
     /// Order of the dimensions.
@@ -168,12 +167,12 @@ pub(super) static POOLING_V1: Operator<PoolingV1Param> = Operator::new("Pooling_
     .inputs(&[arg("data", "The input, of shape (batch, channel, spatial dimensions...), with two or three of these.")])
     .shape(pooling_shape)
     .forward(|ctx, ins, outs| {
-        by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => pooling_forward::<T>(ctx, ins, outs),
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => pooling_forward::<T>(ctx, ins, outs),
             other => Err(ctx.unsupported(other, TYPES)))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => pooling_backward::<T>(ctx, ins, outs),
+            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => pooling_backward::<T>(ctx, ins, outs),
                 other => Err(ctx.unsupported(other, TYPES)))
         })
         .inputs(Deps::All)

@@ -1,6 +1,6 @@
 //! `Pooling` in one, two and three dimensions.
 
-use ferromx_core::dtype::DType;
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,12 +8,11 @@ use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolPower, PoolShape, pool_backward, pool_forward};
 
 use super::spatial::{first_items, sizes, triple};
-use crate::precision::by_precision;
 
 param_enum! {
     /// The reduction of a window.
@@ -172,7 +171,7 @@ pub(super) fn infer_with(p: &PoolingParam, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => forward_as::<T>(ctx, ins, outs),
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -184,7 +183,7 @@ fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<
 
 /// Inputs: gradient of the output, data, output. Output: gradient of the data.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => backward_as::<T>(ctx, ins, outs),
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
