@@ -156,8 +156,11 @@ lazy val guarded = Seq(
     // Only the library extends the generated classes, so a new operator does not break programs.
     Seq("org.apache.mxnet.*APIBase.*", "org.apache.mxnet.*NDArrayBase.*", "org.apache.mxnet.*SymbolBase.*")
       .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) ++
+      // Other projects compile these classes of the jar.
+      Seq("org.apache.mxnet.codegen.*", "org.apache.mxnet.utils.CToScalaUtils*")
+        .map(ProblemFilters.exclude[Problem](_)) ++
       // Programs in the package see the scope of a resource as an Option, as in the released package.
-      Seq("org.apache.mxnet.codegen.*", "org.apache.mxnet.*.scope", "org.apache.mxnet.*.scope_=")
+      Seq("org.apache.mxnet.*.scope", "org.apache.mxnet.*.scope_=")
         .map(ProblemFilters.exclude[Problem](_)) ++
       // Classes that were private to the package are in packages named `internal`.
       movedToInternal.map(name => ProblemFilters.exclude[Problem](s"org.apache.mxnet.$name*"))
