@@ -266,6 +266,7 @@ macro_rules! flips {
             .inputs(&[arg("data", "The image, channels last.")])
             .outputs(|_| 2)
             .visible(|_| 1)
+            .output_names_by(|_| vec!["output".into(), "flipped".into()])
             .shape(|_, io| {
                 io.assign_out(1, &Shape::new(&[1]))?;
                 same_image_shape(io)

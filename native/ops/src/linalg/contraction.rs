@@ -297,6 +297,7 @@ pub(super) static MATMUL: Operator = Operator::new("_npi_matmul")
          column on the right; its added axis is removed from the result.",
     )
     .inputs(A_B)
+    .output_names_by(|_| vec!["out".into()])
     .shape(matmul_shape)
     .dtype(float_type)
     .forward(matmul)

@@ -36,6 +36,7 @@ pub(super) static HAWKESLL: Operator = Operator::new("_contrib_hawkesll").names_
         arg("max_time", "The ends of the observed times, of shape (N,)."),
     ])
     .outputs(|_| 2)
+    .output_names_by(|_| vec!["output".into(), "out_state".into()])
     .shape(hawkes_shape)
     .dtype(|_, io| {
         io.assign_in(5, DType::I32)?;

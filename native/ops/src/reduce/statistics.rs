@@ -43,10 +43,11 @@ over_axes!(MomentParam);
 
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
-    ($name:ident: $op:literal, $doc:literal, $IS_STD:literal) => {
+    ($name:ident: $op:literal, $output:literal, $doc:literal, $IS_STD:literal) => {
         pub(crate) static $name: Operator<MomentParam> = Operator::new($op)
             .doc($doc)
             .inputs(A)
+            .output_names_by(|_| vec![$output.into()])
             .shape(numpy_reduced_shape::<MomentParam>)
             .dtype(|p, io| match p.get::<MomentParam>().dtype.map(|d| d.0).or(io.ins[0]) {
                 Some(d) => io.assign_out(0, d),
@@ -62,8 +63,8 @@ macro_rules! moment {
     };
 }
 
-moment!(VAR: "_npi_var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", false);
-moment!(STD: "_npi_std", "The standard deviation over axes: the square root of the variance.", true);
+moment!(VAR: "_npi_var", "var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", false);
+moment!(STD: "_npi_std", "std", "The standard deviation over axes: the square root of the variance.", true);
 
 /// Whether the variance is computed in double precision.
 fn use_f64(x: DType, out: DType) -> bool {

@@ -293,13 +293,14 @@ fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: Join
 
 /// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them.
 macro_rules! joining {
-    ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
+    ($name:ident: $op:literal ($data:literal, $names:literal, $output:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
         pub(crate) static $name: Operator<$P> = {
             const VIEW: JoinView = |$p, $s| $view;
             Operator::new($op)
                 .doc($doc)
                 .variadic($data, "The arrays, all of one type.", "num_args")
                 .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
+                .output_names_by(|_| vec![$output.into()])
                 .shape(|p, io| joined_view_shape(p, io, VIEW))
                 .forward(|ctx, ins, outs| join_views(ctx, ins, outs, VIEW))
                 .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| split_views(ctx, ins, outs, VIEW)), None))
@@ -315,11 +316,11 @@ params! {
     }
 }
 
-joining!(VSTACK: "_npi_vstack" ("data", "arg"),
+joining!(VSTACK: "_npi_vstack" ("data", "arg", "output"),
     "Stacks arrays along axis 0 after giving them at least two axes.",
     VstackParam, |_p, s| Ok((atleast_nd(s, 2), 0)));
 
-joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg"),
+joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg", "output"),
 "Stacks arrays along axis 1; vectors and scalars become columns.",
 VstackParam, |_p, s| Ok(match s.dims() {
     [] => (Shape::new(&[1, 1]), 1),
@@ -327,7 +328,7 @@ VstackParam, |_p, s| Ok(match s.dims() {
     dims => (Shape::new(dims), 1),
 }));
 
-joining!(HSTACK: "_npi_hstack" ("data", "data"),
+joining!(HSTACK: "_npi_hstack" ("data", "data", "out"),
 "Stacks arrays along axis 1; vectors and scalars along axis 0. `dim` is ignored.",
 ConcatParam, |_p, s| {
     let shape = atleast_nd(s, 1);
@@ -335,11 +336,11 @@ ConcatParam, |_p, s| {
     Ok((shape, axis))
 });
 
-joining!(DSTACK: "_npi_dstack" ("data", "data"),
+joining!(DSTACK: "_npi_dstack" ("data", "data", "out"),
 "Stacks arrays along axis 2 after giving them at least three axes. `dim` is ignored.",
 ConcatParam, |_p, s| Ok((atleast_nd(s, 3), 2)));
 
-joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
+joining!(CONCATENATE: "_npi_concatenate" ("data", "data", "out"),
 "Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
 ConcatenateParam, |p, s| {
     let Some(axis) = p.get::<ConcatenateParam>().axis else {

@@ -36,6 +36,7 @@ pub(crate) static SLICE_CHANNEL: Operator<SliceChannelParam> = Operator::new("Sl
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
     .outputs(|p| p.get::<SliceChannelParam>().num_outputs as usize)
+    .output_names_by(|p| (0..p.get::<SliceChannelParam>().num_outputs).map(|i| format!("output{i}")).collect())
     .shape(slice_channel_shape)
     .dtype(one_dtype)
     .forward(|ctx, ins, outs| {

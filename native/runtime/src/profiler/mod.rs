@@ -3,6 +3,7 @@
 //!
 //! While it is stopped, its only cost is one atomic load per measured call.
 
+mod at_exit;
 mod report;
 
 use std::collections::BTreeMap;
@@ -53,13 +54,15 @@ params! {
 }
 
 /// Bit mask of the enabled measurements; 0 while the profiler is stopped or paused.
-static ENABLED: AtomicU8 = AtomicU8::new(0);
+static ENABLED: AtomicU8 = AtomicU8::new(ENVIRONMENT_UNREAD);
 const SYMBOLIC: u8 = 1;
 const IMPERATIVE: u8 = 2;
 const MEMORY: u8 = 4;
 const API: u8 = 8;
 /// Spans, counters and instants that users mark.
 const MARKED: u8 = 16;
+/// The environment may still start the profiler.
+const ENVIRONMENT_UNREAD: u8 = 128;
 
 /// The category of operators.
 const OPERATOR: &str = "operator";
@@ -138,10 +141,63 @@ fn now() -> u64 {
 }
 
 fn is_enabled(bits: u8) -> bool {
-    ENABLED.load(Ordering::Relaxed) & bits != 0
+    let enabled = ENABLED.load(Ordering::Relaxed);
+    if enabled == ENVIRONMENT_UNREAD {
+        return start_by_environment() & bits != 0;
+    }
+    enabled & bits != 0
+}
+
+/// Starts the profiler if the environment variable `MXNET_PROFILER_AUTOSTART` is set and no call has configured it. The trace is written
+/// when the process ends. Returns the enabled measurements.
+#[cold]
+fn start_by_environment() -> u8 {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.trim().parse::<u8>().ok());
+    let mut state = STATE.lock();
+    if ENABLED.load(Ordering::Relaxed) == ENVIRONMENT_UNREAD {
+        ENABLED.store(0, Ordering::Relaxed);
+        if number("MXNET_PROFILER_AUTOSTART").is_some_and(|on| on != 0) {
+            let started = state.start(number("MXNET_PROFILER_MODE")).and_then(|()| at_exit::register(write_at_exit));
+            report_failure(started, "MXNET_PROFILER_AUTOSTART has no effect");
+        }
+    }
+    ENABLED.load(Ordering::Relaxed)
+}
+
+/// Writes the trace of a profiler that the environment started, unless it was written before.
+extern "C" fn write_at_exit() {
+    // A thread that still runs may hold the lock.
+    let Some(mut state) = STATE.try_lock_for(Duration::from_secs(1)) else { return };
+    if state.has_run {
+        report_failure(state.write(), "the profile is not written");
+    }
+}
+
+/// Logs an error that no caller can receive.
+fn report_failure(result: Result<()>, what: &str) {
+    if let Err(error) = result {
+        log::error!("{what}: {error}");
+    }
 }
 
 impl State {
+    /// Starts the profiler with the measurements of `mode`, a bit mask: 1 for bound graphs, 2 for imperative operators, 4 for the C API, 8
+    /// for memory. By default it measures them all.
+    fn start(&mut self, mode: Option<u8>) -> Result<()> {
+        let measured = [("profile_symbolic", 1), ("profile_imperative", 2), ("profile_api", 4), ("profile_memory", 8)];
+        let is_measured = |bit: u8| u8::from(mode.is_none_or(|mode| mode & bit != 0));
+        let attrs: Attrs =
+            measured.map(|(name, bit)| (name.to_string(), is_measured(bit).to_string())).into_iter().collect();
+        self.config = Some(Config::parse(&attrs)?);
+        self.set_running(true)
+    }
+
+    fn set_running(&mut self, on: bool) -> Result<()> {
+        self.is_running = on;
+        self.has_run |= on;
+        self.update_enabled()
+    }
+
     fn config(&mut self) -> Result<&mut Config> {
         if self.config.is_none() {
             self.config = Some(Config::parse(&Attrs::new())?);
@@ -241,10 +297,7 @@ pub fn configure(attrs: &Attrs) -> Result<()> {
 /// # Errors
 /// None that a caller could cause.
 pub fn run(on: bool) -> Result<()> {
-    let mut state = STATE.lock();
-    state.is_running = on;
-    state.has_run |= on;
-    state.update_enabled()
+    STATE.lock().set_running(on)
 }
 
 /// Pauses or resumes the profiler.

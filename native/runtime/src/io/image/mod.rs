@@ -12,6 +12,7 @@ mod params;
 mod records;
 mod warp;
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use ferromx_core::context::Context;
@@ -30,7 +31,7 @@ use super::prefetch::{Prefetch, Producer};
 use super::{Batch, DataIter, Epoch, check_padding, check_round_batch};
 use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
-use normalize::Normalizer;
+use normalize::{Normalizer, read_mean_image, write_mean_image};
 use params::{
     AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, MeanParam, MirrorParam, SourceParam, StdParam,
     parse_group,
@@ -153,6 +154,8 @@ struct Loader {
 struct CommonParams<'p> {
     source: Source<'p>,
     shape: &'p Shape,
+    /// The file of the mean image, or an empty string.
+    mean_image: &'p str,
     threads: i32,
     verbose: bool,
     shuffle: Option<u64>,
@@ -211,6 +214,35 @@ impl Producer for Loader {
 }
 
 impl Loader {
+    /// The mean image in a file. If the file does not exist, it is created: the mean of all images before they are normalized.
+    fn mean_image(&mut self, path: &str) -> Result<Vec<f32>> {
+        let dims = [self.preprocessor.channels, self.size.0, self.size.1];
+        if Path::new(path).exists() {
+            return read_mean_image(path, dims);
+        }
+        log::info!("computing the mean of {} images for {path}", self.records.len());
+        let normalizer = std::mem::replace(&mut self.preprocessor.normalizer, Normalizer::identity()?);
+        let mean = self.mean_of_images()?;
+        self.preprocessor.normalizer = normalizer;
+        write_mean_image(path, dims, &mean)?;
+        Ok(mean)
+    }
+
+    fn mean_of_images(&mut self) -> Result<Vec<f32>> {
+        let image_len = self.preprocessor.channels * self.size.0 * self.size.1;
+        let mut sums = memory::filled(0f64, image_len);
+        self.order = self.records.order(None, 0);
+        let order = self.order.clone();
+        for rows in order.chunks(self.batch_size) {
+            let records = rows.iter().map(|i| self.records.read(*i)).collect::<Result<Vec<_>>>()?;
+            let (images, _) = self.preprocess::<f32>(rows, &records)?;
+            for image in images.to_vec::<f32>()?.chunks_exact(image_len) {
+                sums.iter_mut().zip(image).for_each(|(sum, x)| *sum += f64::from(*x));
+            }
+        }
+        Ok(sums.iter().map(|sum| (sum / order.len() as f64) as f32).collect())
+    }
+
     /// Preprocesses records in several threads. Each record has its own random stream, so results do not depend on the scheduling.
     /// `records` are those of the first rows; the other rows repeat them.
     fn preprocess<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
@@ -297,7 +329,7 @@ fn open(
         log::info!("{}: {} records, batches of {}", common.source.records, records.len(), batch.batch_size);
     }
     let num_cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let loader = Loader {
+    let mut loader = Loader {
         records,
         preprocessor: Preprocessor { task, normalizer, channels },
         dtype,
@@ -311,6 +343,10 @@ fn open(
         order: Vec::new(),
         next: 0,
     };
+    // Samples of type uint8 are not normalized.
+    if !common.mean_image.is_empty() && dtype != DType::U8 {
+        loader.preprocessor.normalizer.mean_image = Some(loader.mean_image(common.mean_image)?);
+    }
     Ok(Box::new(Prefetch::new(loader, batch.prefetch_buffer as usize)))
 }
 
@@ -362,13 +398,8 @@ fn create_classification(attrs: &Attrs, supported: &[DType]) -> Result<Box<dyn D
     let dtype = dtype_of(&batch, supported)?;
     let dims = dims_of(&p.data_shape)?;
     let mirror: MirrorParam = parse_group(attrs)?;
-    let normalizer = Normalizer::new(
-        &parse_group::<MeanParam>(attrs)?,
-        &parse_group::<StdParam>(attrs)?,
-        parse_group(attrs)?,
-        mirror,
-        dims,
-    )?;
+    let mean: MeanParam = parse_group(attrs)?;
+    let normalizer = Normalizer::new(&mean, &parse_group::<StdParam>(attrs)?, parse_group(attrs)?, mirror)?;
     let augmenter =
         Augmenter { param: parse_group::<AugmentParam>(attrs)?, warp: parse_group(attrs)?, size: (dims[1], dims[2]) };
     augmenter.check()?;
@@ -382,6 +413,7 @@ fn create_classification(attrs: &Attrs, supported: &[DType]) -> Result<Box<dyn D
             part: p.part_index as usize,
         },
         shape: &p.data_shape,
+        mean_image: &mean.mean_img,
         threads: p.preprocess_threads,
         verbose: p.verbose,
         shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),
@@ -399,7 +431,8 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let dims = dims_of(&p.data_shape)?;
     let std = parse_group::<DetectionStdParam>(attrs)?.to_std();
     let (jitter, mirror) = (parse_group(&Attrs::new())?, parse_group(&Attrs::new())?);
-    let normalizer = Normalizer::new(&parse_group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
+    let mean: MeanParam = parse_group(attrs)?;
+    let normalizer = Normalizer::new(&mean, &std, jitter, mirror)?;
     let augmenter =
         DetectionAugmenter::new(parse_group(attrs)?, parse_group(attrs)?, &parse_group(attrs)?, (dims[1], dims[2]))?;
     let common = CommonParams {
@@ -411,6 +444,7 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
             part: p.part_index as usize,
         },
         shape: &p.data_shape,
+        mean_image: &mean.mean_img,
         threads: p.preprocess_threads,
         verbose: p.verbose,
         shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),

@@ -2,13 +2,15 @@
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::file_format;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
 use ferromx_kernels::image::saturate;
 use ferromx_kernels::rng::Draws;
 
 use super::augment::{Image, random_between};
-use super::params::{DetectionStdParam, JitterParam, MeanParam, MirrorParam, StdParam};
+use super::params::{DetectionStdParam, JitterParam, MeanParam, MirrorParam, StdParam, parse_group};
 
 /// Normalizes samples of type float32: ((x - mean) * contrast + illumination) * scale / std. Those of type int8 are x - round(mean),
 /// saturated, and those of type uint8 are not normalized.
@@ -39,33 +41,23 @@ impl DetectionStdParam {
 }
 
 impl Normalizer {
-    /// Checks the parameters and reads the mean image of shape `dims`, (channels, height, width).
+    /// Checks the parameters. The caller sets the mean image.
     pub(super) fn new(
         mean: &MeanParam,
         std: &StdParam,
         jitter: JitterParam,
         mirror: MirrorParam,
-        dims: [usize; 3],
     ) -> Result<Normalizer> {
         let divisors = [std.std_r, std.std_g, std.std_b, std.std_a];
         ensure!(divisors.iter().all(|d| *d > 0.0), "std_r, std_g, std_b and std_a are divisors and must be positive");
-        let mean_image = match mean.mean_img.as_str() {
-            "" => None,
-            path => {
-                let loaded = file_format::load(path)?;
-                let array = loaded.arrays.into_iter().flatten().next();
-                let array = array.and_then(|a| a.dense().ok().cloned());
-                let values =
-                    array.filter(|a| a.shape().to_usize()[..] == dims).map(|a| a.to_vec_as::<f32>()).transpose()?;
-                ensure!(
-                    values.is_some(),
-                    "mean_img {path} does not begin with an array of shape {dims:?}, the shape of one image"
-                );
-                values
-            }
-        };
         let mean = [mean.mean_r, mean.mean_g, mean.mean_b, mean.mean_a];
-        Ok(Normalizer { mean_image, mean, std: divisors, scale: std.scale, jitter, mirror })
+        Ok(Normalizer { mean_image: None, mean, std: divisors, scale: std.scale, jitter, mirror })
+    }
+
+    /// A normalizer that leaves samples as they are.
+    pub(super) fn identity() -> Result<Normalizer> {
+        let none = Attrs::new();
+        Normalizer::new(&parse_group(&none)?, &parse_group(&none)?, parse_group(&none)?, parse_group(&none)?)
     }
 
     /// Writes an image as (channels, height, width).
@@ -93,6 +85,24 @@ impl Normalizer {
             }
         }
     }
+}
+
+/// Reads a mean image of shape `dims`, (channels, height, width).
+pub(super) fn read_mean_image(path: &str, dims: [usize; 3]) -> Result<Vec<f32>> {
+    let array = file_format::load(path)?.arrays.into_iter().flatten().next();
+    let array = array.and_then(|a| a.dense().ok().cloned()).filter(|a| a.shape().to_usize()[..] == dims);
+    let Some(array) = array else {
+        return Err(Error::Format(format!(
+            "mean_img {path} does not begin with an array of shape {dims:?}, the shape of one image"
+        )));
+    };
+    array.to_vec_as()
+}
+
+/// Writes a mean image of shape `dims`, (channels, height, width).
+pub(super) fn write_mean_image(path: &str, dims: [usize; 3], mean: &[f32]) -> Result<()> {
+    let array = NDArray::from_slice(mean, &dims.map(|d| d as i64))?;
+    file_format::save(path, &[array.into()], &["mean_img".into()])
 }
 
 /// Fills channel `c` with `f(sample, offset)`, where `offset` is the sample's offset in the plane before mirroring.

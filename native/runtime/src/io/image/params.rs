@@ -268,7 +268,8 @@ params! {
     /// Means for normalization: ((x - mean) * contrast + illumination) * scale / std. Samples of type int8 are x - round(mean), saturated;
     /// those of type uint8 are not normalized.
     pub struct MeanParam {
-        /// NDArray file with the mean image, of shape data_shape. It overrides the channel means.
+        /// NDArray file with the mean image, of shape data_shape. It overrides the channel means. If the file does not exist, it is
+        /// created: the mean of all images of the file or part, augmented but not normalized.
         mean_img: String = (String::new());
         /// Mean of red, or of gray; rounded for int8, without effect on uint8.
         mean_r: f32 = 0.0;

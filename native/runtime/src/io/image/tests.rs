@@ -92,6 +92,26 @@ fn the_center_crop_is_stored_by_channel() {
 }
 
 #[test]
+fn a_missing_mean_image_is_computed_and_written() {
+    let path = images("mean", 3);
+    let mean = format!("{path}-mean");
+    let options = [("mean_img", mean.as_str()), ("mirror", "True"), ("scale", "0.5")];
+    // The mean of blue, the index of the image, is 1; red is the same in all images.
+    let want = [vec![0.0; 12], vec![-0.5; 6]].concat();
+    let computed = data(&mut *make(create, &path, &options).unwrap());
+    assert_eq!(computed[..18], want);
+    let saved = ferromx_core::file_format::load(&mean).unwrap();
+    assert_eq!(saved.names, ["mean_img"]);
+    let read = data(&mut *make(create_v1, &path, &options).unwrap());
+    assert_eq!(read, computed);
+    let error = make(create, &path, &[("mean_img", &mean), ("data_shape", "(3, 3, 3)")]).err().unwrap().to_string();
+    assert!(error.contains("does not begin with an array of shape [3, 3, 3]"), "{error}");
+    fs::remove_file(&mean).unwrap();
+    data(&mut *make(create_u8, &path, &options).unwrap());
+    assert!(!std::path::Path::new(&mean).exists());
+}
+
+#[test]
 fn the_last_batch_is_filled_up_from_the_next_epoch() {
     let path = images("round", 5);
     let mut it = make(create, &path, &[]).unwrap();
