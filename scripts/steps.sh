@@ -10,7 +10,7 @@ current=
 # step NAME TITLE INPUTS COMMAND... : runs the command as `logged` does, unless it has passed with the same inputs, command and tools; then
 # only its number of tests is added. INPUTS is a list of paths, and of words that begin with a dash.
 step() {
-  local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now
+  local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now start=$SECONDS
   shift 3
   # shellcheck disable=SC2086 # a list
   now=$(fingerprint $inputs "-$*")
@@ -22,6 +22,7 @@ step() {
     current=$name
     logged "$name" "$@"
     current=
+    printf '   %d s\n' $((SECONDS - start))
     echo "$now $(tests_that passed "$name")" >"$stamp"
   fi
   passed=$((passed + $(sed 's/.* //' "$stamp")))

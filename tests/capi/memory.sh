@@ -12,21 +12,32 @@ library=$(cd "${LIBRARY_DIR:-target/debug}" && pwd) || exit 1
 [ -e "$library/libmxnet.so" ] || { echo "there is no $library/libmxnet.so: run cargo build --workspace"; exit 1; }
 readonly library out=target/capi-memory
 mkdir -p "$out"
-passed=0 failed=0
+processors=$(nproc 2>/dev/null || echo 1)
+readonly processors results=$out/results
+: >"$results"
 
-# survives WHAT COMMAND... : the command may fail, but must not end by a signal or a timeout.
+# survives WHAT COMMAND... : runs the command in the background, with as many others as there are processors. It may fail, but must not
+# end by a signal or a timeout.
 survives() {
-  local what=$1 status
+  while (($(jobs -rp | wc -l) >= processors)); do
+    wait -n
+  done
+  outcome "$@" &
+}
+
+outcome() {
+  local what=$1 status log
   shift
-  timeout 120 "$@" >"$out/log" 2>&1
+  log=$(mktemp "$out/log.XXXXXX")
+  timeout 120 "$@" >"$log" 2>&1
   status=$?
   if [ "$status" -ge 124 ]; then
-    echo "FAIL $what: exit status $status"
-    tail -3 "$out/log"
-    failed=$((failed + 1))
+    printf 'FAIL %s: exit status %s\n%s\n' "$what" "$status" "$(tail -3 "$log")"
+    echo failed >>"$results"
   else
-    passed=$((passed + 1))
+    echo passed >>"$results"
   fi
+  rm -f "$log"
 }
 
 limited() {
@@ -54,5 +65,7 @@ for source in tests/capi/*.c; do
     survives "$name within $kilobytes KiB" bash -c "$(declare -f limited); limited $kilobytes $program"
   done
 done
+wait
+passed=$(grep -c passed "$results") failed=$(grep -c failed "$results")
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -23,10 +23,11 @@ programs=("$@")
 failed=0
 for name in "${programs[@]}"; do
   echo "$name"
-  RECORD_TO="$out/expected.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/expected.log" 2>&1 ||
-    { echo "  it fails with MXNet's library:"; tail -5 "$out/expected.log"; failed=1; continue; }
-  MXNET_LIBRARY_PATH=$library RECORD_TO="$out/actual.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/actual.log" 2>&1 ||
-    { echo "  FAIL"; tail -8 "$out/actual.log"; failed=1; continue; }
+  RECORD_TO="$out/expected.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/expected.log" 2>&1 &
+  MXNET_LIBRARY_PATH=$library RECORD_TO="$out/actual.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/actual.log" 2>&1
+  status=$?
+  wait $! || { echo "  it fails with MXNet's library:"; tail -5 "$out/expected.log"; failed=1; continue; }
+  [ $status -eq 0 ] || { echo "  FAIL"; tail -8 "$out/actual.log"; failed=1; continue; }
   "$FERROMX_PYTHON" compare.py "$out/expected.npz" "$out/actual.npz" || { echo "  FAIL"; failed=1; }
 done
 exit $failed

@@ -293,7 +293,8 @@ fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: Join
 
 /// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them.
 macro_rules! joining {
-    ($name:ident: $op:literal ($data:literal, $names:literal, $output:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
+    ($name:ident: $op:literal ($data:literal, $names:literal, $output:literal), $doc:literal, $P:ident,
+     |$p:ident, $s:ident| $view:expr) => {
         pub(crate) static $name: Operator<$P> = {
             const VIEW: JoinView = |$p, $s| $view;
             Operator::new($op)
