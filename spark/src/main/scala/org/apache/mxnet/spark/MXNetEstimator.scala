@@ -3,7 +3,6 @@ package org.apache.mxnet.spark
 import java.io.IOException
 import java.nio.file.Files
 
-import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import org.apache.hadoop.fs.{Path => HadoopPath}
@@ -50,29 +49,22 @@ trait MXNetEstimatorParams
   )
 
   /** The number of tasks that train. */
-  final val numWorkers: IntParam =
-    new IntParam(this, "numWorkers", "number of tasks that train at the same time (>= 1)", ParamValidators.gtEq(1))
+  final val numWorkers: IntParam = wholeNumber("numWorkers", "number of tasks that train at the same time", 1)
 
   /** The number of logical shards. */
-  final val numShards: IntParam = new IntParam(
-    this,
+  final val numShards: IntParam = wholeNumber(
     "numShards",
     "number of shards of a batch, whose gradients are computed separately; a multiple of numWorkers, by default " +
       "numWorkers. The same numShards gives the same parameters, bit for bit, with any numWorkers",
-    ParamValidators.gtEq(1)
+    1
   )
 
   /** The number of rows of a batch. */
-  final override val batchSize: IntParam = new IntParam(
-    this,
-    "batchSize",
-    "number of rows of a batch over all workers, a multiple of numShards (>= 1)",
-    ParamValidators.gtEq(1)
-  )
+  final override val batchSize: IntParam =
+    wholeNumber("batchSize", "number of rows of a batch over all workers, a multiple of numShards", 1)
 
   /** The number of epochs. */
-  final val numEpoch: IntParam =
-    new IntParam(this, "numEpoch", "number of passes over the data (>= 1)", ParamValidators.gtEq(1))
+  final val numEpoch: IntParam = wholeNumber("numEpoch", "number of passes over the data", 1)
 
   /** The name of the optimizer. */
   final val optimizer: Param[String] = new Param(
@@ -132,7 +124,9 @@ trait MXNetEstimatorParams
       this,
       "learningRate",
       "learning rate that the optimizer is created with (> 0)",
-      ParamValidators.gt(0)
+      checked[Float]("learningRate")(rate =>
+        require(rate > 0f && rate.isFinite, s"it is $rate; give a finite number above 0")
+      )
     )
 
   /** The directory of checkpoints. */
@@ -143,38 +137,23 @@ trait MXNetEstimatorParams
   )
 
   /** The interval of checkpoints in epochs. */
-  final val checkpointInterval: IntParam = new IntParam(
-    this,
-    "checkpointInterval",
-    "number of epochs between two checkpoints (>= 1)",
-    ParamValidators.gtEq(1)
-  )
+  final val checkpointInterval: IntParam =
+    wholeNumber("checkpointInterval", "number of epochs between two checkpoints", 1)
 
   /** The number of checkpoints that are kept. */
-  final val checkpointKeep: IntParam = new IntParam(
-    this,
-    "checkpointKeep",
-    "number of checkpoints of a training that are kept, the last ones; 0 keeps all",
-    ParamValidators.gtEq(0)
-  )
+  final val checkpointKeep: IntParam =
+    wholeNumber("checkpointKeep", "number of checkpoints of a training that are kept, the last ones; 0 keeps all", 0)
 
   /** The number of epochs without improvement after which training ends. */
-  final val earlyStopping: IntParam = new IntParam(
-    this,
+  final val earlyStopping: IntParam = wholeNumber(
     "earlyStopping",
     "number of epochs without a better metric, of the validation rows if there are any, after which training ends; 0 " +
       "disables this",
-    ParamValidators.gtEq(0)
+    0
   )
 
   /** The maximum time that workers wait for each other. */
-  final val timeout: IntParam =
-    new IntParam(
-      this,
-      "timeout",
-      "seconds that a worker waits for others before it fails (>= 1)",
-      ParamValidators.gtEq(1)
-    )
+  final val timeout: IntParam = wholeNumber("timeout", "seconds that a worker waits for others before it fails", 1)
 
   setDefault(
     labelName -> "softmax_label",
@@ -267,8 +246,8 @@ class MXNetEstimator(override val uid: String)
 
   /** Sets the optimizer by its name, such as `sgd` or `adam`. */
   def setOptimizer(name: String): this.type = set(optimizer, name)
-  def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams -> value)
-  def setOptimizerParams(value: java.util.Map[String, String]): this.type = setOptimizerParams(value.asScala.toMap)
+  def setOptimizerParams(value: Map[String, String]): this.type = setMap(optimizerParams, value)
+  def setOptimizerParams(value: java.util.Map[String, String]): this.type = setMap(optimizerParams, value)
 
   /** Sets a function that creates the optimizer of each worker from the learning rate, optionally with a schedule; it
     * replaces `optimizer`. Spark sends it to the workers like any function; it is not saved.
@@ -297,9 +276,8 @@ class MXNetEstimator(override val uid: String)
 
   /** Sets the initializer by its name, such as `xavier` or `normal`. */
   def setInitializer(name: String): this.type = set(initializer, name)
-  def setInitializerParams(value: Map[String, String]): this.type = set(initializerParams -> value)
-  def setInitializerParams(value: java.util.Map[String, String]): this.type =
-    setInitializerParams(value.asScala.toMap)
+  def setInitializerParams(value: Map[String, String]): this.type = setMap(initializerParams, value)
+  def setInitializerParams(value: java.util.Map[String, String]): this.type = setMap(initializerParams, value)
 
   /** Sets the initializer of parameters without values; it replaces `initializer` and is not saved. */
   def setInitializer(value: Initializer): this.type = {
@@ -391,6 +369,10 @@ class MXNetEstimator(override val uid: String)
       val directory = new HadoopPath(name)
       val fileSystem = directory.getFileSystem(context.hadoopConfiguration)
       if (!fileSystem.mkdirs(directory)) throw new IOException(s"the directory $directory cannot be created")
+      // Otherwise the workers would find out after an epoch.
+      val file = new HadoopPath(directory, s".ferromx-${java.util.UUID.randomUUID()}")
+      fileSystem.create(file).close()
+      fileSystem.delete(file, false)
       fileSystem.makeQualified(directory).toString
     } catch {
       case error @ (_: IOException | _: IllegalArgumentException) =>
@@ -610,13 +592,15 @@ class MXNetEstimator(override val uid: String)
       labels: Map[Int, ClassLabel]
   ): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
+    // A metric of the program may know what it means; those of the library do not.
+    val takesNaN = metricCode.nonEmpty
     val indicator = get(validationIndicatorCol).fold(lit(false))(name => coalesce(columnOf(name), lit(false)))
     val selected = dataset.select(inputColumns :+ indicator: _*)
     val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
     val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
       val shapes = inputs.map { case (_, dims) => Shape(dims) }
       val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
-      val encoder = new RowEncoder(readers, shapes.map(_.product), labels)
+      val encoder = new RowEncoder(readers, shapes.map(_.product), labels, takesNaN)
       rows.map { row =>
         val record = encoder.encode(row)
         ContentKey(row.getBoolean(shapes.length), RowKey.hash(record, seedOfOrder)) -> record

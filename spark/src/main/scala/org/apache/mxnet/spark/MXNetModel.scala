@@ -2,9 +2,10 @@ package org.apache.mxnet.spark
 
 import java.io.{ObjectInputStream, ObjectOutputStream}
 
-import scala.jdk.CollectionConverters._
+import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.spark.internal._
 import org.apache.mxnet.{FeedForward, NDArray, Symbol}
 import org.apache.spark.SparkContext
@@ -29,8 +30,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
   )
 
   /** The number in the name of the `.params` file. */
-  final val epoch: IntParam =
-    new IntParam(this, "epoch", "number NNNN of the file PREFIX-NNNN.params (>= 0)", ParamValidators.gtEq(0))
+  final val epoch: IntParam = wholeNumber("epoch", "number NNNN of the file PREFIX-NNNN.params", 0)
 
   /** The outputs of the new columns. */
   final val fetchDict: StringMapParam = new StringMapParam(
@@ -41,7 +41,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
 
   /** The number of rows per batch. */
   final override val batchSize: IntParam =
-    new IntParam(this, "batchSize", "number of rows that the model is run on at once (>= 1)", ParamValidators.gtEq(1))
+    wholeNumber("batchSize", "number of rows that the model is run on at once", 1)
 
   /** The order of the dimensions of images. */
   final val imageLayout: Param[String] = new Param(
@@ -122,8 +122,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     set(modelPath, value)
   }
   def setEpoch(value: Int): this.type = set(epoch, value)
-  def setFetchDict(value: Map[String, String]): this.type = set(fetchDict -> value)
-  def setFetchDict(value: java.util.Map[String, String]): this.type = setFetchDict(value.asScala.toMap)
+  def setFetchDict(value: Map[String, String]): this.type = setMap(fetchDict, value)
+  def setFetchDict(value: java.util.Map[String, String]): this.type = setMap(fetchDict, value)
   def setImageLayout(value: String): this.type = set(imageLayout, value)
   def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
   def setImageStd(value: Array[Double]): this.type = set(imageStd, value)
@@ -131,7 +131,10 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
   /** Sets the model to the content of an ONNX file, instead of `modelPath`. */
-  def setPayload(onnx: Array[Byte]): this.type = setFiles(ModelFiles.ofOnnx(onnx))
+  def setPayload(onnx: Array[Byte]): this.type = {
+    requireNonNull("MXNetModel.setPayload", "onnx" -> onnx)
+    setFiles(ModelFiles.ofOnnx(onnx))
+  }
 
   /** Sets the model to a network with its parameters, instead of `modelPath`. */
   def setNetwork(
@@ -219,12 +222,10 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       s"$uid: predict needs a network with one input, but this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
     )
     if (dataset.isEmpty) Array.empty
-    else {
-      val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
-      try
-        new VectorPrediction(session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
-      finally ModelSession.release(model.hash)
-    }
+    else
+      Using.resource(ModelSession.acquire(model.hash, () => ModelSession.load(model))) { lease =>
+        new VectorPrediction(lease.session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
+      }
   }
 
   /** The outputs for one row. */
@@ -303,17 +304,16 @@ object MXNetModel extends MLReadable[MXNetModel] {
   private def outputTypes(model: ModelFiles, feeds: Seq[String], fetches: Seq[String]) =
     types.computeIfAbsent(
       (model.hash, feeds, fetches),
-      _ => {
-        val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
-        try {
-          feeds.find(!session.inputNames.contains(_)).foreach { unknown =>
+      _ =>
+        Using.resource(ModelSession.acquire(model.hash, () => ModelSession.load(model))) { lease =>
+          val names = lease.session.inputNames
+          feeds.find(!names.contains(_)).foreach { unknown =>
             throw new IllegalArgumentException(
-              s"feedDict has a column for '$unknown', but the model has no such input; it has ${session.inputNames.mkString(", ")}"
+              s"feedDict has a column for '$unknown', but the model has no such input; it has ${names.mkString(", ")}"
             )
           }
-          session.types(feeds, fetches)._2.map(OutputColumn.typeOf)
-        } finally ModelSession.release(model.hash)
-      }
+          lease.session.types(feeds, fetches)._2.map(OutputColumn.typeOf)
+        }
     )
 
   private val types =

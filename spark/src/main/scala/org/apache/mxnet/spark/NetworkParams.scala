@@ -51,6 +51,15 @@ trait NetworkParams extends Params with HasPredictionCol {
         throw new IllegalArgumentException(s"$uid: the parameter $name is invalid: $reason", error)
     }
 
+  /** A parameter with a whole number of at least `least`. */
+  private[spark] def wholeNumber(name: String, doc: String, least: Int): IntParam =
+    new IntParam(
+      this,
+      name,
+      s"$doc (>= $least)",
+      checked[Int](name)(value => require(value >= least, s"it is $value; give a whole number of at least $least"))
+    )
+
   /** The value of a parameter as a map. */
   private[spark] def mapOf(param: StringMapParam): Map[String, String] = StringMapParam.parseJson($(param))
 
@@ -58,17 +67,32 @@ trait NetworkParams extends Params with HasPredictionCol {
   def getInputShapes: Map[String, String] = mapOf(inputShapes)
   def getBatchSize: Int = $(batchSize)
 
-  def setFeedDict(value: Map[String, String]): this.type = set(feedDict -> value)
-  def setFeedDict(value: java.util.Map[String, String]): this.type = setFeedDict(value.asScala.toMap)
-  def setInputShapes(value: Map[String, Shape]): this.type =
+  def setFeedDict(value: Map[String, String]): this.type = setMap(feedDict, value)
+  def setFeedDict(value: java.util.Map[String, String]): this.type = setMap(feedDict, value)
+  def setInputShapes(value: Map[String, Shape]): this.type = {
+    requireMap(inputShapes, value)
     set(inputShapes -> value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
-  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes -> value.asScala.toMap)
+  }
+  def setInputShapes(value: java.util.Map[String, String]): this.type = setMap(inputShapes, value)
   def setBatchSize(value: Int): this.type = set(batchSize, value)
 
   /** Sets the name of the column with the index of the largest element of the network's first output, or with the
     * element itself if there is only one. The empty name adds no column.
     */
   def setPredictionCol(value: String): this.type = set(predictionCol, value)
+
+  private[spark] def setMap(param: StringMapParam, value: Map[String, String]): this.type = {
+    requireMap(param, value)
+    set(param -> value)
+  }
+
+  private[spark] def setMap(param: StringMapParam, value: java.util.Map[String, String]): this.type = {
+    requireMap(param, value)
+    set(param -> value.asScala.toMap)
+  }
+
+  private def requireMap(param: StringMapParam, value: AnyRef): Unit =
+    require(value != null, s"$uid: the parameter ${param.name} is invalid: it is null; give a map")
 
   /** The dimensions of a row of an input that `inputShapes` has. */
   private[spark] def shapeOf(input: String): Option[Seq[Int]] =

@@ -1,5 +1,6 @@
 package org.apache.mxnet.spark
 
+import java.io.IOException
 import java.net.URI
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.Files
@@ -11,15 +12,28 @@ import scala.concurrent.{Await, ExecutionContext, Future}
 import scala.jdk.CollectionConverters._
 
 import munit.FunSuite
-import org.apache.hadoop.fs.{FSDataInputStream, Path => HadoopPath, RawLocalFileSystem}
+import org.apache.hadoop.fs.{FSDataInputStream, FSDataOutputStream, Path => HadoopPath, RawLocalFileSystem}
+import org.apache.hadoop.util.Progressable
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.module.{FitParams, Module}
-import org.apache.mxnet.{Context, CustomMetric, DistributedJob, FactorScheduler, Model, NDArray, Random, Shape, Symbol}
+import org.apache.mxnet.{
+  Base,
+  Context,
+  CustomMetric,
+  DistributedJob,
+  FactorScheduler,
+  Model,
+  NDArray,
+  Random,
+  Shape,
+  Symbol
+}
 import org.apache.mxnet.optimizer.{NAG, SGD}
 import org.apache.mxnet.spark.internal.{RowKey, ShardFile}
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder, TrainValidationSplit}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.sql.ferromx.{FileTransfer, Listeners}
 import org.apache.spark.sql.functions.{array, col, lit, udf, when}
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 
@@ -71,8 +85,7 @@ class LocalModeSuite extends FunSuite {
     val seen = new ConcurrentLinkedQueue[Int]
     val listener = onProgress(progress => { seen.add(progress.epoch); () })
     val result = body
-    // Listeners are called by a thread of their own.
-    Thread.sleep(1000)
+    Listeners.flush(spark.sparkContext)
     spark.sparkContext.removeSparkListener(listener)
     (result, seen.asScala.toSeq)
   }
@@ -325,6 +338,25 @@ class LocalModeSuite extends FunSuite {
     context.removeSparkListener(listener)
   }
 
+  test("a training leaves neither arrays nor files in the executors, and one that fails no files") {
+    val scores = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 100000, name = "one")
+    def wide = estimator.setSymbol(Symbol.api.SoftmaxOutput(data = scores, name = "softmax")).setNumWorkers(2)
+    val directory = FileTransfer.createDirectory()
+    def directories = directory.getParentFile.list().toSeq.sorted
+    def bytes: Long = Base._LIB.memoryInUse()
+    wide.fit(points)
+    val (filesBefore, bytesBefore) = (directories, bytes)
+    (1 to 4).foreach(_ => wide.fit(points))
+    assertEquals(directories, filesBefore)
+    // A copy of the parameters has 1.2 MB.
+    assert(bytes - bytesBefore < (1L << 20), s"$bytesBefore bytes are in use before, $bytes after")
+    val failing = wide.setMetric(() => new CustomMetric((_, _) => throw new IllegalStateException("no metric"), "none"))
+    intercept[Exception](failing.fit(points))
+    // A failed training returns before its other tasks end.
+    Iterator.continually(Thread.sleep(100)).take(200).takeWhile(_ => directories != filesBefore).foreach(identity)
+    assertEquals(directories, filesBefore)
+  }
+
   test("the table is computed once") {
     val count = spark.sparkContext.longAccumulator
     val counted = udf((id: Int) => { count.add(1); id % 4 == 0 }).asNondeterministic()
@@ -394,12 +426,63 @@ class LocalModeSuite extends FunSuite {
     assert(error.contains("feedDict has no column for 'other', which table_output need"), error)
   }
 
+  test("tables and directories that cannot be trained with are named") {
+    def failure(estimator: MXNetEstimator, table: DataFrame = points): String =
+      Iterator.iterate[Throwable](intercept[Exception](estimator.fit(table)))(_.getCause).takeWhile(_ != null).mkString
+    val regression = Symbol.api.LinearRegressionOutput(
+      data = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 1, name = "one"),
+      name = "size"
+    )
+    val lost = points.withColumn("label", when(col("id") === 7, Double.NaN).otherwise(col("label")))
+    def regressor = estimator.setSymbol(regression).setLabelName("size_label").setMetric("rmse")
+    val label = failure(regressor, lost)
+    assert(label.contains("column 'label' has the value NaN, which is no target to train for"), label)
+    regressor.setMetric(() => new CustomMetric((_, _) => 1f, "constant")).fit(lost)
+    val shards = failure(estimator.setValidationIndicatorCol("v"), points.withColumn("v", lit(true)))
+    assert(shards.contains("fewer rows than numShards = 2, namely 0 for training and 120 for validation"), shards)
+    val directory = Files.createTempDirectory("checkpoints").toFile
+    estimator.setCheckpointDir(directory.getPath).fit(points)
+    directory.listFiles().filter(_.getName.endsWith(".checkpoint")).foreach { file =>
+      Files.write(file.toPath, Files.readAllBytes(file.toPath).take(40))
+    }
+    val damaged = failure(estimator.setCheckpointDir(directory.getPath).setNumEpoch(4))
+    assert(damaged.contains(s"the checkpoint file:$directory/"), damaged)
+    assert(damaged.contains("delete it to resume from the one before"), damaged)
+    spark.sparkContext.hadoopConfiguration.set("fs.full.impl", classOf[LocalModeSuite.FullFileSystem].getName)
+    val full = failure(estimator.setCheckpointDir(s"full://$directory"))
+    assert(full.contains(s"checkpointDir is 'full://$directory', which cannot be used: no space left"), full)
+  }
+
+  private def modelAt(path: String) = new MXNetModel()
+    .setModelPath(path)
+    .setFeedDict(Map("data" -> "features"))
+    .setFetchDict(Map("probabilities" -> "softmax_output"))
+    .transform(points)
+
   test("errors of parameters say which values are valid") {
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
     val expected = Seq(
       message(
         estimator.setOptimizer("adamw")
       ) -> "the parameter optimizer is invalid: 'adamw' is not one of sgd, nag, adam,",
+      message(
+        estimator.setBatchSize(0)
+      ) -> "the parameter batchSize is invalid: it is 0; give a whole number of at least 1",
+      message(estimator.setNumWorkers(-1)) -> "numWorkers is invalid: it is -1; give a whole number of at least 1",
+      message(estimator.setCheckpointKeep(-1)) -> "it is -1; give a whole number of at least 0",
+      message(new MXNetModel().setEpoch(-1)) -> "the parameter epoch is invalid: it is -1",
+      message(estimator.setLearningRate(Float.NaN)) -> "it is NaN; give a finite number above 0",
+      message(estimator.setLearningRate(Float.PositiveInfinity)) -> "it is Infinity; give a finite number above 0",
+      message(
+        estimator.setFeedDict(null: Map[String, String])
+      ) -> "the parameter feedDict is invalid: it is null; give a map",
+      message(
+        estimator.setOptimizerParams(null: java.util.Map[String, String])
+      ) -> "optimizerParams is invalid: it is null",
+      message(
+        modelAt("nowhere://host/model")
+      ) -> "modelPath is 'nowhere://host/model', which cannot be used: No FileSystem",
+      message(modelAt(null)) -> "modelPath is 'null', which cannot be used",
       message(estimator.setMetric("auc")) -> "the parameter metric is invalid: 'auc' is not one of acc, f1, ce,",
       message(estimator.setMetric("top_k_accuracy_1")) -> "top_k_accuracy_N",
       message(estimator.setInitializer("he")) -> "'he' is not one of xavier, uniform, normal",
@@ -445,6 +528,19 @@ object LocalModeSuite {
       weight += noise
       noise.dispose()
     }
+  }
+
+  /** Directories can be created there, but no files. */
+  class FullFileSystem extends RawLocalFileSystem {
+    override def getUri: URI = URI.create("full:///")
+    override def create(
+        path: HadoopPath,
+        overwrite: Boolean,
+        bufferSize: Int,
+        replication: Short,
+        blockSize: Long,
+        progress: Progressable
+    ): FSDataOutputStream = throw new IOException("no space left")
   }
 
   /** Number of files that were opened on the remote file system. */

@@ -18,6 +18,7 @@ import org.apache.spark.mllib.linalg.Vectors
 import org.apache.spark.mllib.regression.LabeledPoint
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.ferromx.Listeners
 import org.apache.spark.sql.functions.{col, lit, when}
 
 class MXNetEstimatorSuite extends ClusterSuite {
@@ -69,8 +70,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
     }
     spark.sparkContext.addSparkListener(listener)
     val result = body
-    // Listeners are called on a separate thread.
-    Thread.sleep(2000)
+    Listeners.flush(spark.sparkContext)
     spark.sparkContext.removeSparkListener(listener)
     (result, events.asScala.toSeq)
   }

@@ -1,6 +1,6 @@
 package org.apache.mxnet.spark.internal
 
-import java.io.{FileNotFoundException, IOException}
+import java.io.{File, FileNotFoundException, IOException}
 import java.nio.file.attribute.BasicFileAttributes
 import java.nio.file.{Files, Path, Paths}
 import java.security.{DigestInputStream, MessageDigest}
@@ -124,9 +124,15 @@ private[mxnet] object FileStamp {
   */
 private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, String)]) {
 
-  /** Fetches the files. */
-  def fetch(): ModelFiles = {
+  /** The result of `use` on the fetched files, which are deleted afterwards. */
+  def fetched[A](use: ModelFiles => A): A = {
     val directory = FileTransfer.createDirectory()
+    try use(fetch(directory))
+    finally FileTransfer.delete(directory)
+  }
+
+  /** Fetches the files into a directory. */
+  def fetch(directory: File): ModelFiles = {
     val paths = files.map { case (name, url) =>
       val path = directory.toPath.resolve(name)
       // An ONNX model refers to its external data by file name.
@@ -165,8 +171,17 @@ private[mxnet] object ModelFiles {
     * @param epoch the number NNNN
     */
   def of(path: String, epoch: Int, conf: Configuration): ModelFiles = {
-    val hadoopPath = new HadoopPath(path)
-    val fileSystem = hadoopPath.getFileSystem(conf)
+    val (hadoopPath, fileSystem) =
+      try {
+        val parsed = new HadoopPath(path)
+        (parsed, parsed.getFileSystem(conf))
+      } catch {
+        case error @ (_: IOException | _: IllegalArgumentException) =>
+          throw new IllegalArgumentException(
+            s"modelPath is '$path', which cannot be used: ${error.getMessage}; give a path on a file system that Hadoop knows",
+            error
+          )
+      }
     val sources =
       if (fileSystem.exists(hadoopPath) && fileSystem.getFileStatus(hadoopPath).isDirectory) {
         val (onnx, others) =

@@ -42,10 +42,10 @@ private[mxnet] final case class ModelFunction(
   ): Iterator[InternalRow] =
     if (!rows.hasNext) Iterator.empty
     else {
-      val session = ModelSession.acquire(model.hash, () => ModelSession.load(model.fetch()))
-      Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => ModelSession.release(model.hash)))
+      val lease = ModelSession.acquire(model.hash, () => model.fetched(ModelSession.load))
+      Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => lease.close()))
       val first = rows.next()
-      new Batches(session, first, ordinals, passThrough).run(first, rows)
+      new Batches(lease.session, first, ordinals, passThrough).run(first, rows)
     }
 
   private final class Batches(

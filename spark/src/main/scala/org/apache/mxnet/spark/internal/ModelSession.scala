@@ -3,6 +3,7 @@ package org.apache.mxnet.spark.internal
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 
 import scala.collection.mutable
+import scala.collection.mutable.ArrayBuffer
 
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet._
@@ -61,7 +62,7 @@ private[mxnet] final class ModelSession private (
   }
 
   /** The types of the inputs and of some outputs. */
-  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) = {
+  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) = ResourceScope.using() {
     val selected = select(fetches)
     requireFeeds(selected, feeds, fetches)
     typesOf(selected, feeds)
@@ -73,7 +74,8 @@ private[mxnet] final class ModelSession private (
       selected.listArguments().filterNot(name => args.contains(name) || feeds.contains(name) || name.endsWith("label"))
     if (missing.nonEmpty)
       throw new IllegalArgumentException(
-        s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need"
+        s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need; " +
+          "the model has no such parameters"
       )
   }
 
@@ -126,11 +128,17 @@ private[mxnet] final class ModelSession private (
       val queue = idleWorkspaces.computeIfAbsent(batch, _ => new ConcurrentLinkedQueue)
       val idle = queue.poll()
       val workspace = if (idle == null) ResourceScope.outside(bind(batch)) else idle
-      fill(workspace.inputs)
-      workspace.executor.forward(isTrain = false)
-      val result = read(workspace.executor.outputs.toIndexedSeq)
-      queue.add(workspace)
-      result
+      try {
+        fill(workspace.inputs)
+        workspace.executor.forward(isTrain = false)
+        val result = read(workspace.executor.outputs.toIndexedSeq)
+        queue.add(workspace)
+        result
+      } catch {
+        case error: Throwable =>
+          workspace.close()
+          throw error
+      }
     }
 
     private def bind(batch: Int): Workspace = inSemantics {
@@ -148,8 +156,13 @@ private[mxnet] final class ModelSession private (
         try selected.inferShape(known ++ used)
         catch { case error: MXNetError => throw unfit(s": ${error.getMessage}", error) }
       if (argShapes == null) throw unfit("")
+      val created = ArrayBuffer.empty[NDArray]
+      def zeros(shape: Shape, dtype: DType): NDArray = {
+        created += NDArray.zeros(shape, Context.cpu(), dtype)
+        created.last
+      }
       val arrays = argNames.indices.map { i =>
-        args.getOrElse(argNames(i), NDArray.zeros(argShapes(i), Context.cpu(), argTypes(argNames(i))))
+        args.getOrElse(argNames(i), zeros(argShapes(i), argTypes(argNames(i))))
       }
       val executor = selected.bind(
         Context.cpu(),
@@ -163,24 +176,30 @@ private[mxnet] final class ModelSession private (
       // Inputs that the outputs do not need are written, too.
       val inputs = feeds.map { case (name, _) =>
         if (used.contains(name)) arrays(argNames.indexOf(name))
-        else NDArray.zeros(shapes(name), Context.cpu(), DType.Float32)
+        else zeros(shapes(name), DType.Float32)
       }
-      new Workspace(executor, inputs.toIndexedSeq)
+      new Workspace(executor, inputs.toIndexedSeq, created.toSeq)
     }
 
     private def inSemantics[A](body: => A): A =
       if (useNumpyShape) NumpyScope.enableNumpyShape.withScope(body) else body
 
     private[ModelSession] def close(): Unit = {
-      idleWorkspaces.values.forEach(_.forEach { workspace =>
-        workspace.executor.dispose()
-        workspace.inputs.foreach(_.dispose())
-      })
+      idleWorkspaces.values.forEach(_.forEach(_.close()))
       selected.dispose()
     }
   }
 
-  private final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray])
+  /** What one task at a time computes with.
+    *
+    * @param created the arrays that are not parameters: the inputs, and labels
+    */
+  private final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray], created: Seq[NDArray]) {
+    def close(): Unit = {
+      executor.dispose()
+      created.foreach(_.dispose())
+    }
+  }
 }
 
 private[mxnet] object ModelSession {
@@ -189,49 +208,82 @@ private[mxnet] object ModelSession {
   val CapacityKey = "spark.ferromx.sessionCapacity"
   private val DefaultCapacity = 4
 
+  /** A model in the cache. Fields are guarded by the object `ModelSession`, the session by itself. */
   private final class Entry(val load: () => ModelSession) {
     var users = 0
     lazy val session: ModelSession = load()
   }
 
+  /** The models by hash, the least recently used first. An entry without users is loaded. */
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
   private var loads = 0L
 
   /** Number of models that this process has loaded. */
   def numLoads: Long = synchronized(loads)
 
-  private def capacity: Int =
-    Option(SparkEnv.get).fold(DefaultCapacity)(_.conf.getInt(CapacityKey, DefaultCapacity)).max(1)
+  /** The hashes of the cached models, the least recently used first. */
+  def cached: Seq[String] = synchronized(entries.keys.toSeq)
 
-  /** The session of a model, which is loaded if necessary. The least recently used models are closed if there are more
-    * than [[CapacityKey]]. The caller must call [[release]].
+  private def capacity: Int =
+    Option(SparkEnv.get).flatMap(_.conf.getOption(CapacityKey)).fold(DefaultCapacity) { text =>
+      text.trim.toIntOption.filter(_ >= 1).getOrElse {
+        throw new IllegalArgumentException(
+          s"$CapacityKey is '$text'; give the number of models that an executor caches, at least 1"
+        )
+      }
+    }
+
+  /** A session that is not closed before its lease. */
+  final class Lease private[ModelSession] (entry: Entry) extends AutoCloseable {
+    private var isOpen = true
+
+    def session: ModelSession = entry.session
+
+    override def close(): Unit = {
+      // Read first: an invalid setting must not leave the entry with a user that is gone.
+      val limit = capacity
+      val unused = ModelSession.synchronized {
+        if (isOpen) entry.users -= 1
+        isOpen = false
+        evict(limit)
+      }
+      unused.foreach(_.session.close())
+    }
+  }
+
+  /** Leases the session of a model, which is loaded if necessary. If there are then more models than [[CapacityKey]], the
+    * least recently used ones that nobody leases are closed, before the model is loaded.
     *
     * @param hash the hash of the model's content
     */
-  def acquire(hash: String, load: () => ModelSession): ModelSession = {
-    val entry = synchronized {
+  def acquire(hash: String, load: () => ModelSession): Lease = {
+    val limit = capacity
+    val (entry, unused) = synchronized {
       val found = entries.remove(hash).getOrElse(new Entry(load))
       entries(hash) = found
       found.users += 1
-      found
+      (found, evict(limit))
     }
-    try entry.session
-    catch {
+    unused.foreach(_.session.close())
+    try {
+      entry.session
+      new Lease(entry)
+    } catch {
       case error: Throwable =>
-        synchronized(entries.filterInPlace((_, other) => other ne entry))
+        synchronized {
+          entry.users -= 1
+          // Others may wait to try again.
+          if (entry.users == 0) entries.remove(hash)
+        }
         throw error
     }
   }
 
-  /** Releases a session of [[acquire]]. */
-  def release(hash: String): Unit = {
-    val unused = synchronized {
-      entries.get(hash).foreach(_.users -= 1)
-      val old = entries.toSeq.filter(_._2.users == 0).take(entries.size - capacity)
-      old.foreach(entry => entries.remove(entry._1))
-      old.map(_._2)
-    }
-    unused.foreach(_.session.close())
+  /** Removes the least recently used entries without users while there are more than `limit`. */
+  private def evict(limit: Int): Seq[Entry] = {
+    val old = entries.toSeq.filter(_._2.users == 0).take(entries.size - limit)
+    old.foreach { case (hash, _) => entries.remove(hash) }
+    old.map(_._2)
   }
 
   /** Loads a model from files. */

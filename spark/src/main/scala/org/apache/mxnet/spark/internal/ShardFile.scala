@@ -72,11 +72,13 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
   *
   * @param sizes the number of elements of each input
   * @param labels the inputs whose elements are classes, by index
+  * @param takesNaN whether the label, which is the last input, may be NaN
   */
 private[mxnet] final class RowEncoder(
     columns: IndexedSeq[InputColumn[_]],
     sizes: IndexedSeq[Int],
-    labels: Map[Int, ClassLabel]
+    labels: Map[Int, ClassLabel],
+    takesNaN: Boolean
 ) {
   private val values = new Array[Float](sizes.sum)
   private val offsets = sizes.scanLeft(0)(_ + _)
@@ -93,6 +95,10 @@ private[mxnet] final class RowEncoder(
     labels.foreach { case (i, label) =>
       (offsets(i) until offsets(i + 1)).foreach(element => label.check(values(element), columns(i).column))
     }
+    if (!takesNaN && (offsets(columns.length - 1) until values.length).exists(values(_).isNaN))
+      throw new IllegalArgumentException(
+        s"column '${columns.last.column}' has the value NaN, which is no target to train for; remove or replace such rows"
+      )
     val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
     bytes.asFloatBuffer().put(values)
     bytes.array()

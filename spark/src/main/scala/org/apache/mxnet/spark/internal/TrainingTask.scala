@@ -63,22 +63,28 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
 
   /** Trains; the worker of rank 0 returns the file of the trained parameters in chunks. */
   def run(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] = ResourceScope.outside {
+    // A process may run many trainings.
+    context.addTaskCompletionListener[Unit](_ => FileTransfer.delete(directory))
     val files = ShardFile.spool(rows, directory)
     val job = DistributedJob.listen()
     context.addTaskCompletionListener[Unit](_ => job.close())
     try {
       val workers = connect(job, files)
-      val emptyShard = workers.flatMap(_.training).sortBy(_.shard).find(_.rows == 0)
-      emptyShard.foreach { shard =>
+      val (trained, validated) = (workers.flatMap(_.training), workers.flatMap(_.validation))
+      trained.sortBy(_.shard).find(_.rows == 0).foreach { shard =>
         throw new IllegalArgumentException(
-          s"shard ${shard.shard} has no row to train on: the table has fewer rows than numShards = ${plan.numShards}"
+          s"shard ${shard.shard} has no row to train on: the table has fewer rows than numShards = ${plan.numShards}, " +
+            s"namely ${trained.map(_.rows).sum} for training and ${validated.map(_.rows).sum} for validation"
         )
       }
       val shards = ownShards.map { shard =>
         (files.getOrElse((false, shard), ShardFile.empty), files.getOrElse((true, shard), ShardFile.empty))
       }
       val summaries = workers.flatMap(w => w.training ++ w.validation)
-      new ShardTraining(plan, context, job, ownShards, shards, summaries).run()
+      val startFiles = plan.start.fetch(directory)
+      val training = new ShardTraining(plan, startFiles, context, job, ownShards, shards, summaries)
+      context.addTaskCompletionListener[Unit](_ => training.close())
+      training.run()
     } finally {
       job.close()
       files.values.foreach(_.close())
@@ -195,18 +201,19 @@ private[mxnet] final class ShardNetwork(
 
 /** The training loop of a worker.
   *
+  * @param startFiles the files of `plan.start`
   * @param summaries the summaries of all shards; that of a shard's training rows precedes that of its validation rows
   */
 private[mxnet] final class ShardTraining(
     plan: TrainingPlan,
+    startFiles: ModelFiles,
     context: BarrierTaskContext,
     job: DistributedJob,
     ownShards: IndexedSeq[Int],
     files: IndexedSeq[(ShardFile, ShardFile)],
     summaries: Seq[ShardSummary]
-) {
+) extends AutoCloseable {
   private val rank = context.partitionId()
-  private val startFiles = plan.start.fetch()
   private val symbol = Symbol.load(startFiles.main.toString)
   private val networks = ownShards.zip(files).map { case (shard, (training, validation)) =>
     new ShardNetwork(symbol, plan.inputShapes, plan.rowsPerShard, shard, training, validation)
@@ -265,9 +272,12 @@ private[mxnet] final class ShardTraining(
     }
     paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
     auxNames.foreach { name =>
-      sums.init(name, NDArray.zeros(aux(name).shape))
+      val zeros = NDArray.zeros(aux(name).shape)
+      sums.init(name, zeros)
+      zeros.dispose()
       networks.foreach(network => aux(name).copyTo(network.aux(name)))
     }
+    (latest +: (args.values ++ aux.values).toSeq).foreach(_.dispose())
     Seq("training", "validation").foreach(key =>
       sums.init(key, NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64))
     )
@@ -427,7 +437,13 @@ private[mxnet] final class ShardTraining(
     val local = Files.createTempFile(startFiles.main.getParent, "read-", ".checkpoint")
     source.getFileSystem(plan.conf.value).copyToLocalFile(false, source, new HadoopPath(local.toUri), true)
     try TrainingCheckpoint.read(local.toString)
-    finally Files.delete(local)
+    catch {
+      case error: MXNetError =>
+        throw new MXNetError(
+          s"the checkpoint $source cannot be read: ${error.getMessage}; delete it to resume from the one before",
+          error
+        )
+    } finally Files.delete(local)
   }
 
   /** Writes a checkpoint under another name and renames it, so that a checkpoint file is always complete. */
@@ -469,11 +485,17 @@ private[mxnet] final class ShardTraining(
   private def params: (Map[String, NDArray], Map[String, NDArray]) =
     (paramNames.map(name => name -> networks.head.args(name)).toMap, networks.head.aux)
 
+  /** Frees the arrays of the training now, because the garbage collector does not know how large they are. */
+  override def close(): Unit = {
+    networks.foreach(_.dispose())
+    Seq(weights, sums).foreach(_.dispose())
+    symbol.dispose()
+  }
+
   private def trainedFiles(): Iterator[Array[Byte]] = {
     val (args, aux) = params
     val file = new File(startFiles.main.getParent.toFile, "trained.params")
     NDArray.save(file.getPath, Model.withKinds(args, aux))
-    networks.foreach(_.dispose())
     val in = Files.newInputStream(file.toPath)
     Iterator.continually(in.readNBytes(ChunkPartitioner.ChunkBytes)).takeWhile { chunk =>
       if (chunk.isEmpty) {

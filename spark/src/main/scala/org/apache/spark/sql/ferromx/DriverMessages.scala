@@ -1,5 +1,7 @@
 package org.apache.spark.sql.ferromx
 
+import java.util.concurrent.{CountDownLatch, TimeUnit}
+
 import org.apache.spark.rpc.{RpcEnv, ThreadSafeRpcEndpoint}
 import org.apache.spark.scheduler.SparkListenerEvent
 import org.apache.spark.util.RpcUtils
@@ -8,22 +10,30 @@ import org.apache.spark.{SparkContext, SparkEnv}
 /** Messages from running tasks to the driver. */
 object DriverMessages {
 
-  /** Receives messages while `body` runs.
+  private val patienceSeconds = 10L
+
+  /** Receives messages while `body` runs. All that arrive before its end are handled when this returns.
     *
     * @param name name of the endpoint, for [[send]]
     * @param handle called with each message, one at a time
     */
   def during[A](context: SparkContext, name: String)(handle: Any => Unit)(body: => A): A = {
     val env = context.env.rpcEnv
+    val stopped = new CountDownLatch(1)
     val endpoint = env.setupEndpoint(
       name,
       new ThreadSafeRpcEndpoint {
         override val rpcEnv: RpcEnv = env
         override def receive: PartialFunction[Any, Unit] = { case message => handle(message) }
+        override def onStop(): Unit = stopped.countDown()
       }
     )
     try body
-    finally env.stop(endpoint)
+    finally {
+      env.stop(endpoint)
+      try { stopped.await(patienceSeconds, TimeUnit.SECONDS); () }
+      catch { case _: InterruptedException => Thread.currentThread().interrupt() }
+    }
   }
 
   /** Sends a message from a task, without waiting until it is handled. */

@@ -29,7 +29,10 @@ object FileTransfer {
     Utils.fetchFile(url, directory, env.conf, SparkHadoopUtil.get.conf, System.currentTimeMillis(), useCache = false)
   }
 
-  /** A new directory that lives as long as this process. */
+  /** Deletes a directory of [[createDirectory]] with its files. */
+  def delete(directory: File): Unit = Utils.deleteRecursively(directory)
+
+  /** A new directory that lives as long as this process, unless it is deleted. */
   def createDirectory(): File = {
     val root = Option(SparkEnv.get).fold(System.getProperty("java.io.tmpdir"))(env => Utils.getLocalDir(env.conf))
     Utils.createTempDir(root, "ferromx")
