@@ -291,10 +291,13 @@ fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: Join
     split_rows(&ins[0], total, width, outs)
 }
 
-/// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them.
+/// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them. Next to its name are those of its arguments, of its
+/// inputs, which are numbered, and of its output.
 macro_rules! joining {
-    ($name:ident: $op:literal ($data:literal, $names:literal, $output:literal), $doc:literal, $P:ident,
-     |$p:ident, $s:ident| $view:expr) => {
+    (
+        $name:ident: $op:literal ($data:literal, $names:literal, $output:literal),
+        $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr
+    ) => {
         pub(crate) static $name: Operator<$P> = {
             const VIEW: JoinView = |$p, $s| $view;
             Operator::new($op)

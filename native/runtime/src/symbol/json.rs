@@ -319,6 +319,8 @@ mod tests {
         let flat = s.expanded().unwrap();
         assert_eq!(flat.internals().list_outputs(), ["data", "c_weight", "c_output", "sg_output", "f_output"]);
         assert_eq!(Symbol::from_json(&s.to_json()).unwrap().to_json(), s.to_json());
+        let of_1_5 = Symbol::from_json(&file(r#""with_relu": "true""#)).unwrap();
+        assert_eq!(of_1_5.to_json(), s.to_json());
         let e = Symbol::from_json(&file(r#""quantized": "true""#)).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains("node 2 'sg'") && e.contains("need 4"), "{e}");
     }

@@ -1,7 +1,7 @@
 //! Upgrades graphs written by older versions of MXNet.
 //!
 //! Before 0.9, parameters were in `param` and user attributes in `attr`, keys such as `lr_mult` had no underscores, and auxiliary states
-//! were not inputs. Before 0.9.4, argmax and argmin wrote -1 for "no axis".
+//! were not inputs. Before 0.9.4, argmax and argmin wrote -1 for "no axis". Before 1.6, the only activation that oneDNN fused was relu.
 
 use ferromx_core::op::{Inputs, OpDef};
 use ferromx_core::params::Attrs;
@@ -12,11 +12,23 @@ use super::{NodeEntry, OpCall};
 /// The version of files without a version.
 pub(super) const UNVERSIONED: i64 = 800;
 
+/// Parameters of the nodes that oneDNN fused, before and since 1.6.
+const FUSED_ACTIVATIONS: [(&str, &str, &str); 3] = [
+    ("_sg_mkldnn_conv", "with_relu", "with_act"),
+    ("_sg_mkldnn_conv", "with_postsum_relu", "with_postsum_act"),
+    ("_sg_mkldnn_fully_connected", "with_relu", "with_eltwise"),
+];
+
 /// Renames attributes to their current names.
 pub(super) fn upgrade_attrs(op: &str, attrs: &mut Attrs, version: i64) {
     for key in HIDDEN_KEYS {
         if let Some(value) = attrs.shift_remove(*key) {
             attrs.insert(format!("__{key}__"), value);
+        }
+    }
+    for (_, old, new) in FUSED_ACTIVATIONS.iter().filter(|(fused, ..)| *fused == op) {
+        if let Some(value) = attrs.shift_remove(*old) {
+            attrs.insert((*new).into(), value);
         }
     }
     if version < 904 && (op == "argmax" || op == "argmin") && attrs.get("axis").is_some_and(|a| a == "-1") {

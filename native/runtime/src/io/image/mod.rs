@@ -131,6 +131,9 @@ fn objects(record: &Record) -> Result<(std::ops::Range<usize>, usize)> {
     Ok((header..labels.len(), width))
 }
 
+/// Maximum images in memory while a mean image is computed.
+const MEAN_CHUNK: usize = 256;
+
 /// Reads records and produces batches.
 struct Loader {
     records: Records,
@@ -193,15 +196,7 @@ impl Producer for Loader {
         // The padding repeats after `n` rows; the repetitions are copied.
         let num_distinct = rows.len() - pad.saturating_sub(n);
         self.next = end;
-        let mut records = memory::with_capacity(num_distinct);
-        for i in &rows[..num_distinct] {
-            memory::check()?;
-            let record = self.records.read(*i)?;
-            if let Task::Label { label_width, .. } = self.preprocessor.task {
-                check_labels(&record, label_width).map_err(|e| self.records.locate_error(*i, e))?;
-            }
-            records.push(record);
-        }
+        let records = self.read(&rows[..num_distinct])?;
         let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.preprocess::<T>(&rows, &records)?,
             other => return Err(Error::Internal(format!("images of type {other}"))));
         Ok(Some(Batch {
@@ -233,14 +228,28 @@ impl Loader {
         let mut sums = memory::filled(0f64, image_len);
         self.order = self.records.order(None, 0);
         let order = self.order.clone();
-        for rows in order.chunks(self.batch_size) {
-            let records = rows.iter().map(|i| self.records.read(*i)).collect::<Result<Vec<_>>>()?;
+        for rows in order.chunks(self.batch_size.min(MEAN_CHUNK)) {
+            let records = self.read(rows)?;
             let (images, _) = self.preprocess::<f32>(rows, &records)?;
             for image in images.to_vec::<f32>()?.chunks_exact(image_len) {
                 sums.iter_mut().zip(image).for_each(|(sum, x)| *sum += f64::from(*x));
             }
         }
         Ok(sums.iter().map(|sum| (sum / order.len() as f64) as f32).collect())
+    }
+
+    /// Reads records and checks the number of their labels.
+    fn read(&mut self, rows: &[usize]) -> Result<Vec<Record>> {
+        let mut records = memory::with_capacity(rows.len());
+        for i in rows {
+            memory::check()?;
+            let record = self.records.read(*i)?;
+            if let Task::Label { label_width, .. } = self.preprocessor.task {
+                check_labels(&record, label_width).map_err(|e| self.records.locate_error(*i, e))?;
+            }
+            records.push(record);
+        }
+        Ok(records)
     }
 
     /// Preprocesses records in several threads. Each record has its own random stream, so results do not depend on the scheduling.

@@ -107,6 +107,8 @@ fn a_missing_mean_image_is_computed_and_written() {
     let error = make(create, &path, &[("mean_img", &mean), ("data_shape", "(3, 3, 3)")]).err().unwrap().to_string();
     assert!(error.contains("does not begin with an array of shape [3, 3, 3]"), "{error}");
     fs::remove_file(&mean).unwrap();
+    let error = make(create, &path, &[("mean_img", &mean), ("label_width", "2")]).err().unwrap().to_string();
+    assert!(error.contains("record at byte 0") && error.contains("has 1 labels, but label_width is 2"), "{error}");
     data(&mut *make(create_u8, &path, &options).unwrap());
     assert!(!std::path::Path::new(&mean).exists());
 }
