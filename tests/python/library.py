@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 
 import mxnet as mx
@@ -150,3 +152,15 @@ with tempfile.TemporaryDirectory() as folder:
 os.environ["X_TEST"] = "1"
 mx.util.setenv("X_TEST", "2")
 record("getenv", mx.util.getenv("X_TEST"))
+
+# Bit 2 of the mode stands for imperative operators. The trace is written when the process ends.
+program = "import mxnet as mx; (mx.nd.ones((2, 2)) + 1).asnumpy()"
+for autostart, mode in (("1", "2"), ("1", "4"), ("0", "2")):
+    with tempfile.TemporaryDirectory() as folder:
+        env = dict(os.environ, MXNET_PROFILER_AUTOSTART=autostart, MXNET_PROFILER_MODE=mode)
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=folder, env=env, check=True)
+        trace = os.path.join(folder, "profile.json")
+        events = json.load(open(trace))["traceEvents"] if os.path.exists(trace) else []
+    operators = {event["name"] for event in events if event.get("cat") == "operator"}
+    calls = any(event.get("cat") == "MXNET_C_API" for event in events)
+    record(f"profiler/{autostart}/{mode}", ["_ones" in operators, "_plus_scalar" in operators, calls, len(events) > 0])
