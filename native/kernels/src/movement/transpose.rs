@@ -132,6 +132,7 @@ fn transpose_narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [
         2 => interleave::<T, 2>(src, stride, dst),
         3 => interleave::<T, 3>(src, stride, dst),
         4 => interleave::<T, 4>(src, stride, dst),
+        n if transpose_words(src, stride, dst, n, (dst.len() / n, n)) => {}
         n => {
             let zeros = [T::default(); B];
             let rows = dst.len() / n;

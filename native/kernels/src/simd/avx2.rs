@@ -342,7 +342,7 @@ dots!(
 );
 
 /// See `TransposeFn`. Transposes tiles of 8 x 8 in registers, two for each cache line of the source. EXACT: writes no elements
-/// outside the lanes.
+/// outside the lanes; the last tile overlaps the one before it instead of being smaller.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn transpose_f32<const EXACT: bool>(
     src: *const f32,
@@ -352,10 +352,14 @@ unsafe fn transpose_f32<const EXACT: bool>(
     out: *mut f32,
     width: usize,
 ) {
+    let is_dense = width == lanes;
+    let start_of_tile = |start: usize, end: usize| if EXACT && end >= 8 { start.min(end - 8) } else { start };
     for first in (0..depth).step_by(16) {
         for lane in (0..lanes).step_by(8) {
+            let lane = start_of_tile(lane, lanes);
             let lanes = (lanes - lane).min(8);
             for p in (first..depth.min(first + 16)).step_by(8) {
+                let p = start_of_tile(p, depth);
                 let len = (depth - p).min(8);
                 let (src, out) = (src.wrapping_add(lane * stride + p), out.wrapping_add(p * width + lane));
                 if lanes == 8 && len == 8 {
@@ -377,7 +381,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
                     let out = out.wrapping_add(i * width);
                     // A row of one vector may spill over into the next row, which is written later.
                     let has_room = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
-                    let is_full = lanes == 8 || (!EXACT && has_room);
+                    let is_full = lanes == 8 || ((!EXACT || is_dense) && has_room);
                     // SAFETY: the vector lies within this row or the next one, or only lanes of this row are written.
                     unsafe { if is_full { _mm256_storeu_ps(out, row) } else { store_first_f32(out, lanes, row) } }
                 }
