@@ -7,7 +7,7 @@ use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
-use ferromx_runtime::sparse::Array;
+use ferromx_runtime::sparse::{Array, FormatCheck};
 
 /// Checks the requested element type of an index array.
 ///
@@ -58,13 +58,13 @@ pub(crate) fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32)
     }
 }
 
-/// Checks the components of a sparse array, with `is_full` also the ranges and order of indices.
+/// Checks the components of a sparse array; dense arrays are always consistent.
 ///
 /// # Errors
 /// Inconsistent components.
-pub(crate) fn check_format(tensor: &Arc<Tensor>, is_full: bool) -> Result<()> {
+pub(crate) fn check_format(tensor: &Arc<Tensor>, scope: FormatCheck) -> Result<()> {
     match tensor.stored()? {
-        Array::Sparse(a) => a.check_format(is_full),
+        Array::Sparse(a) => a.check_format(scope),
         Array::Dense(_) => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
-use crate::sparse::{Array, SparseArray, StorageType};
+use crate::sparse::{Array, FormatCheck, SparseArray, StorageType};
 use crate::storage;
 
 const FILE_MAGIC: u64 = 0x112;
@@ -95,24 +95,29 @@ impl<'a> Reader<'a> {
         Error::Format(format!("{} is not a complete array file: {reason}; save it or download it again", self.name))
     }
 
-    fn dims(&mut self, ndim: i64, is_64_bit: bool) -> Result<Dims> {
+    /// Reads `ndim` dimensions, each by `dim`.
+    fn dims(&mut self, ndim: i64, dim: impl Fn(&mut Self) -> Result<i64>) -> Result<Dims> {
         let n = usize::try_from(ndim).ok().filter(|n| *n <= MAX_NDIM);
         let n = n.ok_or_else(|| self.error(format!("an array has {ndim} dimensions")))?;
         (0..n)
             .map(|_| {
-                let d = if is_64_bit { self.i64()? } else { i64::from(self.u32()?) };
+                let d = dim(self)?;
                 if d < 0 { Err(self.error(format!("a dimension is {d}"))) } else { Ok(d) }
             })
             .collect()
     }
 
-    /// Reads a rank and a shape; `None` for a placeholder without shape.
-    fn shape(&mut self, is_numpy_shape: bool) -> Result<Option<Shape>> {
-        let ndim = i64::from(self.i32()?);
-        if (ndim == 0 && !is_numpy_shape) || ndim == -1 {
-            return Ok(None);
+    /// Reads a rank and a shape; `None` for a placeholder without shape, whose rank is -1.
+    fn shape(&mut self) -> Result<Option<Shape>> {
+        match self.i32()? {
+            -1 => Ok(None),
+            ndim => Ok(Some(Shape::from(self.dims(i64::from(ndim), Self::i64)?))),
         }
-        Ok(Some(Shape::from(self.dims(ndim, true)?)))
+    }
+
+    /// [`shape`](Self::shape) without NumPy shape semantics, where a rank of 0 also belongs to a placeholder.
+    fn shape_of_known_rank(&mut self) -> Result<Option<Shape>> {
+        Ok(self.shape()?.filter(|shape| !shape.dims().is_empty()))
     }
 
     fn dtype(&mut self) -> Result<DType> {
@@ -138,7 +143,6 @@ impl<'a> Reader<'a> {
     /// Reads an array; `None` for a placeholder without shape.
     fn ndarray(&mut self) -> Result<Option<Array>> {
         let magic = self.u32()?;
-        let is_numpy_shape = magic == MAGIC_V3;
         let shape = match magic {
             MAGIC_V2 | MAGIC_V3 => {
                 let code = self.i32()?;
@@ -146,11 +150,11 @@ impl<'a> Reader<'a> {
                 if storage_type != StorageType::Default {
                     return self.sparse(storage_type);
                 }
-                self.shape(is_numpy_shape)?
+                if magic == MAGIC_V3 { self.shape()? } else { self.shape_of_known_rank()? }
             }
-            MAGIC_V1 => self.shape(false)?,
+            MAGIC_V1 => self.shape_of_known_rank()?,
             0 => None,
-            ndim => Some(Shape::from(self.dims(i64::from(ndim), false)?)),
+            ndim => Some(Shape::from(self.dims(i64::from(ndim), |file| file.u32().map(i64::from))?)),
         };
         let Some(shape) = shape else { return Ok(None) };
         let _device = (self.i32()?, self.i32()?);
@@ -174,12 +178,12 @@ impl<'a> Reader<'a> {
     /// Reads a sparse array after its storage type.
     fn sparse(&mut self, storage_type: StorageType) -> Result<Option<Array>> {
         // Arrays without stored values have a dimension of 0 in all versions of the format.
-        let stored = self.shape(true)?;
-        let Some(shape) = self.shape(true)? else { return Ok(None) };
+        let stored = self.shape()?;
+        let Some(shape) = self.shape()? else { return Ok(None) };
         let _device = (self.i32()?, self.i32()?);
         let dtype = self.dtype()?;
         let parts: Vec<(DType, Option<Shape>)> =
-            (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape(true)?))).collect::<Result<_>>()?;
+            (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape()?))).collect::<Result<_>>()?;
         let non_empty = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
         if storage_type == StorageType::Csr {
             self.check_rows(&shape, parts.first().and_then(|(_, pointers)| non_empty(pointers)))?;
@@ -197,7 +201,7 @@ impl<'a> Reader<'a> {
                 array.set_indices(i, &indices).map_err(|e| self.error(e.to_string()))?;
             }
         }
-        array.check_format(true).map_err(|e| self.error(e.to_string()))?;
+        array.check_format(FormatCheck::Full).map_err(|e| self.error(e.to_string()))?;
         Ok(Some(array.into()))
     }
 }

@@ -81,6 +81,15 @@ pub struct Parts {
     pub indptr: Option<NDArray>,
 }
 
+/// What [`SparseArray::check_format`] checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatCheck {
+    /// The lengths of the parts.
+    Lengths,
+    /// Also the range and the order of the indices.
+    Full,
+}
+
 struct State {
     parts: Parts,
     /// Whether the parts are known to be consistent.
@@ -128,12 +137,12 @@ impl SparseArray {
             StorageType::Default => return Err(Error::Internal("a sparse array of default storage".into())),
         };
         let parts = Parts { data: NDArray::empty(&data, dtype, context)?, indices: index_array(0, context)?, indptr };
-        Ok(SparseArray::from_parts(storage_type, shape, parts, true))
+        Ok(SparseArray::from_state(storage_type, shape, State { parts, is_checked: true }))
     }
 
-    fn from_parts(storage_type: StorageType, shape: &Shape, parts: Parts, is_checked: bool) -> SparseArray {
-        let (dtype, context) = (parts.data.dtype(), parts.data.context());
-        let state = Arc::new(RwLock::new(State { parts, is_checked }));
+    fn from_state(storage_type: StorageType, shape: &Shape, state: State) -> SparseArray {
+        let (dtype, context) = (state.parts.data.dtype(), state.parts.data.context());
+        let state = Arc::new(RwLock::new(state));
         SparseArray { storage_type, shape: shape.clone(), dtype, context, state }
     }
 
@@ -144,7 +153,7 @@ impl SparseArray {
     pub fn csr(shape: &Shape, data: NDArray, indptr: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(shape.dims().len() == 2, "csr arrays have 2 dimensions, not {shape}");
         let parts = Parts { data, indices, indptr: Some(indptr) };
-        let array = SparseArray::from_parts(StorageType::Csr, shape, parts, false);
+        let array = SparseArray::from_state(StorageType::Csr, shape, State { parts, is_checked: false });
         array.parts()?;
         Ok(array)
     }
@@ -156,7 +165,7 @@ impl SparseArray {
     pub fn row_sparse(shape: &Shape, data: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(!shape.dims().is_empty(), "row_sparse arrays have at least 1 dimension");
         let parts = Parts { data, indices, indptr: None };
-        let array = SparseArray::from_parts(StorageType::RowSparse, shape, parts, false);
+        let array = SparseArray::from_state(StorageType::RowSparse, shape, State { parts, is_checked: false });
         array.parts()?;
         Ok(array)
     }
@@ -170,7 +179,11 @@ impl SparseArray {
         if data.shape() != parts.data.shape() {
             return Err(Error::Internal(format!("{data:?} cannot replace the values {:?}", parts.data)));
         }
-        Ok(SparseArray::from_parts(self.storage_type, &self.shape, Parts { data, ..parts }, true))
+        Ok(SparseArray::from_state(
+            self.storage_type,
+            &self.shape,
+            State { parts: Parts { data, ..parts }, is_checked: true },
+        ))
     }
 
     /// The storage type, never [`StorageType::Default`].
@@ -225,7 +238,7 @@ impl SparseArray {
     ///
     /// # Errors
     /// Lengths that differ; indices out of range or order. The messages begin with MXNet's text.
-    pub fn check_format(&self, full: bool) -> Result<()> {
+    pub fn check_format(&self, scope: FormatCheck) -> Result<()> {
         let state = self.state.read();
         if state.is_checked {
             return Ok(());
@@ -233,7 +246,7 @@ impl SparseArray {
         let (kind, parts) = (self.storage_type, &state.parts);
         check_lengths(kind, &self.shape, parts)
             .map_err(|e| Error::Value(format!("Shape mismatch of this {kind} NDArray: {e}")))?;
-        if !full {
+        if scope == FormatCheck::Lengths {
             return Ok(());
         }
         if let Some(indptr) = &parts.indptr {
@@ -335,7 +348,7 @@ impl SparseArray {
             indices: p.indices.to_context(context)?,
             indptr: p.indptr.as_ref().map(|a| a.to_context(context)).transpose()?,
         };
-        Ok(SparseArray::from_parts(self.storage_type, &self.shape, parts, true))
+        Ok(SparseArray::from_state(self.storage_type, &self.shape, State { parts, is_checked: true }))
     }
 
     /// Overwrites this array with a copy of another of the same storage type, shape and element type.
@@ -580,7 +593,7 @@ mod tests {
         let b = b.unwrap();
         b.set_values(&rows).unwrap();
         b.set_indices(0, &vector(&[3i64, 1])).unwrap();
-        assert!(b.check_format(true).unwrap_err().to_string().contains("ascend"));
+        assert!(b.check_format(FormatCheck::Full).unwrap_err().to_string().contains("ascend"));
         assert_eq!(b.parts().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
     }
 
@@ -589,9 +602,9 @@ mod tests {
         let a =
             SparseArray::zeros(StorageType::RowSparse, &Shape::new(&[4, 2]), DType::F32, Context::default()).unwrap();
         a.set_values(&NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap()).unwrap();
-        assert!(a.check_format(true).is_err());
+        assert!(a.check_format(FormatCheck::Full).is_err());
         a.set_indices(0, &vector(&[1i64, 3])).unwrap();
-        assert!(a.check_format(true).is_ok());
+        assert!(a.check_format(FormatCheck::Full).is_ok());
         assert!(a.set_indices(1, &vector(&[1i64])).is_err());
         assert!(a.set_indices(0, &vector(&[1i32])).is_err());
         assert!(a.set_values(&vector(&[1f32])).is_err());

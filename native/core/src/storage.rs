@@ -32,7 +32,7 @@ mod single_precision;
 pub use blocks::{Block, Blocks};
 pub use call::{Call, call_once};
 pub use chain::{Chain, ChainCall, Operand};
-pub use chunk::Chunk;
+pub use chunk::{Access, Chunk};
 pub use elements::{as_bytes, copy, from_bytes, read_bytes, read_slice, write_bytes, write_slice};
 pub use loops::{FloatLoop, LOOP_MULTIPLE, LoopOperand, LoopRecorder};
 pub use ndarray::overlap;

@@ -7,7 +7,7 @@ use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::Tensor;
-use ferromx_runtime::sparse::{SparseArray, StorageType};
+use ferromx_runtime::sparse::{FormatCheck, SparseArray, StorageType};
 use ferromx_runtime::{arrays, semantics};
 
 use super::args::{count, id, put, slice};
@@ -149,5 +149,6 @@ pub extern "C" fn MXNDArraySyncCopyFromNDArray(
 /// indices. Dense arrays are always consistent.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
-    guard(|| sparse::check_format(&tensor(id(handle))?, full_check))
+    let scope = if full_check { FormatCheck::Full } else { FormatCheck::Lengths };
+    guard(|| sparse::check_format(&tensor(id(handle))?, scope))
 }

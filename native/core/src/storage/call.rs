@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::chunk::Access;
 use super::ndarray::NDArray;
 use super::operand_lists::with_operands;
 use super::operands::{In, Out, Req, View};
@@ -60,10 +61,10 @@ impl Call {
     ) -> Result<Call> {
         let ins: SmallVec<[&NDArray; 6]> = ins.into_iter().collect();
         let outs: SmallVec<[(&NDArray, Req); 4]> = outs.into_iter().collect();
-        if outs.iter().any(|(array, req)| *req != Req::Null && !region.covers(array, true)) {
+        if outs.iter().any(|(array, req)| *req != Req::Null && !region.covers(array, Access::Write)) {
             return Err(Error::Internal("an output is not locked for writing".into()));
         }
-        if ins.iter().any(|array| !region.covers(array, false)) {
+        if ins.iter().any(|array| !region.covers(array, Access::Read)) {
             return Err(Error::Internal("an input is not locked".into()));
         }
         let shared = find_shared_outputs(&ins, &outs)?;

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
+use super::chunk::Access;
 use super::loops::{FloatLoop, RecordedLoop, RecordedOperand};
 use super::ndarray::{NDArray, overlap};
 use super::operands::Req;
@@ -130,19 +131,19 @@ impl Chain {
         };
         let scalars: Vec<bool> = (0..arrays.len()).map(is_scalar_at).collect();
         let len = arrays.iter().zip(&scalars).find(|(_, is_scalar)| !**is_scalar).map_or(0, |(array, _)| array.len());
-        let mut written = vec![false; arrays.len()];
+        let mut accesses = vec![Access::Read; arrays.len()];
         for (operand, req) in calls.iter().flat_map(|c| &c.outs) {
             if let (Operand::Array(i), true) = (operand, *req != Req::Null) {
-                *written.get_mut(*i).ok_or_else(|| invalid("no such array"))? = true;
+                *accesses.get_mut(*i).ok_or_else(|| invalid("no such array"))? = Access::Write;
             }
         }
         for (i, a) in arrays.iter().enumerate() {
-            if a.len() != if scalars[i] { 1 } else { len } || !region.covers(a, written[i]) {
+            if a.len() != if scalars[i] { 1 } else { len } || !region.covers(a, accesses[i]) {
                 return Err(invalid("an array has a different length or is not locked"));
             }
-            for (k, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && written[*k]) {
+            for (_, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && accesses[*k] == Access::Write) {
                 let is_same_memory = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
-                if overlap(a, b) && (!is_same_memory || (written[i] && written[k])) {
+                if overlap(a, b) && (!is_same_memory || accesses[i] == Access::Write) {
                     return Err(invalid("two arrays overlap"));
                 }
             }

@@ -127,23 +127,36 @@ impl Drop for Chunk {
     }
 }
 
-/// Locks a chunk for writing or reading.
-pub(super) fn lock(chunk: &Chunk, write: bool) {
-    if write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
+/// How an operation accesses a chunk; the stronger access comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Alone.
+    Write,
+    /// Beside others that read.
+    Read,
+}
+
+/// Locks a chunk.
+pub(super) fn lock(chunk: &Chunk, access: Access) {
+    match access {
+        Access::Write => chunk.lock.lock_exclusive(),
+        Access::Read => chunk.lock.lock_shared(),
+    }
 }
 
 /// Releases a lock acquired by [`lock`], and increments the version if it was for writing.
 ///
 /// # Safety
 /// The caller holds this lock, and no reference to memory under it remains.
-pub(super) unsafe fn unlock(chunk: &Chunk, write: bool) {
+pub(super) unsafe fn unlock(chunk: &Chunk, access: Access) {
     // SAFETY: by the contract of this function.
     unsafe {
-        if write {
-            chunk.version.fetch_add(1, Ordering::Release);
-            chunk.lock.unlock_exclusive();
-        } else {
-            chunk.lock.unlock_shared();
+        match access {
+            Access::Write => {
+                chunk.version.fetch_add(1, Ordering::Release);
+                chunk.lock.unlock_exclusive();
+            }
+            Access::Read => chunk.lock.unlock_shared(),
         }
     }
 }

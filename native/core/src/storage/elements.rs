@@ -107,23 +107,13 @@ pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     f(unsafe { std::slice::from_raw_parts_mut(array.start().as_ptr(), array.byte_range().len()) })
 }
 
-/// Locks an array of elements of type `dtype` for reading or, if `is_written`, for writing.
-fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Locks<'_>> {
-    check_type(array.dtype(), dtype)?;
-    if is_written {
-        array.check_writable()?;
-        Ok(Locks::acquire([], [array]))
-    } else {
-        Ok(Locks::acquire([array], []))
-    }
-}
-
 /// Runs `f` on the array's elements, locked for reading.
 ///
 /// # Errors
 /// `T` is not the array's element type.
 pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
-    let _locks = lock_elements(array, T::DTYPE, false)?;
+    check_type(array.dtype(), T::DTYPE)?;
+    let _locks = Locks::acquire([array], []);
     // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialized, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts(array.start().as_ptr().cast(), array.len()) }))
 }
@@ -133,7 +123,9 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// # Errors
 /// `T` is not the array's element type; the array is read-only.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-    let _locks = lock_elements(array, T::DTYPE, true)?;
+    check_type(array.dtype(), T::DTYPE)?;
+    array.check_writable()?;
+    let _locks = Locks::acquire([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialized, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(array.start().as_ptr().cast(), array.len()) }))
 }

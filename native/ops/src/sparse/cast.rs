@@ -5,7 +5,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::sparse::{Array, FormatCheck, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice, write_bytes};
 use ferromx_kernels::sparse as kernels;
 
@@ -117,7 +117,7 @@ pub fn assign(target: &Array, value: Array) -> Result<()> {
         Array::Sparse(to) => match cast(&value, to.storage_type())? {
             Array::Sparse(from) if to.is_same(&from) => Ok(()),
             Array::Sparse(from) => to.take(from),
-            Array::Dense(_) => to.check_format(true),
+            Array::Dense(_) => to.check_format(FormatCheck::Full),
         },
     }
 }

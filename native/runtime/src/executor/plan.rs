@@ -9,7 +9,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, KernelFn, OpCtx};
 use ferromx_core::params::Params;
-use ferromx_core::storage::{Blocks, Call, Chain, In, LoopRecorder, Out, Region, RegionGuard, Req};
+use ferromx_core::storage::{Access, Blocks, Call, Chain, In, LoopRecorder, Out, Region, RegionGuard, Req};
 use ferromx_kernels::par;
 use parking_lot::Mutex;
 
@@ -239,8 +239,8 @@ impl Plan {
 
     /// True if no step writes to `old`, a kernel reads it unless there are no gradient steps, and no kernel accesses `new`.
     pub(super) fn can_replace(&self, old: &NDArray, new: &NDArray) -> bool {
-        let is_read = self.region.covers(old, false) || self.num_forward_steps == self.steps.len();
-        is_read && !self.region.covers(old, true) && !self.region.covers(new, false)
+        let is_read = self.region.covers(old, Access::Read) || self.num_forward_steps == self.steps.len();
+        is_read && !self.region.covers(old, Access::Write) && !self.region.covers(new, Access::Read)
     }
 
     /// Lets the steps read `new` instead of `old`; see [`Plan::can_replace`].
