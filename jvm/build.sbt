@@ -161,23 +161,13 @@ lazy val guarded = Seq(
         .map(ProblemFilters.exclude[Problem](_)) ++
       // Programs in the package see the scope of a resource as an Option, as in the released package.
       Seq("org.apache.mxnet.*.scope", "org.apache.mxnet.*.scope_=")
-        .map(ProblemFilters.exclude[Problem](_)) ++
-      // Classes that were private to the package are in packages named `internal`.
-      movedToInternal.map(name => ProblemFilters.exclude[Problem](s"org.apache.mxnet.$name*"))
+        .map(ProblemFilters.exclude[Problem](_))
   },
   writeInterface := {
     PublicInterface.write((Compile / packageBin).value, storedInterface.value, _ => true)
     storedInterface.value
   }
 )
-
-lazy val movedToInternal: Seq[String] =
-  ("AnnotatedClasses CustomDefinition CustomInstance CustomOperator DirectBuffer ExportBridge HelperThreads Host ImportBridge " +
-    "ImportHooks ImportedParts InferredShapes InferredTypes KVStore$Callback KVStoreCallback LentLists LentNDArray LibInfo " +
-    "LoadedNDArrays MemoryPressure MetricChoice NDArrayOps NDArrayOrigin NativeLibrary NativeOp OpFields OpProperties " +
-    "OperatorCall OperatorDefinition OptimizerContent RandomCall Raw ReshapedExecutor ShapeOnlyNDArray StoredDigest TrackedIter " +
-    "Udf UserFunction*Definition UserOperators module.OptimizerCheckpoint module.Training util.AtomicFile util.Blocks " +
-    "util.FieldState util.Given util.Json util.Logging visualization.").split(' ').toSeq
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
 

@@ -66,6 +66,11 @@ impl DType {
         matches!(self, DType::F16 | DType::F32 | DType::F64 | DType::BF16)
     }
 
+    /// True for floating-point types of 16 bits.
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
     /// The type of a C API code; `None` for -1 (unknown) and for undefined codes.
     pub fn from_code(code: i32) -> Option<DType> {
         DType::ALL.into_iter().find(|d| *d as i32 == code)

@@ -41,8 +41,7 @@ pub(crate) fn without_half(
     outs: &mut [Out<'_>],
     kernel: &mut dyn FnMut(&[In<'_>], &mut [Out<'_>]) -> Result<()>,
 ) -> Result<()> {
-    let is_half = |dtype| matches!(dtype, DType::F16 | DType::BF16);
-    if ins.iter().any(|x| is_half(x.dtype())) || outs.iter().any(|y| is_half(y.dtype())) {
+    if ins.iter().any(|x| x.dtype().is_half()) || outs.iter().any(|y| y.dtype().is_half()) {
         CONVERSION.call(ins, outs, kernel)
     } else {
         kernel(ins, outs)

@@ -85,8 +85,7 @@ type Copies = SmallVec<[Option<NDArray>; 6]>;
 
 /// An array for a copy of the operand.
 fn empty_copy(view: &View<'_>) -> Result<Option<NDArray>> {
-    let is_half = matches!(view.dtype, DType::F16 | DType::BF16);
-    is_half.then(|| NDArray::empty(view.shape, DType::F32, Context::cpu(0))).transpose()
+    view.dtype.is_half().then(|| NDArray::empty(view.shape, DType::F32, Context::cpu(0))).transpose()
 }
 
 #[cfg(test)]

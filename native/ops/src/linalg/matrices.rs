@@ -75,7 +75,7 @@ pub(super) fn matrix_error(message: &str, i: usize) -> Error {
 pub(super) fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     for d in io.ins.iter().flatten() {
         ensure!(
-            !matches!(d, DType::F16 | DType::BF16 | DType::Bool),
+            !d.is_half() && *d != DType::Bool,
             "linear algebra takes arrays of type float32, float64 or of an integer type, not {d}: convert them"
         );
     }

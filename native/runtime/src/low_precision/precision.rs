@@ -74,7 +74,7 @@ impl Symbol {
     /// A type other than float16 and bfloat16; inconsistent types in the original or the new graph.
     pub fn reduced_precision(&self, rules: &Precision) -> Result<Symbol> {
         ensure!(
-            matches!(rules.target, DType::F16 | DType::BF16),
+            rules.target.is_half(),
             "Only float16 and bfloat16 target_dtypes are supported yet, target_dtype={}",
             rules.target
         );
