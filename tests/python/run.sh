@@ -16,7 +16,7 @@ library=$(realpath "${LIBRARY:-../../target/release/libmxnet.so}") || exit 1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 programs=("$@")
-[ ${#programs[@]} -gt 0 ] || programs=(arrays edges symbols numpy_api gluon_layers gluon_train inference recurrent_blocks
+[ ${#programs[@]} -gt 0 ] || programs=(arrays edges symbols numpy_api gluon_layers gluon_train model_zoo inference recurrent_blocks
     autograd_errors opperf data_dependent module_fit executors key_value_stores data_iterators library precision
     control_flow optimizers distributed moving_averages gradient_storage
     sparse_graphs user_operators)
