@@ -16,15 +16,10 @@ fn conjugate<T: Scalar>(a: Complex<T>) -> Complex<T> {
     [a[0], -a[1]]
 }
 
-/// The points exp(-i pi k / half) of the unit circle for k = 0, ..., `count` - 1, or exp(-i pi k^2 / half) if `squares`.
-fn unit_circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>> {
-    let point = |k: usize| {
-        // Full turns are subtracted exactly, before the angle is rounded.
-        let k = if squares { (k as u128 * k as u128 % (2 * half as u128)) as f64 } else { k as f64 };
-        let (sin, cos) = libm::sincos(-PI * k / half as f64);
-        [T::from(cos).unwrap_or(T::zero()), T::from(sin).unwrap_or(T::zero())]
-    };
-    (0..count).map(point).collect()
+/// The root of unity exp(-i pi k / half).
+fn root_of_unity<T: Scalar>(k: usize, half: usize) -> Complex<T> {
+    let (sin, cos) = libm::sincos(-PI * k as f64 / half as f64);
+    [T::from(cos).unwrap_or(T::zero()), T::from(sin).unwrap_or(T::zero())]
 }
 
 /// The precomputed tables of transforms of one length.
@@ -48,10 +43,13 @@ impl<T: Scalar> Fft<T> {
     /// Computes the tables for transforms of `len` elements.
     pub fn new(len: usize) -> Fft<T> {
         if len <= 1 || len.is_power_of_two() {
-            return Fft { len, roots: unit_circle(len / 2, (len / 2).max(1), false), chirp: None };
+            let roots = (0..len / 2).map(|k| root_of_unity(k, len / 2)).collect();
+            return Fft { len, roots, chirp: None };
         }
         let inner = Box::new(Fft::new((2 * len - 1).next_power_of_two()));
-        let chirp = unit_circle(len, len, true);
+        // exp(-i pi k^2 / len). Full turns are subtracted exactly, before the angle is rounded.
+        let exponent = |k: usize| (k as u128 * k as u128 % (2 * len as u128)) as usize;
+        let chirp: Vec<Complex<T>> = (0..len).map(|k| root_of_unity(exponent(k), len)).collect();
         let mut response = vec![[T::zero(); 2]; inner.len];
         for (k, chirp_k) in chirp.iter().enumerate() {
             response[k] = conjugate(*chirp_k);

@@ -321,8 +321,8 @@ mod tests {
     fn channels_have_their_own_scales() {
         let channels = Channels { scales: vec![0.5, 2.0], zeros: vec![3, -4], inner: 2 };
         let x = [0.75, -100.0, 6.0, f32::NAN, 1e30, 0.2, -7.0, 3.0];
-        let (mut q, mut back) = ([0; 8], [0.0; 8]);
-        quantize_linear(&x, &channels, true, &mut q);
+        let (mut q, mut back, is_signed) = ([0; 8], [0.0; 8], true);
+        quantize_linear(&x, &channels, is_signed, &mut q);
         assert_eq!(q.map(u8::cast_signed), [5, -128, -1, -4, 127, 3, -8, -2]);
         dequantize_linear(&q.map(u8::cast_signed), &channels, &mut back);
         assert_eq!(back, [1.0, -65.5, 6.0, 0.0, 62.0, 0.0, -8.0, 4.0]);

@@ -289,14 +289,14 @@ mod tests {
     fn corners_and_edges() {
         let shape = Resize { input: [1, 3], output: [1, 5] };
         let mut y = [0f32; 5];
-        bilinear_resize(&shape, true, &[0.0, 1.0, 2.0], &mut y);
-        assert_eq!(y, [0.0, 0.5, 1.0, 1.5, 2.0]);
-        bilinear_resize(&shape, false, &[0.0, 1.0, 2.0], &mut y);
-        y.iter().zip([0.0, 0.4, 1.0, 1.6, 2.0]).for_each(|(y, w)| assert!((y - w).abs() < 1e-6));
+        for (align_corners, want) in [(true, [0.0, 0.5, 1.0, 1.5, 2.0]), (false, [0.0, 0.4, 1.0, 1.6, 2.0])] {
+            bilinear_resize(&shape, align_corners, &[0.0, 1.0, 2.0], &mut y);
+            y.iter().zip(want).for_each(|(y, want)| assert!((y - want).abs() < 1e-6));
+        }
         average_resize(&shape, &[0.0, 1.0, 2.0], &mut y);
         assert_eq!(y, [0.0, 0.5, 1.0, 1.5, 2.0]);
-        let mut y = [1f64; 6];
-        nearest_resize(&Resize { input: [1, 3], output: [1, 6] }, true, &[0.0, 1.0, 2.0], &mut y);
+        let (mut y, add) = ([1f64; 6], true);
+        nearest_resize(&Resize { input: [1, 3], output: [1, 6] }, add, &[0.0, 1.0, 2.0], &mut y);
         assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
     }
 }

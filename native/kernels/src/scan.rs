@@ -7,28 +7,45 @@ use crate::reduce::NumericLane;
 /// Elements per chunk; fixed, so that results do not depend on the number of threads.
 const GRAIN: usize = 1 << 14;
 
-/// Inclusive cumulative sums along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`. Elements are
-/// converted to lanes of type `C` first.
+/// The order in which the elements of an axis are accumulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first to the last.
+    Forward,
+    /// From the last to the first.
+    Reverse,
+}
+
+/// Inclusive cumulative sums along the middle axis of `x`, (outer, n, inner). Elements are converted to lanes of type `C` first.
 ///
 /// # Panics
 /// Panics if a length does not match.
-pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from_end: bool, out: ElementsMut<'_>) {
+pub fn cumsum<C: NumericLane>(
+    x: Elements<'_>,
+    dims: (usize, usize, usize),
+    direction: Direction,
+    out: ElementsMut<'_>,
+) {
     let len = dims.0 * dims.1 * dims.2;
     assert_eq!(x.len(), len, "the elements do not have shape {dims:?}");
     with_scratch(len, |lanes: &mut [C]| {
         par::parallel_rows(lanes, GRAIN, 1, |i, chunk| C::load_any(x, i * GRAIN, chunk));
-        scan(lanes, dims, from_end);
+        scan(lanes, dims, direction == Direction::Reverse);
         C::store_any(lanes, out);
     });
 }
 
-/// Cumulative products along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`; without the element
-/// itself if `exclusive`.
+/// Cumulative products along the middle axis of `x`, (outer, n, inner), without the element itself if `exclusive`.
 ///
 /// # Panics
 /// Panics if a length does not match.
-pub fn cumprod<T, C>(x: &[T], (_, n, inner): (usize, usize, usize), exclusive: bool, from_end: bool, out: &mut [T])
-where
+pub fn cumprod<T, C>(
+    x: &[T],
+    (_, n, inner): (usize, usize, usize),
+    exclusive: bool,
+    direction: Direction,
+    out: &mut [T],
+) where
     C: NumericLane,
     T: Load<C> + Store<C>,
 {
@@ -36,7 +53,7 @@ where
     par::parallel_rows(out, n * inner, (GRAIN / (n * inner).max(1)).max(1), |o, out| {
         let mut products = vec![C::ONE; inner];
         for k in 0..n {
-            let row = if from_end { n - 1 - k } else { k } * inner;
+            let row = if direction == Direction::Reverse { n - 1 - k } else { k } * inner;
             let x = &x[o * n * inner + row..][..inner];
             for ((out, x), product) in out[row..].iter_mut().zip(x).zip(&mut products) {
                 let next = product.times(x.lane());
@@ -173,10 +190,10 @@ mod tests {
         for dims in [(1, 1, 1), (2, 3, 4), (3, 5, 1), (1, 100_000, 1), (2, 40_000, 1), (1, 4, 9), (0, 3, 2), (2, 0, 3)]
         {
             let x: Vec<i64> = (0..(dims.0 * dims.1 * dims.2) as i64).map(|i| i * 7 % 13 - 5).collect();
-            for from_end in [false, true] {
+            for direction in [Direction::Forward, Direction::Reverse] {
                 let mut y = vec![0i64; x.len()];
-                cumsum::<i64>(x[..].into(), dims, from_end, (&mut y[..]).into());
-                assert_eq!(y, naive(&x, dims, from_end), "{dims:?}");
+                cumsum::<i64>(x[..].into(), dims, direction, (&mut y[..]).into());
+                assert_eq!(y, naive(&x, dims, direction == Direction::Reverse), "{dims:?}");
             }
         }
     }
@@ -184,7 +201,7 @@ mod tests {
     #[test]
     fn elements_are_converted_first() {
         let mut y = [0i32; 3];
-        cumsum::<i32>([0.6f32, 1.6, 2.6][..].into(), (1, 3, 1), false, (&mut y[..]).into());
+        cumsum::<i32>([0.6f32, 1.6, 2.6][..].into(), (1, 3, 1), Direction::Forward, (&mut y[..]).into());
         assert_eq!(y, [0, 1, 3]);
     }
 }

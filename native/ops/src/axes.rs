@@ -39,13 +39,21 @@ pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {
 ///
 /// # Errors
 /// If an axis does not exist or is given twice.
-pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
-    let unresolved = axis.0.as_ref().map_or(&[][..], Shape::dims);
-    if unresolved.is_empty() {
-        return Ok((0..n).collect());
+pub(crate) fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
+    match &axis.0 {
+        Some(given) if !given.dims().is_empty() => sorted_axes(given.dims(), n),
+        _ => Ok((0..n).collect()),
     }
-    let axes = sorted_axes(unresolved, n)?;
-    Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
+}
+
+/// As [`resolve`], but with `exclude` the axes that are not given. None and () are all axes even then.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_or_exclude(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
+    let axes = resolve(axis, n)?;
+    let is_given = axis.0.as_ref().is_some_and(|given| !given.dims().is_empty());
+    Ok(if exclude && is_given { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
 /// The axes of an array of `n` axes, checked and ascending.
@@ -83,12 +91,16 @@ pub(crate) fn numpy_axes(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
 
 /// The shape of a reduction by NumPy's rules: without the axes, or with length 1 for them if `keepdims`.
 pub(crate) fn numpy_reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
-    let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
-        (false, _) => Some(*d),
-        (true, true) => Some(1),
-        (true, false) => None,
-    };
-    Shape::from(shape.dims().iter().enumerate().filter_map(keep).collect::<Dims>())
+    if !keepdims {
+        return without_axes(shape, axes);
+    }
+    Shape::from(shape.dims().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect::<Dims>())
+}
+
+/// A shape without the axes.
+pub(crate) fn without_axes(shape: &Shape, axes: &[usize]) -> Shape {
+    let is_kept = |(i, _): &(usize, &i64)| !axes.contains(i);
+    Shape::from(shape.dims().iter().enumerate().filter(is_kept).map(|(_, d)| *d).collect::<Dims>())
 }
 
 #[cfg(test)]
@@ -98,7 +110,7 @@ mod tests {
     #[test]
     fn axes_are_resolved_as_in_mxnet() {
         let axes = |text: &str, exclude| {
-            resolve(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
+            resolve_or_exclude(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
         };
         assert_eq!(axes("None", true).unwrap()[..], [0, 1, 2]);
         assert_eq!(axes("()", false).unwrap()[..], [0, 1, 2]);

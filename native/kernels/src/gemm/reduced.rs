@@ -69,7 +69,7 @@ pub fn gemm_reduced<H: Reduced>(
 fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
     // The transpose of a column-major matrix is a row-major one.
     let transposed = m.col_stride() != 1 && m.row_stride() == 1;
-    let source = if transposed { m.t() } else { m };
+    let source = m.t_if(transposed);
     let (rows, cols) = (source.rows(), source.cols());
     par::with_scratch(rows * cols, |wide: &mut [f32]| {
         par::parallel_rows(wide, cols, GRAIN.div_ceil(cols.max(1)), |row, wide| {
@@ -82,6 +82,6 @@ fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R
             }
         });
         let wide = MatRef::row_major(wide, rows, cols);
-        f(if transposed { wide.t() } else { wide })
+        f(wide.t_if(transposed))
     })
 }

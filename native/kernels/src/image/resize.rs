@@ -33,7 +33,7 @@ pub trait Pixel: Element {
     type Sum: Accum;
     /// Weighted sums: of bytes in fixed point, of other types in floating point.
     fn weighted_sums(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
-        float_sums(src, shape, filters, dst, false);
+        float_sums(src, shape, filters, dst, Ties::ToEven);
     }
 }
 
@@ -174,7 +174,7 @@ pub fn resize<T: Pixel>(
     assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
     let is_halved = (height, width) == (2 * out_height, 2 * out_width);
     // OpenCV has vectorized loops for these numbers of channels, which round halves up.
-    let halves_up = is_halved && matches!(channels, 1 | 3 | 4);
+    let ties = if is_halved && matches!(channels, 1 | 3 | 4) { Ties::Up } else { Ties::ToEven };
     let is_shrinking = out_height <= height && out_width <= width;
     let is_bytes = T::DTYPE == DType::U8;
     let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
@@ -182,9 +182,9 @@ pub fn resize<T: Pixel>(
     match interpolation {
         Interpolation::Nearest => nearest(src, &shape, dst),
         Interpolation::Linear if is_bytes && is_halved => {
-            float_sums(src, &shape, &for_both_axes(&Filter::area), dst, halves_up)
+            float_sums(src, &shape, &for_both_axes(&Filter::area), dst, ties)
         }
-        Interpolation::Area if is_shrinking => float_sums(src, &shape, &for_both_axes(&Filter::area), dst, halves_up),
+        Interpolation::Area if is_shrinking => float_sums(src, &shape, &for_both_axes(&Filter::area), dst, ties),
         Interpolation::Area => T::weighted_sums(src, &shape, &for_both_axes(&Filter::enlarging_area), dst),
         Interpolation::Linear => {
             T::weighted_sums(src, &shape, &for_both_axes(&|a, b| Filter::window(a, b, 0, |x| [1.0 - x, x])), dst);
@@ -250,8 +250,15 @@ fn separable<T: Element, S: Copy + Default + Send + Sync>(
     });
 }
 
-/// Weighted sums in floating point; bytes are rounded to nearest, ties up if `halves_up`, else to even.
-fn float_sums<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], halves_up: bool) {
+/// How a sum halfway between two bytes is rounded.
+#[derive(Clone, Copy)]
+enum Ties {
+    ToEven,
+    Up,
+}
+
+/// Weighted sums in floating point; bytes are rounded to nearest.
+fn float_sums<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], ties: Ties) {
     let (is_bytes, n) = (T::DTYPE == DType::U8, shape.channels);
     separable(
         src,
@@ -261,10 +268,10 @@ fn float_sums<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), ds
         |src, taps, c| taps.iter().map(|(at, w)| T::Sum::of(src[at * n + c]) * T::Sum::of(*w)).sum::<T::Sum>(),
         |taps, i| {
             let sum: T::Sum = taps.iter().map(|(row, weight)| row[i] * T::Sum::of(*weight)).sum();
-            match (is_bytes, halves_up) {
+            match (is_bytes, ties) {
                 (false, _) => sum.store(),
-                (true, true) => T::from_f64((sum.wide() + 0.5).floor().clamp(0.0, 255.0)),
-                (true, false) => T::from_f64(sum.wide().round_ties_even().clamp(0.0, 255.0)),
+                (true, Ties::Up) => T::from_f64((sum.wide() + 0.5).floor().clamp(0.0, 255.0)),
+                (true, Ties::ToEven) => T::from_f64(sum.wide().round_ties_even().clamp(0.0, 255.0)),
             }
         },
     );

@@ -179,10 +179,16 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
         (ratio.is_finite() && ratio * ratio > T::epsilon()).then_some(smallest)
     }
 
-    /// Rotates rows or columns k and k + 1 of the block, in the direction of the sweep.
-    fn rotate(&mut self, sweep: Sweep, columns: bool, k: usize, c: T, s: T) {
-        let rows = if columns == sweep.is_reversed { &mut *self.left } else { &mut *self.right };
-        rows.rotate(sweep.e(k), c, if sweep.is_reversed { -s } else { s });
+    /// Rotates rows k and k + 1 of the block, in the direction of the sweep.
+    fn rotate_rows(&mut self, sweep: Sweep, k: usize, c: T, s: T) {
+        let (rotations, s) = if sweep.is_reversed { (&mut *self.right, -s) } else { (&mut *self.left, s) };
+        rotations.rotate(sweep.e(k), c, s);
+    }
+
+    /// Rotates columns k and k + 1 of the block, in the direction of the sweep.
+    fn rotate_columns(&mut self, sweep: Sweep, k: usize, c: T, s: T) {
+        let (rotations, s) = if sweep.is_reversed { (&mut *self.left, -s) } else { (&mut *self.right, s) };
+        rotations.rotate(sweep.e(k), c, s);
     }
 
     /// An implicit QR sweep: rotating the first two columns by the shift creates a bulge, which is chased to the end.
@@ -200,7 +206,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
             self.e[e] = c * self.e[e] - s * self.d[d0];
             g = s * self.d[d1];
             self.d[d1] *= c;
-            self.rotate(sweep, true, k, c, s);
+            self.rotate_columns(sweep, k, c, s);
             let (c, s, r) = rotation(f, g);
             self.d[d0] = r;
             f = c * self.e[e] + s * self.d[d1];
@@ -210,7 +216,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
                 g = s * self.e[next];
                 self.e[next] *= c;
             }
-            self.rotate(sweep, false, k, c, s);
+            self.rotate_rows(sweep, k, c, s);
         }
         self.e[sweep.e(len - 1)] = f;
     }
@@ -225,10 +231,10 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
             if k > 0 {
                 self.e[sweep.e(k - 1)] = old_s * r;
             }
-            self.rotate(sweep, true, k, c1, s1);
+            self.rotate_columns(sweep, k, c1, s1);
             let (c2, s2, d) = rotation(old_c * r, self.d[d1] * s1);
             self.d[d0] = d;
-            self.rotate(sweep, false, k, c2, s2);
+            self.rotate_rows(sweep, k, c2, s2);
             (c, old_c, old_s) = (c1, c2, s2);
         }
         let last = self.d[sweep.d(len)] * c;

@@ -114,7 +114,8 @@ impl<T: Scalar> Schur<'_, T> {
                 _ if iteration == MAX_ITERATIONS => return Err(EigenError::NotConverged(end - 1)),
                 _ => {
                     iteration += 1;
-                    self.francis(start, end, iteration % 10 == 0);
+                    let exceptional = iteration % 10 == 0;
+                    self.francis(start, end, exceptional);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The LQ and QR factorizations by Householder reflections.
 
 use super::reflections::{BLOCK, Reflections, reflector};
-use super::{Scalar, axpy, dot, transpose};
+use super::{Scalar, Transpose, axpy, dot, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows2, with_scratch};
 
@@ -31,7 +31,7 @@ pub(super) fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
             let (done, below) = a.split_at_mut((k + block) * n);
             if !below.is_empty() {
                 let rows = m - k - block;
-                Reflections { v: done, n, offset: 0, taus }.apply((k, block), false, &mut below[k..], rows);
+                Reflections { v: done, n, offset: 0, taus }.apply((k, block), Transpose::No, &mut below[k..], rows);
             }
         }
         for (i, (l, a)) in l.chunks_exact_mut(m.max(1)).zip(a.chunks_exact(n.max(1))).enumerate() {

@@ -50,6 +50,15 @@ pub trait Scalar: gemm::GemmElement + Pod + Float + NumAssign + Sum + Default {}
 impl Scalar for f32 {}
 impl Scalar for f64 {}
 
+/// Whether a matrix is transposed (BLAS's `trans`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transpose {
+    /// The matrix itself.
+    No,
+    /// Its transpose.
+    Yes,
+}
+
 /// Rows and columns of a block.
 const BLOCK: usize = 64;
 

@@ -1,6 +1,6 @@
 //! Householder reflections, applied in blocks (the compact WY form).
 
-use super::{Scalar, dot};
+use super::{Scalar, Transpose, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
 
@@ -48,7 +48,7 @@ pub(super) struct Reflections<'a, T> {
 impl<T: Scalar> Reflections<'_, T> {
     /// Multiplies `rows` rows with a stride of `n` from the right by H_first H_first+1 ... of `count` reflections, or by the
     /// transpose of this product. `x` starts at the first column of the first reflection.
-    pub(super) fn apply(&self, (first, count): (usize, usize), transposed: bool, x: &mut [T], rows: usize) {
+    pub(super) fn apply(&self, (first, count): (usize, usize), trans: Transpose, x: &mut [T], rows: usize) {
         let width = self.n - self.offset - first;
         let (zero, one) = (T::zero(), T::one());
         with_scratch(count * (width + 2 * count + 2 * rows), |buffer: &mut [T]| {
@@ -65,10 +65,10 @@ impl<T: Scalar> Reflections<'_, T> {
             let v = MatRef::row_major(v, count, width);
             gemm(one, v, v.t(), zero, MatMut::row_major(products, count, count));
             compact_wy(products, &self.taus[first..first + count], t);
-            let t = MatRef::row_major(t, count, count);
+            let t = MatRef::row_major(t, count, count).t_if(trans == Transpose::Yes);
             gemm(one, MatRef::new(x, rows, width, self.n, 1), v.t(), zero, MatMut::row_major(products_v, rows, count));
             let products_v = MatRef::row_major(products_v, rows, count);
-            gemm(one, products_v, if transposed { t.t() } else { t }, zero, MatMut::row_major(products_t, rows, count));
+            gemm(one, products_v, t, zero, MatMut::row_major(products_t, rows, count));
             gemm(-one, MatRef::row_major(products_t, rows, count), v, one, MatMut::new(x, rows, width, self.n));
         });
     }
@@ -82,7 +82,8 @@ impl<T: Scalar> Reflections<'_, T> {
             // The rows above are still those of the identity and zero in the columns of these reflections.
             let from = first + self.offset;
             if from < rows {
-                self.apply((first, BLOCK.min(count - first)), true, &mut out[from * n + from..], rows - from);
+                let block = (first, BLOCK.min(count - first));
+                self.apply(block, Transpose::Yes, &mut out[from * n + from..], rows - from);
             }
         }
     }

@@ -15,6 +15,14 @@ pub struct Triangle {
     pub unit: bool,
 }
 
+impl Triangle {
+    /// The transpose.
+    #[must_use]
+    pub fn t(self) -> Triangle {
+        Triangle { transposed: !self.transposed, ..self }
+    }
+}
+
 /// Replaces the `n` x `m` matrix B by the X with op(A) X = B, where op(A) is a triangle of the `n` x `n` matrix A, or its
 /// transpose. A zero on the diagonal gives infinities.
 ///
@@ -22,8 +30,7 @@ pub struct Triangle {
 /// Panics if a length does not match.
 pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
-    let view = MatRef::row_major(a, n, n);
-    let op = if triangle.transposed { view.t() } else { view };
+    let op = MatRef::row_major(a, n, n).t_if(triangle.transposed);
     let is_forward = triangle.lower != triangle.transposed;
     let blocks = n.div_ceil(BLOCK);
     for step in 0..blocks {
@@ -70,7 +77,7 @@ fn solve_block<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &m
 pub fn solve_right<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     with_scratch(b.len(), |transposed_b: &mut [T]| {
         transpose(b, m, n, transposed_b);
-        solve_left(a, n, Triangle { transposed: !triangle.transposed, ..triangle }, transposed_b, m);
+        solve_left(a, n, triangle.t(), transposed_b, m);
         transpose(transposed_b, n, m, b);
     });
 }

@@ -255,7 +255,8 @@ fn threads_do_not_change_bits() {
             batch_norm_training(s, &params, &x, &mut y, &mut mean, &mut variance);
             let (mut xg, mut gg, mut bg) = (vec![0.0; s.len()], vec![0.0; s.axis], vec![0.0; s.axis]);
             let grads = BatchNormGrads { x: &mut xg, gamma: &mut gg, beta: &mut bg };
-            batch_norm_backward(s, &params, (&mean, &variance, true), &x, &head, grads);
+            let is_training = true;
+            batch_norm_backward(s, &params, (&mean, &variance, is_training), &x, &head, grads);
             let rows = s.outer * s.inner;
             let (mut y2, mut mean2, mut dev) = (vec![0.0; s.len()], vec![0.0; rows], vec![0.0; rows]);
             let affine = Affine::PerElement(&gamma, &beta);

@@ -53,6 +53,11 @@ impl<'a, T> MatRef<'a, T> {
         MatRef { data, rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride }
     }
 
+    /// The transpose if `transposed`, otherwise the matrix: BLAS's op(A).
+    pub fn t_if(self, transposed: bool) -> Self {
+        if transposed { self.t() } else { self }
+    }
+
     /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! Argmax and argmin.
 
-use super::{Loops, Max, Min, NumericLane, ROW_BLOCK, ReducerLoops, fold_row, reduce_with};
+use super::{Loops, Max, Min, NumericLane, ROW_BLOCK, ReducerLoops, Stage, fold_row, reduce_with};
 use crate::map::{Elements, ElementsMut, Lane, Load, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 
@@ -64,7 +64,7 @@ fn arg<C: NumericLane, const LARGEST: bool>(
                 let out = chunk.row_mut(i);
                 if inner == 1 {
                     let block = |start: usize| x.part(start..n.min(start + ROW_BLOCK));
-                    let blocks = (0..n).step_by(ROW_BLOCK).map(|start| fold_row(fold, block(start), false));
+                    let blocks = (0..n).step_by(ROW_BLOCK).map(|start| fold_row(fold, block(start), Stage::Later));
                     let best = blocks.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity);
                     out[0] = index_of(x, best);
                 } else {

@@ -76,8 +76,15 @@ where
     reduce_with(&ReducerLoops::<R, C>::LOOPS, x, shape, axes, out);
 }
 
-/// The loops of a reducer; all other code of a reduction is compiled once per lane type. The second loop of each pair maps the
-/// elements before it merges them.
+/// A stage of a reduction. The first one maps the elements; later ones merge its results.
+#[derive(Clone, Copy)]
+enum Stage {
+    Later = 0,
+    First = 1,
+}
+
+/// The loops of a reducer, the second of each pair for [`Stage::First`]; all other code of a reduction is compiled once per lane
+/// type.
 struct Loops<C: 'static> {
     identity: C,
     /// Reduces at most one block of a row.
@@ -158,13 +165,13 @@ fn reduce_with<C: NumericLane>(
             if x.is_empty() {
                 buf.fill(fold.identity);
             } else {
-                pass(fold, x, (kept, 1, 1), buf, true);
+                pass(fold, x, (kept, 1, 1), buf, Stage::First);
             }
             finish(buf);
         });
         return;
     }
-    reduce_groups(fold, x, &groups, true, &mut finish);
+    reduce_groups(fold, x, &groups, Stage::First, &mut finish);
 }
 
 /// Reduces the innermost reduced group, then the remaining ones, and calls `done` with the result.
@@ -172,7 +179,7 @@ fn reduce_groups<C: NumericLane>(
     fold: &Loops<C>,
     x: Elements<'_>,
     groups: &[(usize, bool)],
-    is_first_pass: bool,
+    stage: Stage,
     done: &mut dyn FnMut(&[C]),
 ) {
     let Some(reduced) = groups.iter().rposition(|g| g.1) else { return };
@@ -180,23 +187,23 @@ fn reduce_groups<C: NumericLane>(
     let inner: usize = groups[reduced + 1..].iter().map(|g| g.0).product();
     let outer: usize = groups[..reduced].iter().map(|g| g.0).product();
     with_scratch(outer * inner, |buf: &mut [C]| {
-        pass(fold, x, (outer, n, inner), buf, is_first_pass);
+        pass(fold, x, (outer, n, inner), buf, stage);
         if groups[..reduced].iter().any(|g| g.1) {
             let rest: Groups = groups[..reduced].iter().chain(&groups[reduced + 1..]).copied().collect();
-            reduce_groups(fold, C::elements(buf), &rest, false, done);
+            reduce_groups(fold, C::elements(buf), &rest, Stage::Later, done);
         } else {
             done(buf);
         }
     });
 }
 
-/// Reduces the middle axis of `x`: (outer, n, inner) to (outer, inner). Only the first pass maps the elements.
+/// Reduces the middle axis of `x`: (outer, n, inner) to (outer, inner).
 fn pass<C: NumericLane>(
     fold: &Loops<C>,
     x: Elements<'_>,
     (outer, n, inner): (usize, usize, usize),
     out: &mut [C],
-    is_first_pass: bool,
+    stage: Stage,
 ) {
     let block = match inner {
         1 => ROW_BLOCK,
@@ -204,11 +211,11 @@ fn pass<C: NumericLane>(
     };
     let blocks = n.div_ceil(block);
     if blocks <= 1 {
-        return reduce_blocks(fold, x, (outer, n, inner), n, out, is_first_pass);
+        return reduce_blocks(fold, x, (outer, n, inner), n, out, stage);
     }
     with_scratch(outer * blocks * inner, |partial: &mut [C]| {
-        reduce_blocks(fold, x, (outer, n, inner), block, partial, is_first_pass);
-        pass(fold, C::elements(partial), (outer, blocks, inner), out, false);
+        reduce_blocks(fold, x, (outer, n, inner), block, partial, stage);
+        pass(fold, C::elements(partial), (outer, blocks, inner), out, Stage::Later);
     });
 }
 
@@ -219,7 +226,7 @@ fn reduce_blocks<C: NumericLane>(
     (outer, n, inner): (usize, usize, usize),
     block: usize,
     out: &mut [C],
-    is_first_pass: bool,
+    stage: Stage,
 ) {
     let blocks = n.div_ceil(block.max(1));
     let rows = outer * blocks;
@@ -232,8 +239,8 @@ fn reduce_blocks<C: NumericLane>(
             let x = x.part((o * n + from) * inner..(o * n + to) * inner);
             let out = chunk.row_mut(i);
             match inner {
-                1 => out[0] = fold_row(fold, x, is_first_pass),
-                _ => fold_columns(fold, x, inner, col, out, is_first_pass),
+                1 => out[0] = fold_row(fold, x, stage),
+                _ => fold_columns(fold, x, inner, col, out, stage),
             }
         }
     });
@@ -301,8 +308,8 @@ fn sequential<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
 const SHORT_ROW: usize = 16;
 
 /// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
-fn fold_row<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, is_first_pass: bool) -> C {
-    let (row, sequential) = (fold.row[usize::from(is_first_pass)], fold.sequential[usize::from(is_first_pass)]);
+fn fold_row<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, stage: Stage) -> C {
+    let (row, sequential) = (fold.row[stage as usize], fold.sequential[stage as usize]);
     let len = x.len();
     if let Some(lanes) = C::view_any(x) {
         return if len < SHORT_ROW { sequential(lanes) } else { row(lanes) };
@@ -389,13 +396,13 @@ fn fold_columns<C: NumericLane>(
     width: usize,
     col: usize,
     out: &mut [C],
-    is_first_pass: bool,
+    stage: Stage,
 ) {
     let rows = x.len() / width;
     if width < LANES {
-        return fold_narrow(fold, x, width, out, is_first_pass);
+        return fold_narrow(fold, x, width, out, stage);
     }
-    let columns = fold.columns[usize::from(is_first_pass)];
+    let columns = fold.columns[stage as usize];
     let lanes = C::view_any(x);
     for (t, acc) in out.chunks_mut(TILE).enumerate() {
         let (from, n) = (col + t * TILE, acc.len());
@@ -417,18 +424,18 @@ fn fold_columns<C: NumericLane>(
 
 /// Reduces columns of rows that are too short for vectors: several rows are treated as one, whose accumulators are merged at the
 /// end.
-fn fold_narrow<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, width: usize, out: &mut [C], is_first_pass: bool) {
+fn fold_narrow<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, width: usize, out: &mut [C], stage: Stage) {
     let wide = LANES.div_ceil(width) * width;
     let mut acc = [fold.identity; 2 * LANES];
     let (len, whole) = (x.len(), x.len() / wide * wide);
     if whole > 0 {
-        fold_columns(fold, x.part(0..whole), wide, 0, &mut acc[..wide], is_first_pass);
+        fold_columns(fold, x.part(0..whole), wide, 0, &mut acc[..wide], stage);
     }
     out.fill(fold.identity);
     (fold.sequential_rows[0])(&acc[..wide], out);
     let rest = &mut acc[..len - whole];
     C::load_any(x, whole, rest);
-    (fold.sequential_rows[usize::from(is_first_pass)])(rest, out);
+    (fold.sequential_rows[stage as usize])(rest, out);
 }
 
 /// Sums `x` of `shape` over the axes along which `target` (aligned at the last axis) is missing or has length 1: the gradient of

@@ -9,7 +9,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Elements, ElementsMut, Loop};
 use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any, reduce_to_shape_any};
 
-use crate::axes::{Axes, reduced, resolve};
+use crate::axes::{Axes, reduced, resolve_or_exclude};
 use crate::compose::{Graph, op};
 use crate::elemwise::family::{Loops, WithLoop, elements, elements_mut, lane_dtype};
 use crate::elemwise::formulas::Add;
@@ -46,7 +46,7 @@ pub(crate) static BACKWARD: Operator<BackwardParam> = Operator::new("_broadcast_
             return io.assign_out(0, &like);
         }
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let out = reduced(&io.ins[0], &resolve(&p.axis, p.exclude, rank)?, p.keepdims);
+        let out = reduced(&io.ins[0], &resolve_or_exclude(&p.axis, p.exclude, rank)?, p.keepdims);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
@@ -56,7 +56,7 @@ pub(crate) static BACKWARD: Operator<BackwardParam> = Operator::new("_broadcast_
             return sum_to(ctx, &ins[0], (&from, &to), &mut outs[0]);
         }
         let p = ctx.params::<BackwardParam>();
-        sum_over(ctx, &ins[0], &from, &resolve(&p.axis, p.exclude, from.len())?, &mut outs[0])
+        sum_over(ctx, &ins[0], &from, &resolve_or_exclude(&p.axis, p.exclude, from.len())?, &mut outs[0])
     })
     .grad(Grad::Compose(|graph, n| {
         let mut g = Graph(graph);

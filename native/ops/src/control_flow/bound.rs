@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::Cache;
+use ferromx_core::op::{Cache, OpCtx};
 use ferromx_core::storage::Req;
 use ferromx_core::subgraph::{BoundGraph, Subgraph};
 use parking_lot::Mutex;
@@ -18,6 +18,22 @@ pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
         && a.dtype() == b.dtype()
 }
 
+/// What a graph is bound for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// The outputs only.
+    Inference,
+    /// The outputs and the gradients.
+    Training,
+}
+
+impl Mode {
+    /// The mode of a call.
+    pub(super) fn of(ctx: &OpCtx<'_>) -> Mode {
+        if ctx.is_train { Mode::Training } else { Mode::Inference }
+    }
+}
+
 /// A graph bound to its inputs and the arrays of their gradients.
 pub(super) struct Bound {
     graph: Box<dyn BoundGraph>,
@@ -27,19 +43,19 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Binds a graph. With `train`, every floating-point input that is not a state has a gradient. If `sums` has an array for an input, its
+    /// Binds a graph. For training, every floating-point input that is not a state has a gradient. If `sums` has an array for an input, its
     /// gradient is added to that array.
     pub(super) fn new(
         graph: &dyn Subgraph,
         context: Context,
         ins: Vec<NDArray>,
-        train: bool,
+        mode: Mode,
         sums: &[Option<NDArray>],
     ) -> Result<Bound> {
         let mut grads = Vec::with_capacity(ins.len());
         let mut bound_grads = Vec::with_capacity(ins.len());
         for (i, input) in ins.iter().enumerate() {
-            let has_grad = train && input.dtype().is_float() && !graph.states().contains(&i);
+            let has_grad = mode == Mode::Training && input.dtype().is_float() && !graph.states().contains(&i);
             let grad = match sums.get(i).cloned().flatten() {
                 _ if !has_grad => None,
                 Some(sum) => Some((sum, Req::Add)),
@@ -52,10 +68,11 @@ impl Bound {
         Ok(Bound { graph, ins, grads })
     }
 
-    /// Whether the graph is bound to these inputs, with gradients if `train`.
-    pub(super) fn is_bound_to(&self, ins: &[NDArray], train: bool) -> bool {
+    /// Whether the graph is bound to these inputs, with gradients if it is needed for training.
+    pub(super) fn is_bound_to(&self, ins: &[NDArray], mode: Mode) -> bool {
         let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b));
-        all_same && (!train || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float()))
+        let has_gradients = || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float());
+        all_same && (mode == Mode::Inference || has_gradients())
     }
 
     /// The outputs.

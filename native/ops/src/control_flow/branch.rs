@@ -13,7 +13,7 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, is_true, node_state, pick, write_or_zero, write_output};
+use super::bound::{Bound, Mode, is_true, node_state, pick, write_or_zero, write_output};
 use super::{
     attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, mutated_inputs, to_count,
 };
@@ -140,12 +140,12 @@ struct Branches {
 
 impl Branches {
     /// Runs graph `i`, after binding it unless it is already bound to these inputs.
-    fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], train: bool) -> Result<&Bound> {
+    fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], mode: Mode) -> Result<&Bound> {
         let ins = pick(ins, &p.locs[i]);
-        let reusable = self.bound[i].take().filter(|b| b.is_bound_to(&ins, train));
+        let reusable = self.bound[i].take().filter(|b| b.is_bound_to(&ins, mode));
         let bound = match reusable {
             Some(bound) => bound,
-            None => Bound::new(p.graph(i)?, ctx.context, ins, train, &[])?,
+            None => Bound::new(p.graph(i)?, ctx.context, ins, mode, &[])?,
         };
         bound.forward(ctx.is_train)?;
         Ok(self.bound[i].insert(bound))
@@ -156,10 +156,10 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let p = ctx.params::<CondParam>();
     let state = node_state::<Branches>(ctx.cache);
     let mut branches = state.lock();
-    let condition = is_true(&branches.run(ctx, p, 0, ins, false)?.outputs()[0])?;
+    let condition = is_true(&branches.run(ctx, p, 0, ins, Mode::Inference)?.outputs()[0])?;
     branches.taken = if condition { 1 } else { 2 };
     let taken = branches.taken;
-    let branch = branches.run(ctx, p, taken, ins, ctx.is_train)?;
+    let branch = branches.run(ctx, p, taken, ins, Mode::of(ctx))?;
     branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| write_output(from, to, *req))
 }
 
@@ -175,9 +175,9 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     }
     let taken = branches.taken;
     let branch_ins = pick(ins, &p.locs[taken]);
-    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&branch_ins, true)) {
+    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&branch_ins, Mode::Training)) {
         // The forward call ran for inference and bound no gradients.
-        branches.run(ctx, p, taken, ins, true)?;
+        branches.run(ctx, p, taken, ins, Mode::Training)?;
     }
     let Some(branch) = &branches.bound[taken] else {
         return Err(Error::Internal("the branch that was taken is not bound".into()));

@@ -13,7 +13,7 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, fill_zeros, node_state, write_or_zero, write_output, zeros_like};
+use super::bound::{Bound, Mode, fill_zeros, node_state, write_or_zero, write_output, zeros_like};
 use super::{attached_graph, check_num_inputs, graph, input_indices, merge, merge_type, to_count};
 
 params! {
@@ -226,7 +226,7 @@ struct Iterations {
 }
 
 /// Binds the iterations unless they are already bound to these arrays.
-fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterations: &mut Iterations) -> Result<()> {
+fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], mode: Mode, iterations: &mut Iterations) -> Result<()> {
     let body = attached_graph(p.body.as_ref())?;
     let n = ins.first().map_or(0, |data| data.shape().dim(0) as usize);
     let mut all_bound = iterations.bound.len() == n;
@@ -246,7 +246,7 @@ fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterati
     for t in 0..n {
         all_bound = all_bound && {
             let previous = t.checked_sub(1).map(|t| &iterations.bound[t]);
-            iterations.bound[t].is_bound_to(&inputs_of(t, previous)?, train)
+            iterations.bound[t].is_bound_to(&inputs_of(t, previous)?, mode)
         };
     }
     if all_bound {
@@ -254,12 +254,13 @@ fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterati
     }
     iterations.bound.clear();
     iterations.sums = vec![None; p.graph_inputs.len()];
-    for i in (p.num_data + p.num_states..p.num_inputs).filter(|i| train && ins[*i].dtype().is_float()) {
+    for i in (p.num_data + p.num_states..p.num_inputs).filter(|i| mode == Mode::Training && ins[*i].dtype().is_float())
+    {
         iterations.sums[p.graph_inputs[i]] = Some(zeros_like(&ins[i])?);
     }
     for t in 0..n {
         let inputs = inputs_of(t, iterations.bound.last())?;
-        iterations.bound.push(Bound::new(body, ctx.context, inputs, train, &iterations.sums)?);
+        iterations.bound.push(Bound::new(body, ctx.context, inputs, mode, &iterations.sums)?);
     }
     Ok(())
 }
@@ -268,7 +269,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let p = ctx.params::<ForeachParam>();
     let state = node_state::<Iterations>(ctx.cache);
     let mut iterations = state.lock();
-    bind(ctx, p, ins, ctx.is_train, &mut iterations)?;
+    bind(ctx, p, ins, Mode::of(ctx), &mut iterations)?;
     for (t, iteration) in iterations.bound.iter().enumerate() {
         iteration.forward(ctx.is_train)?;
         for k in 0..p.num_out_data {
@@ -291,7 +292,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let state = node_state::<Iterations>(ctx.cache);
     let mut iterations = state.lock();
     let has_gradients = iterations.bound.first().is_some_and(|b| b.grads.iter().any(Option::is_some));
-    bind(ctx, p, ins, true, &mut iterations)?;
+    bind(ctx, p, ins, Mode::Training, &mut iterations)?;
     if !has_gradients {
         // The forward call ran for inference and bound no gradients.
         iterations.bound.iter().try_for_each(|iteration| iteration.forward(ctx.is_train))?;

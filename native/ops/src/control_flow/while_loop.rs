@@ -14,7 +14,7 @@ use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
 use super::bound::{
-    Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
+    Bound, Mode, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
 };
 use super::{
     attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, merge, merge_type,
@@ -199,12 +199,10 @@ struct Iterations {
     sums: Vec<Option<NDArray>>,
     /// Number of iterations that the last call ran.
     num_run: usize,
-    /// Whether the iterations are bound with gradients.
-    train: bool,
     /// The loop without gradients.
     inference: Option<InferenceLoop>,
-    /// Whether the last call ran without gradients, so that the bound iterations do not hold its values.
-    is_stale: bool,
+    /// Whether the bound iterations hold the values of the last call, which then ran with gradients.
+    is_current: bool,
 }
 
 /// One iteration and its condition, bound to a single set of loop variables. The results of an iteration are copied back into the
@@ -225,7 +223,7 @@ impl InferenceLoop {
             loop_ins[i] = zeros_like(&ins[i])?;
             variables.push(loop_ins[i].clone());
         }
-        let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&loop_ins, locs), false, &[]);
+        let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&loop_ins, locs), Mode::Inference, &[]);
         let (cond, iteration) = (bind(cond, &p.cond_locs)?, bind(func, &p.func_locs)?);
         Ok(InferenceLoop { ins: ins.to_vec(), variables, cond, iteration })
     }
@@ -264,17 +262,17 @@ fn run_inference(
         None => InferenceLoop::new(ctx, p, ins)?,
     };
     let inference = iterations.inference.insert(inference);
-    iterations.is_stale = true;
+    iterations.is_current = false;
     for (variable, i) in inference.variables.iter().zip(p.var_inputs()) {
         variable.copy_from(&ins[i])?;
     }
     let mut num_run = 0;
     while num_run < p.max_iterations {
-        inference.cond.forward(false)?;
+        inference.cond.forward(ctx.is_train)?;
         if !is_true(&inference.cond.outputs()[0])? {
             break;
         }
-        inference.iteration.forward(false)?;
+        inference.iteration.forward(ctx.is_train)?;
         let (out_data, variables) = inference.iteration.outputs().split_at(p.num_out_data);
         for (k, output) in out_data.iter().enumerate() {
             write_or_zero(Some(output), &outs[k].at(num_run)?, reqs[k])?;
@@ -294,40 +292,30 @@ fn run_inference(
 
 /// Runs the loop and keeps its iterations for the backward pass, reusing those that are already bound to these arrays. Returns the final
 /// loop variables.
-fn run(
-    ctx: &OpCtx<'_>,
-    p: &WhileParam,
-    ins: &[NDArray],
-    train: bool,
-    iterations: &mut Iterations,
-) -> Result<Vec<NDArray>> {
+fn run(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray], iterations: &mut Iterations) -> Result<Vec<NDArray>> {
     let (cond, func) = p.graphs()?;
-    if train && !iterations.train {
-        iterations.bound.clear();
-        iterations.train = true;
-    }
     if iterations.bound.is_empty() {
         iterations.sums = vec![None; p.func_locs.len()];
         let is_constant_with_gradient =
-            |input: &usize| !p.vars.contains(input) && train && ins[p.func_locs[*input]].dtype().is_float();
+            |input: &usize| !p.vars.contains(input) && ins[p.func_locs[*input]].dtype().is_float();
         for input in (0..p.func_locs.len()).filter(is_constant_with_gradient) {
             iterations.sums[input] = Some(zeros_like(&ins[p.func_locs[input]])?);
         }
     }
     let mut current = ins.to_vec();
-    (iterations.num_run, iterations.is_stale) = (0, false);
+    (iterations.num_run, iterations.is_current) = (0, true);
     while iterations.num_run < p.max_iterations {
         let t = iterations.num_run;
-        bind_iteration(&mut iterations.conds, t, pick(&current, &p.cond_locs), false, |ins| {
-            Bound::new(cond, ctx.context, ins, false, &[])
+        bind_iteration(&mut iterations.conds, t, pick(&current, &p.cond_locs), Mode::Inference, |ins| {
+            Bound::new(cond, ctx.context, ins, Mode::Inference, &[])
         })?;
         iterations.conds[t].forward(ctx.is_train)?;
         if !is_true(&iterations.conds[t].outputs()[0])? {
             break;
         }
         let sums = &iterations.sums;
-        bind_iteration(&mut iterations.bound, t, pick(&current, &p.func_locs), train, |ins| {
-            Bound::new(func, ctx.context, ins, iterations.train, sums)
+        bind_iteration(&mut iterations.bound, t, pick(&current, &p.func_locs), Mode::Training, |ins| {
+            Bound::new(func, ctx.context, ins, Mode::Training, sums)
         })?;
         iterations.bound[t].forward(ctx.is_train)?;
         for (v, i) in p.var_inputs().enumerate() {
@@ -343,10 +331,10 @@ fn bind_iteration(
     bound: &mut Vec<Bound>,
     t: usize,
     ins: Vec<NDArray>,
-    train: bool,
+    mode: Mode,
     make: impl FnOnce(Vec<NDArray>) -> Result<Bound>,
 ) -> Result<()> {
-    if bound.get(t).is_some_and(|b| b.is_bound_to(&ins, train)) {
+    if bound.get(t).is_some_and(|b| b.is_bound_to(&ins, mode)) {
         return Ok(());
     }
     bound.truncate(t);
@@ -361,7 +349,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     if !ctx.is_train {
         return run_inference(ctx, p, (ins, outs), reqs, &mut iterations);
     }
-    let variables = run(ctx, p, ins, true, &mut iterations)?;
+    let variables = run(ctx, p, ins, &mut iterations)?;
     for k in 0..p.num_out_data {
         for t in 0..p.max_iterations {
             let row =
@@ -382,9 +370,9 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let ins = &ins[..p.num_inputs];
     let state = node_state::<Iterations>(ctx.cache);
     let mut iterations = state.lock();
-    if !iterations.train || iterations.is_stale {
+    if !iterations.is_current {
         // The forward call ran for inference and bound no gradients.
-        run(ctx, p, ins, true, &mut iterations)?;
+        run(ctx, p, ins, &mut iterations)?;
     }
     iterations.sums.iter().flatten().for_each(fill_zeros);
     let var_grads = ograds[p.num_out_data..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;

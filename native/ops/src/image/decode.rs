@@ -79,8 +79,9 @@ pub(super) static CV_READ: Operator<ReadParam> = Operator::new("_cvimread")
 /// Decodes an image to an array of shape (height, width, channels).
 fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<NDArray>> {
     ensure!(matches!(flag, 0 | 1), "flag {flag} is unknown: use 1 (color) or 0 (gray)");
-    let image = decode(data, flag == 0)?;
-    let channels = if flag == 0 { 1 } else { 3 };
+    let gray = flag == 0;
+    let image = decode(data, gray)?;
+    let channels = if gray { 1 } else { 3 };
     let pixels = image.converted(channels, to_rgb);
     let shape = [image.height as i64, image.width as i64, channels as i64];
     Ok(vec![NDArray::from_slice(&pixels, &shape)?.to_context(ctx.context)?])
@@ -101,18 +102,21 @@ pub struct DecodedImage {
 impl DecodedImage {
     /// The samples converted to one or three channels, in RGB order with `to_rgb` and in BGR order otherwise.
     pub fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
-        let color = |p: &[u8]| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] };
-        let pixels = self.samples.chunks_exact(self.channels);
-        match channels {
-            1 => memory::collected(pixels.map(|p| if p.len() < 3 { p[0] } else { gray(color(p)) })),
-            _ => {
-                let mut samples = memory::with_capacity(3 * pixels.len());
-                for [r, g, b] in pixels.map(color) {
-                    samples.extend_from_slice(&if to_rgb { [r, g, b] } else { [b, g, r] });
-                }
-                samples
-            }
+        if channels == 1 {
+            return self.to_gray();
         }
+        let pixels = self.samples.chunks_exact(self.channels);
+        let mut samples = memory::with_capacity(3 * pixels.len());
+        for [r, g, b] in pixels.map(|p| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] }) {
+            samples.extend_from_slice(&if to_rgb { [r, g, b] } else { [b, g, r] });
+        }
+        samples
+    }
+
+    /// The samples converted to one channel.
+    pub fn to_gray(&self) -> Vec<u8> {
+        let pixels = self.samples.chunks_exact(self.channels);
+        memory::collected(pixels.map(|p| if p.len() < 3 { p[0] } else { gray([p[0], p[1], p[2]]) }))
     }
 }
 

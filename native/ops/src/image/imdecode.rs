@@ -90,7 +90,7 @@ fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -
         x0 < x1 && x1 <= width && y0 < y1 && y1 <= height,
         "the crop ({x0}, {y0}) to ({x1}, {y1}) is not within an image of {width} x {height} pixels"
     );
-    let gray = (channels == 1).then(|| image.converted(1, true));
+    let gray = (channels == 1).then(|| image.to_gray());
     let sample = |pixel: usize, channel: usize| match (&gray, image.channels) {
         (Some(gray), _) => gray[pixel],
         (None, 2) => image.samples[pixel * 2 + usize::from(channel == 3)],

@@ -120,8 +120,8 @@ impl Gemm {
             return Ok(());
         }
         if num_inner == 1 {
-            let left = |i| batch_matrix(a, i, matrix[0], self.transpose[0]);
-            let right = |i| batch_matrix(b, i, matrix[1], self.transpose[1]);
+            let left = |i| batch_matrix(a, i, matrix[0]).t_if(self.transpose[0]);
+            let right = |i| batch_matrix(b, i, matrix[1]).t_if(self.transpose[1]);
             gemm_batched(alpha, left, right, beta, c, matrix[2]);
             return Ok(());
         }
@@ -129,20 +129,18 @@ impl Gemm {
         let num_matrices = c.len() / (matrix[2].0 * matrix[2].1);
         let start =
             |i: usize, (rows, cols): (usize, usize)| i / num_inner * rows * num_inner * cols + i % num_inner * cols;
-        let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
+        let view = |data, i: usize, (rows, cols): (usize, usize)| {
             let data: &[T] = data;
             // Operands may be empty although the result is not.
-            let m =
-                MatRef::new(data.get(start(i, (rows, cols))..).unwrap_or_default(), rows, cols, num_inner * cols, 1);
-            if transposed { m.t() } else { m }
+            MatRef::new(data.get(start(i, (rows, cols))..).unwrap_or_default(), rows, cols, num_inner * cols, 1)
         };
         for i in 0..num_matrices {
             let (rows, cols) = matrix[2];
             let target = MatMut::new(&mut c[start(i, matrix[2])..], rows, cols, num_inner * cols);
             gemm(
                 alpha,
-                view(a, i, matrix[0], self.transpose[0]),
-                view(b, i, matrix[1], self.transpose[1]),
+                view(a, i, matrix[0]).t_if(self.transpose[0]),
+                view(b, i, matrix[1]).t_if(self.transpose[1]),
                 beta,
                 target,
             );
@@ -152,14 +150,17 @@ impl Gemm {
 
     /// The gradients of A and B.
     fn gradients(&self, g: &mut dyn GradGraph, a: Entry, b: Entry, grad: Entry) -> Result<[Entry; 2]> {
-        let mut product = |x, y, transpose_a, transpose_b| {
-            let params = Gemm2Param { transpose_a, transpose_b, alpha: self.alpha, axis: self.axis };
-            g.op(op!(GEMM2(x, y), ..&params))
-        };
+        let p = Gemm2Param { transpose_a: false, transpose_b: false, alpha: self.alpha, axis: self.axis };
         let [ta, tb] = self.transpose;
-        let left = if ta { product(b, grad, tb, true)? } else { product(grad, b, false, !tb)? };
-        let right = if tb { product(grad, a, true, ta)? } else { product(a, grad, !ta, false)? };
-        Ok([left, right])
+        let left = match ta {
+            true => op!(GEMM2(b, grad), transpose_a: tb, transpose_b: true, ..&p),
+            false => op!(GEMM2(grad, b), transpose_b: !tb, ..&p),
+        };
+        let right = match tb {
+            true => op!(GEMM2(grad, a), transpose_a: true, transpose_b: ta, ..&p),
+            false => op!(GEMM2(a, grad), transpose_a: !ta, ..&p),
+        };
+        Ok([g.op(left)?, g.op(right)?])
     }
 }
 
@@ -237,7 +238,7 @@ pub(super) static SYRK: Operator<SyrkParam> = Operator::new("_linalg_syrk")
         let (matrix, out) = (matrix_dims(ins[0].shape()), matrix_dims(outs[0].shape()));
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
-            let left = |i| batch_matrix(a, i, matrix, p.transpose);
+            let left = |i| batch_matrix(a, i, matrix).t_if(p.transpose);
             gemm_batched(p.alpha as T, left, |i| left(i).t(), 0.0, outs[0].slice_mut::<T>()?, out);
             Ok(())
         })
@@ -246,11 +247,12 @@ pub(super) static SYRK: Operator<SyrkParam> = Operator::new("_linalg_syrk")
 
 const SYRK_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<SyrkParam>();
-    let mut product = |transposed: bool| match p.transpose {
-        true => g.op(op!(GEMM2(n.inputs[0], n.ograds[0]), alpha: p.alpha, transpose_b: transposed)),
-        false => g.op(op!(GEMM2(n.ograds[0], n.inputs[0]), alpha: p.alpha, transpose_a: transposed)),
+    let (a, dy) = (n.inputs[0], n.ograds[0]);
+    let (plain, transposed) = match p.transpose {
+        true => (op!(GEMM2(a, dy), alpha: p.alpha), op!(GEMM2(a, dy), alpha: p.alpha, transpose_b: true)),
+        false => (op!(GEMM2(dy, a), alpha: p.alpha), op!(GEMM2(dy, a), alpha: p.alpha, transpose_a: true)),
     };
-    let (plain, transposed) = (product(false)?, product(true)?);
+    let (plain, transposed) = (g.op(plain)?, g.op(transposed)?);
     Ok(vec![Some(g.op(op!(elemwise::binary::ADD(plain, transposed)))?)])
 };
 
@@ -322,8 +324,8 @@ impl TriangularParam {
     ) {
         let alpha = T::from_f64(self.alpha);
         let n = if self.rightside { cols } else { rows };
-        let a = |i| batch_matrix(a, i, (n, n), transposed);
-        let b = |i| batch_matrix(b, i, (rows, cols), false);
+        let a = |i| batch_matrix(a, i, (n, n)).t_if(transposed);
+        let b = |i| batch_matrix(b, i, (rows, cols));
         if self.rightside {
             gemm_batched(alpha, b, a, T::zero(), out, (rows, cols));
         } else {
@@ -348,8 +350,8 @@ fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
             // dA = dC B^T. If A is transposed or on the right, the operands are swapped or transposed.
             let swapped = p.transpose != p.rightside;
             let (x, y) = if swapped { (b, grad) } else { (grad, b) };
-            let left = |i| batch_matrix(x, i, b_dims, p.rightside);
-            let right = |i| batch_matrix(y, i, b_dims, !p.rightside);
+            let left = |i| batch_matrix(x, i, b_dims).t_if(p.rightside);
+            let right = |i| batch_matrix(y, i, b_dims).t_if(!p.rightside);
             gemm_batched(p.alpha as T, left, right, 0.0, out, (n, n));
             keep_triangles(out, n, p.lower);
         }

@@ -18,7 +18,6 @@ use crate::axes::matrix_dims;
 pub(super) static OPS: &[&dyn AnyOperator] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
-const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
 
 pub(super) static POTRF: Operator = Operator::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
@@ -56,7 +55,7 @@ fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
             let left = MatRef::row_major(l, n, n).t();
             gemm(0.5, left, MatRef::row_major(batch_item(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
             symmetric_from_lower(out, n);
-            solve_left(l, n, LOWER_TRANSPOSED, out, n);
+            solve_left(l, n, LOWER.t(), out, n);
             solve_right(l, n, LOWER, out, n);
             Ok(())
         })
@@ -108,18 +107,18 @@ fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
             let view = |x| MatRef::row_major(batch_item(x, i, n * n), n, n);
             gemm(-1.0, view(b), view(grad), 0.0, MatMut::row_major(out, n, n));
             gemm(-1.0, view(b), view(grad).t(), 1.0, MatMut::row_major(out, n, n));
-            solve_right(batch_item(l, i, n * n), n, LOWER_TRANSPOSED, out, n);
+            solve_right(batch_item(l, i, n * n), n, LOWER.t(), out, n);
             Ok(())
         })?;
-        keep_triangles(out, n, true);
+        keep_triangles(out, n, LOWER.lower);
         Ok(())
     })
 }
 
 impl TriangularParam {
-    /// The triangle of op(A), or of its transpose if `transposed`.
-    fn triangle(&self, transposed: bool) -> Triangle {
-        Triangle { lower: self.lower, transposed: self.transpose != transposed, unit: false }
+    /// The triangle of op(A).
+    fn triangle(&self) -> Triangle {
+        Triangle { lower: self.lower, transposed: self.transpose, unit: false }
     }
 }
 
@@ -139,7 +138,7 @@ pub(super) static TRSM: Operator<TriangularParam> = Operator::new("_linalg_trsm"
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
             for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> Result<()> {
-                triangular_solve(p, batch_item(a, i, n * n), n, x, dims, false);
+                triangular_solve(p.triangle(), p.rightside, batch_item(a, i, n * n), n, x, dims);
                 scale(x, p.alpha as T);
                 Ok(())
             })
@@ -148,19 +147,19 @@ pub(super) static TRSM: Operator<TriangularParam> = Operator::new("_linalg_trsm"
     .grad(Grad::Kernel(Backward::new(trsm_backward).inputs(Deps::Some(&[0])).outputs(Deps::All), None))
     .inplace(&[(1, 0)]);
 
-/// Solves op(A) X = B or X op(A) = B in place, with op(A) transposed once more if `transposed`. On entry `x` holds B.
+/// Solves op(A) X = B or, with `rightside`, X op(A) = B in place. On entry `x` holds B.
 fn triangular_solve<T: Scalar>(
-    p: &TriangularParam,
+    op: Triangle,
+    rightside: bool,
     a: &[T],
     n: usize,
     x: &mut [T],
     (rows, cols): (usize, usize),
-    transposed: bool,
 ) {
-    if p.rightside {
-        solve_right(a, n, p.triangle(transposed), x, rows);
+    if rightside {
+        solve_right(a, n, op, x, rows);
     } else {
-        solve_left(a, n, p.triangle(transposed), x, cols);
+        solve_left(a, n, op, x, cols);
     }
 }
 
@@ -182,7 +181,7 @@ fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         with_scratch(grad.len(), |m: &mut [T]| {
             m.copy_from_slice(grad);
             for_each_matrix(m, len, |i, m| -> Result<()> {
-                triangular_solve(p, batch_item(a, i, n * n), n, m, dims, true);
+                triangular_solve(p.triangle().t(), p.rightside, batch_item(a, i, n * n), n, m, dims);
                 Ok(())
             })?;
             if a_grad[0].wanted() {

@@ -111,10 +111,7 @@ impl Operand {
 
     /// Calls `f` with the operand as a matrix of free rows and contracted columns.
     fn with_matrix<T: MatrixElement + Pod, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
-        let matrix = |data| {
-            let matrix = MatRef::row_major(data, self.size.0, self.size.1);
-            if self.contracted_first { matrix.t() } else { matrix }
-        };
+        let matrix = |data| MatRef::row_major(data, self.size.0, self.size.1).t_if(self.contracted_first);
         if self.is_in_order() {
             return f(matrix(data));
         }
@@ -303,21 +300,28 @@ pub(super) static MATMUL: Operator = Operator::new("_npi_matmul")
     .forward(matmul)
     .grad(Grad::Kernel(Backward::new(matmul_backward).inputs(Deps::All), None));
 
+/// The side of a product on which an operand stands.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
 /// An operand as matrices: the batch shape, the number of rows and the number of columns. A vector is a row on the left and a column on the
 /// right.
-fn matrices(shape: &Shape, is_left: bool) -> (Shape, i64, i64) {
-    match shape.dims() {
-        [n] if is_left => (Shape::new(&[]), 1, *n),
-        [n] => (Shape::new(&[]), *n, 1),
-        [batch @ .., m, n] => (Shape::new(batch), *m, *n),
-        [] => (Shape::new(&[]), 1, 1),
+fn matrices(shape: &Shape, side: Side) -> (Shape, i64, i64) {
+    match (shape.dims(), side) {
+        ([n], Side::Left) => (Shape::new(&[]), 1, *n),
+        ([n], Side::Right) => (Shape::new(&[]), *n, 1),
+        ([batch @ .., m, n], _) => (Shape::new(batch), *m, *n),
+        ([], _) => (Shape::new(&[]), 1, 1),
     }
 }
 
 fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (Some(a_rank), Some(b_rank)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
     ensure!(a_rank > 0 && b_rank > 0, "matmul does not take scalars: use multiply");
-    let ((batch_a, m, k), (batch_b, l, n)) = (matrices(&io.ins[0], true), matrices(&io.ins[1], false));
+    let ((batch_a, m, k), (batch_b, l, n)) = (matrices(&io.ins[0], Side::Left), matrices(&io.ins[1], Side::Right));
     ensure!(
         k == l || k < 0 || l < 0,
         "shapes {} and {} cannot be multiplied: the rows of the first have {k} elements, the columns of the second {l}",
@@ -340,15 +344,12 @@ fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         (false, false) => (1, 1),
     };
     let inner = k.max(l);
-    let operand = |rank: usize, is_left: bool| -> Shape {
-        let (m, n) = if is_left { (rows, inner) } else { (inner, columns) };
-        match rank {
-            1 => Shape::new(&[inner]),
-            _ => Shape::from(std::iter::repeat_n(-1, rank - 2).chain([m, n]).collect::<Dims>()),
-        }
+    let operand = |rank: usize, matrix: [i64; 2]| match rank {
+        1 => Shape::new(&[inner]),
+        _ => Shape::from(std::iter::repeat_n(-1, rank - 2).chain(matrix).collect::<Dims>()),
     };
-    io.assign_in(0, &operand(a_rank, true))?;
-    io.assign_in(1, &operand(b_rank, false))
+    io.assign_in(0, &operand(a_rank, [rows, inner]))?;
+    io.assign_in(1, &operand(b_rank, [inner, columns]))
 }
 
 /// A batched product of (m, k) and (k, n) matrices, with the broadcast batch shape and, for each product, the indices of its matrices in a
@@ -364,7 +365,7 @@ struct Batch {
 
 impl Batch {
     fn new(a: &Shape, b: &Shape) -> Result<Batch> {
-        let ((batch_a, m, k), (batch_b, _, n)) = (matrices(a, true), matrices(b, false));
+        let ((batch_a, m, k), (batch_b, _, n)) = (matrices(a, Side::Left), matrices(b, Side::Right));
         let shape = broadcast_two(&batch_a, &batch_b)?.to_usize().to_vec();
         let indices = |batch: &Shape| {
             let dims = batch.to_usize();
@@ -392,8 +393,8 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             T::product(a, b, 0.0, None, MatMut::row_major(out, rows, s.n));
             return Ok(());
         }
-        let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k), false);
-        let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n), false);
+        let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k));
+        let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n));
         T::products(left, right, out, (s.m, s.n));
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
@@ -403,15 +404,15 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = Batch::new(ins[1].shape(), ins[2].shape())?;
     let (a_batch, b_batch) =
-        (matrices(ins[1].shape(), true).0.to_usize(), matrices(ins[2].shape(), false).0.to_usize());
+        (matrices(ins[1].shape(), Side::Left).0.to_usize(), matrices(ins[2].shape(), Side::Right).0.to_usize());
     let shape_of = |batch: &[usize], dims: [usize; 2]| [batch, &dims[..]].concat();
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         type Lane = <T as Arith>::Lane;
         let (g, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-        let grad = |i: usize| batch_matrix(g, i, (s.m, s.n), false);
+        let grad = |i: usize| batch_matrix(g, i, (s.m, s.n));
         if outs[0].wanted() && !outs[0].is_empty() {
             let out = outs[0].slice_mut::<T>()?;
-            let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n), true);
+            let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n)).t();
             with_scratch(s.a.len() * s.m * s.k, |products: &mut [T]| {
                 T::products(grad, right, products, (s.m, s.k));
                 let dims = [s.m, s.k];
@@ -420,7 +421,7 @@ fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
         }
         if outs[1].wanted() && !outs[1].is_empty() {
             let out = outs[1].slice_mut::<T>()?;
-            let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k), true);
+            let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k)).t();
             with_scratch(s.b.len() * s.k * s.n, |products: &mut [T]| {
                 T::products(left, grad, products, (s.k, s.n));
                 let dims = [s.k, s.n];

@@ -107,19 +107,16 @@ pub(super) static SYEVD: Operator = Operator::new("_linalg_syevd")
     })
     .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));
 
-/// The difference `a - b` of two eigenvalues or singular values, bounded away from 0 so that gradients of equal values stay finite.
-/// `is_negative` is the sign of the bound.
-pub(super) fn bounded_difference<T: Scalar + Element>(a: T, b: T, is_negative: bool) -> T {
+/// `x` bounded away from 0, so that a gradient divided by it stays finite: the bound if |x| is smaller.
+pub(super) fn bounded<T: Scalar + Element>(x: T) -> T {
     // MXNet's bounds for single and double precision.
     let bound = T::from_f64(if size_of::<T>() == 4 { 1e-30 } else { 1e-100 });
-    let difference = a - b;
-    if difference.abs() >= bound {
-        difference
-    } else if is_negative {
-        -bound
-    } else {
-        bound
-    }
+    if x.abs() >= bound { x } else { bound }
+}
+
+/// The difference `a - b` of two eigenvalues or singular values, bounded away from 0. `is_negative` is the sign of the bound.
+pub(super) fn bounded_difference<T: Scalar + Element>(a: T, b: T, is_negative: bool) -> T {
+    if is_negative { -bounded(b - a) } else { bounded(a - b) }
 }
 
 /// dA = U^T (S + diag(dL)) U, where S holds (G - G^T) / 2 divided by the differences of eigenvalues, and G = dU U^T.

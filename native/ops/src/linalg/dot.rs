@@ -64,19 +64,17 @@ const DOT_COMPOSE: Compose = |g, n| {
     let columns_last = |g: &mut dyn GradGraph, x| g.op(op!(shape::reshape::RESHAPE(x), shape: [-1, 0], reverse: true));
     let a = if p.transpose_a { rows_first(g, n.inputs[0])? } else { columns_last(g, n.inputs[0])? };
     let b = if p.transpose_b { columns_last(g, n.inputs[1])? } else { rows_first(g, n.inputs[1])? };
-    let dot = |g: &mut dyn GradGraph, x, y, transpose_x: bool, transpose_y: bool| {
-        g.op(op!(DOT(x, y), transpose_a: transpose_x, transpose_b: transpose_y))
-    };
-    let product = dot(g, a, b, p.transpose_a, p.transpose_b)?;
+    let product = g.op(op!(DOT(a, b), transpose_a: p.transpose_a, transpose_b: p.transpose_b))?;
     let dy = g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], product)))?;
     let da = match p.transpose_a {
-        true => dot(g, b, dy, p.transpose_b, true)?,
-        false => dot(g, dy, b, false, !p.transpose_b)?,
+        true => op!(DOT(b, dy), transpose_a: p.transpose_b, transpose_b: true),
+        false => op!(DOT(dy, b), transpose_b: !p.transpose_b),
     };
     let db = match p.transpose_b {
-        true => dot(g, dy, a, true, p.transpose_a)?,
-        false => dot(g, a, dy, !p.transpose_a, false)?,
+        true => op!(DOT(dy, a), transpose_a: true, transpose_b: p.transpose_a),
+        false => op!(DOT(a, dy), transpose_a: !p.transpose_a),
     };
+    let (da, db) = (g.op(da)?, g.op(db)?);
     let da = g.op(op!(shape::reshape::RESHAPE_LIKE(da, n.inputs[0])))?;
     let db = g.op(op!(shape::reshape::RESHAPE_LIKE(db, n.inputs[1])))?;
     Ok(vec![Some(da), Some(db)])
@@ -247,7 +245,7 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
     let (a_dims, b_dims, (m, n)) = (matrix_dims(ins[0].shape()), matrix_dims(ins[1].shape()), matrix_dims(out.shape()));
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        let (a, b) = (|i| batch_matrix(a, i, a_dims, p.transpose_a), |i| batch_matrix(b, i, b_dims, p.transpose_b));
+        let (a, b) = (|i| batch_matrix(a, i, a_dims).t_if(p.transpose_a), |i| batch_matrix(b, i, b_dims).t_if(p.transpose_b));
         T::products(a, b, out.slice_mut::<T>()?, (m, n));
         Ok(())
     }, d => Err(ctx.unsupported(d, TYPES)))
@@ -256,18 +254,15 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 const BATCH_DOT_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
     let (a, b, dy) = (n.inputs[0], n.inputs[1], n.ograds[0]);
-    let mut product = |x, y, transpose_x: bool, transpose_y: bool| {
-        g.op(op!(BATCH_DOT(x, y), transpose_a: transpose_x, transpose_b: transpose_y))
-    };
     let lhs = match p.transpose_a {
-        false => product(dy, b, false, !p.transpose_b)?,
-        true => product(b, dy, p.transpose_b, true)?,
+        false => op!(BATCH_DOT(dy, b), transpose_b: !p.transpose_b),
+        true => op!(BATCH_DOT(b, dy), transpose_a: p.transpose_b, transpose_b: true),
     };
     let rhs = match p.transpose_b {
-        false => product(a, dy, !p.transpose_a, false)?,
-        true => product(dy, a, true, p.transpose_a)?,
+        false => op!(BATCH_DOT(a, dy), transpose_a: !p.transpose_a),
+        true => op!(BATCH_DOT(dy, a), transpose_a: true, transpose_b: p.transpose_a),
     };
-    Ok(vec![Some(lhs), Some(rhs)])
+    Ok(vec![Some(g.op(lhs)?), Some(g.op(rhs)?)])
 };
 
 #[cfg(test)]

@@ -46,15 +46,14 @@ fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 const NO_CONVERGENCE: &str = "has eigenvalues that do not converge: does it contain NaN or infinity?";
 
 /// Solves one eigenvalue problem. Arguments: the matrix, which is overwritten; n; the eigenvalues; the eigenvectors as columns, or an empty
-/// slice; whether the upper triangle of a symmetric matrix is read.
-type EigenSolver<T> = fn(&mut [T], usize, &mut [T], &mut [T], bool) -> std::result::Result<(), &'static str>;
+/// slice.
+type EigenSolver<T> = fn(&mut [T], usize, &mut [T], &mut [T]) -> std::result::Result<(), &'static str>;
 
 /// Runs `solve` on each matrix, with an empty slice for the eigenvectors if they are not wanted.
 fn solve_batch<T: LinalgElement>(
     ctx: &OpCtx<'_>,
     a: &In<'_>,
     outs: &mut [Out<'_>],
-    upper: bool,
     solve: EigenSolver<T>,
 ) -> Result<()> {
     let (n, _) = matrix_dims(a.shape());
@@ -69,7 +68,7 @@ fn solve_batch<T: LinalgElement>(
                 let (values, vectors) = result.split_at_mut(n);
                 with_scratch(n * n, |matrix: &mut [T]| {
                     matrix.copy_from_slice(batch_item(a, i, n * n));
-                    solve(matrix, n, values, vectors, upper).map_err(|message| matrix_error(message, i))
+                    solve(matrix, n, values, vectors).map_err(|message| matrix_error(message, i))
                 })
             })
             .map_err(|e| e.in_operator(ctx.op, ctx.op))?;
@@ -89,7 +88,6 @@ fn general<T: LinalgElement>(
     n: usize,
     values: &mut [T],
     vectors: &mut [T],
-    _: bool,
 ) -> std::result::Result<(), &'static str> {
     const COMPLEX: &str = "has complex eigenvalues, for which there is no element type";
     with_scratch(n, |im: &mut [T]| {
@@ -101,18 +99,26 @@ fn general<T: LinalgElement>(
     })
 }
 
-fn symmetric<T: LinalgElement>(
+/// The solver of a symmetric matrix given by its upper triangle.
+fn upper_symmetric<T: LinalgElement>(
     a: &mut [T],
     n: usize,
     values: &mut [T],
     vectors: &mut [T],
-    upper: bool,
 ) -> std::result::Result<(), &'static str> {
-    if upper {
-        for i in 0..n {
-            (0..i).for_each(|j| a[i * n + j] = a[j * n + i]);
-        }
+    for i in 0..n {
+        (0..i).for_each(|j| a[i * n + j] = a[j * n + i]);
     }
+    lower_symmetric(a, n, values, vectors)
+}
+
+/// The solver of a symmetric matrix given by its lower triangle.
+fn lower_symmetric<T: LinalgElement>(
+    a: &mut [T],
+    n: usize,
+    values: &mut [T],
+    vectors: &mut [T],
+) -> std::result::Result<(), &'static str> {
     symmetric_eigen(a, n, values).map_err(|_| NO_CONVERGENCE)?;
     if !vectors.is_empty() {
         transpose(a, n, n, vectors);
@@ -121,12 +127,15 @@ fn symmetric<T: LinalgElement>(
 }
 
 fn general_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, false, general))
+    matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, general))
 }
 
 fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let upper = ctx.params::<TriangleParam>().uplo.0 == 'U';
-    matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, upper, symmetric))
+    let is_upper = ctx.params::<TriangleParam>().uplo.0 == 'U';
+    matrix_type!(ctx, outs[0].dtype(), |T| {
+        let solve: EigenSolver<T> = if is_upper { upper_symmetric } else { lower_symmetric };
+        solve_batch::<T>(ctx, &ins[0], outs, solve)
+    })
 }
 
 pub(super) static EIG: Operator = Operator::new("_npi_eig")

@@ -10,7 +10,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
-use ferromx_kernels::linalg::{Scalar, for_each_matrix, invert, lu, solve_lu, transpose};
+use ferromx_kernels::linalg::{Scalar, Transpose, for_each_matrix, invert, lu, solve_lu, transpose};
 use ferromx_kernels::map::cast;
 use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
@@ -24,18 +24,18 @@ use crate::axes::matrix_dims;
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
 
-/// Solves op(A) X = B in place for an (n, n) matrix A, where op transposes if `transposed`. On entry `x` holds B, of shape (n, m).
+/// Solves op(A) X = B in place for an (n, n) matrix A, where op may transpose. On entry `x` holds B, of shape (n, m).
 fn solve<T: Scalar>(
     a: &[T],
     n: usize,
-    transposed: bool,
+    trans: Transpose,
     x: &mut [T],
     m: usize,
 ) -> std::result::Result<(), &'static str> {
     with_scratch(n * n, |factors: &mut [T]| {
-        match transposed {
-            true => transpose(a, n, n, factors),
-            false => factors.copy_from_slice(a),
+        match trans {
+            Transpose::Yes => transpose(a, n, n, factors),
+            Transpose::No => factors.copy_from_slice(a),
         }
         let mut pivots = vec![0; n];
         lu(factors, n, &mut pivots);
@@ -48,10 +48,8 @@ fn solve<T: Scalar>(
 }
 
 /// [`solve`] for each matrix of a batch.
-fn solve_batch<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usize) -> Result<()> {
-    for_each_matrix(x, n * m, |i, x| {
-        solve(batch_item(a, i, n * n), n, transposed, x, m).map_err(|e| matrix_error(e, i))
-    })
+fn solve_batch<T: Scalar>(a: &[T], n: usize, trans: Transpose, x: &mut [T], m: usize) -> Result<()> {
+    for_each_matrix(x, n * m, |i, x| solve(batch_item(a, i, n * n), n, trans, x, m).map_err(|e| matrix_error(e, i)))
 }
 
 /// The gradients of the solution X of A X = B: dB = A^-T dX and dA = -dB X^T. On entry `grad_b` holds dX.
@@ -61,7 +59,7 @@ fn solve_gradients<T: LinalgElement>(
     grad_b: &mut [T],
     grad_a: Option<&mut [T]>,
 ) -> Result<()> {
-    solve_batch(a, n, true, grad_b, m)?;
+    solve_batch(a, n, Transpose::Yes, grad_b, m)?;
     let Some(grad_a) = grad_a else { return Ok(()) };
     for_each_matrix(grad_a, n * n, |i, out| -> Result<()> {
         let view = |x| MatRef::row_major(batch_item::<T>(x, i, n * m), n, m);
@@ -114,7 +112,7 @@ pub(super) static SOLVE: Operator = Operator::new("_npi_solve")
                 out.copy_from_slice(b);
                 Ok(())
             })?;
-            with_converted(&ins[0], |a| solve_batch::<T>(a, n, false, out, m))
+            with_converted(&ins[0], |a| solve_batch::<T>(a, n, Transpose::No, out, m))
         })
     })
     .grad(Grad::Kernel(
@@ -210,7 +208,7 @@ pub(super) static TENSORSOLVE: Operator<TensorSolveParam> = Operator::new("_npi_
                 out.copy_from_slice(b);
                 Ok(())
             })?;
-            with_matrix(ctx, &ins[0], |a| solve_batch::<T>(a, n, false, out, 1))
+            with_matrix(ctx, &ins[0], |a| solve_batch::<T>(a, n, Transpose::No, out, 1))
         })
     })
     .grad(Grad::Kernel(

@@ -140,8 +140,7 @@ pub fn beta(out: &Out<'_>) -> f32 {
     if out.req() == Req::Add { 1.0 } else { 0.0 }
 }
 
-/// Matrix `i` of a batch of (rows, cols) matrices, or its transpose.
-pub fn batch_matrix<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
-    let matrix = MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols);
-    if transposed { matrix.t() } else { matrix }
+/// Matrix `i` of a batch of (rows, cols) matrices.
+pub fn batch_matrix<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize)) -> MatRef<'_, T> {
+    MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols)
 }

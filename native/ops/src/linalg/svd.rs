@@ -16,7 +16,7 @@ use ferromx_kernels::linalg::{Scalar, for_each_matrix, svd};
 use ferromx_kernels::map::Src;
 use ferromx_kernels::par::with_scratch;
 
-use super::decompositions::bounded_difference;
+use super::decompositions::{bounded, bounded_difference};
 use super::matrices::{self, batch_item, check_rank, matrix_error, matrix_type};
 use crate::axes::matrix_dims;
 use crate::rules::slice_if_wanted;
@@ -129,16 +129,14 @@ fn gradient<T: Scalar + Element>(x: &Svd<'_, T>, d: &Svd<'_, T>, (m, n): (usize,
         gemm(one, u.t(), MatRef::row_major(d.u, m, m), zero, MatMut::row_major(g, m, m));
         gemm(one, v, MatRef::row_major(d.v, m, n).t(), zero, MatMut::row_major(h, m, m));
         for i in 0..m {
-            let s_i = bounded_difference(x.s[i], zero, false);
+            let s_i = bounded(x.s[i]);
             for j in 0..m {
                 let (ij, ji) = (i * m + j, j * m + i);
                 let term = match i == j {
                     true => d.s[i],
                     false => {
                         let numerator = (g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji]);
-                        numerator
-                            / bounded_difference(x.s[j], x.s[i], i < j)
-                            / bounded_difference(x.s[j], -x.s[i], false)
+                        numerator / bounded_difference(x.s[j], x.s[i], i < j) / bounded(x.s[j] + x.s[i])
                     }
                 };
                 inner[ij] = term - h[ji] / s_i;

@@ -154,6 +154,15 @@ struct Mark {
     derivatives: [f64; 3],
 }
 
+/// The end of an interval without points.
+#[derive(Clone, Copy)]
+enum Until {
+    /// The time of a point, where the logarithm of the intensity is part of the likelihood.
+    Point(f64),
+    /// The end of the process.
+    MaxTime,
+}
+
 impl<T: Element> Process<'_, T> {
     /// The log-likelihood, and for each mark its state at `max_time` with the derivatives.
     fn run(&self) -> (f64, Vec<Mark>) {
@@ -162,20 +171,23 @@ impl<T: Element> Process<'_, T> {
         for (lag, &k) in self.lags.iter().zip(self.marks) {
             let k = k as usize;
             time += lag.to_f64();
-            let (intensity, integral) = self.advance(k, time, &mut marks[k], true);
+            let (intensity, integral) = self.advance(k, Until::Point(time), &mut marks[k]);
             likelihood += intensity.ln() - integral;
             marks[k].state += 1.0;
         }
         for (k, mark) in marks.iter_mut().enumerate() {
-            likelihood -= self.advance(k, self.max_time, mark, false).1;
+            likelihood -= self.advance(k, Until::MaxTime, mark).1;
         }
         (likelihood, marks)
     }
 
-    /// Advances mark `k` to a later time, and returns the intensity there and its integral since the last point. `is_point` is true if the
-    /// mark has a point there, so that the logarithm of the intensity is part of the likelihood.
-    fn advance(&self, k: usize, time: f64, mark: &mut Mark, is_point: bool) -> (f64, f64) {
+    /// Advances mark `k`, and returns the intensity there and its integral since the last point.
+    fn advance(&self, k: usize, until: Until, mark: &mut Mark) -> (f64, f64) {
         let (background, alpha, beta) = (self.background[k].to_f64(), self.alpha[k].to_f64(), self.beta[k].to_f64());
+        let time = match until {
+            Until::Point(time) => time,
+            Until::MaxTime => self.max_time,
+        };
         let elapsed = time - mark.last_time;
         let decay = (-beta * elapsed).exp();
         let state = mark.state * decay;
@@ -184,7 +196,10 @@ impl<T: Element> Process<'_, T> {
         let decayed = mark.state - state;
         let integral = background * elapsed + alpha * decayed;
         let dintegral_dbeta = alpha * (mark.dstate_dbeta - dstate_dbeta);
-        let weight = if is_point { 1.0 / intensity } else { 0.0 };
+        let weight = match until {
+            Until::Point(_) => 1.0 / intensity,
+            Until::MaxTime => 0.0,
+        };
         mark.derivatives[0] += weight - elapsed;
         mark.derivatives[1] += weight * beta * state - decayed;
         mark.derivatives[2] += weight * alpha * (state + beta * dstate_dbeta) - dintegral_dbeta;

@@ -229,7 +229,7 @@ fn mask(ctx: &OpCtx<'_>, data: &In<'_>, lengths_input: Option<&In<'_>>, value: f
 }
 
 fn reverse(ctx: &OpCtx<'_>, data: &In<'_>, lengths_input: Option<&In<'_>>, out: &mut Out<'_>) -> Result<()> {
-    let shape = sequences(data.shape(), false);
+    let shape = sequences(data.shape(), ctx.params::<SequenceParam>().is_batch_first());
     let lengths = lengths(ctx, lengths_input, &shape, 0..=shape.steps)?;
     with_element_type!(ctx, data.dtype(), |T| sequence_reverse(
         &shape,

@@ -6,7 +6,7 @@ use ferromx_core::op::Operator;
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_kernels::map::Arith;
-use ferromx_kernels::scan::cumprod;
+use ferromx_kernels::scan::{Direction, cumprod};
 
 use crate::axes::outer_len_inner;
 
@@ -32,8 +32,9 @@ pub(super) static CUM_PROD: Operator<CumProdParam> = Operator::new("_onnx_CumPro
         let p = ctx.params::<CumProdParam>();
         let dims = ins[0].shape().to_usize();
         let dims = outer_len_inner(&dims, Shape::axis(p.axis.into(), dims.len())?);
+        let direction = if p.reverse { Direction::Reverse } else { Direction::Forward };
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-            cumprod::<T, <T as Arith>::Lane>(ins[0].slice::<T>()?, dims, p.exclusive, p.reverse, outs[0].slice_mut::<T>()?);
+            cumprod::<T, <T as Arith>::Lane>(ins[0].slice::<T>()?, dims, p.exclusive, direction, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64, DType::I32, DType::I64])))
     });

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce;
 
-use crate::axes::{Axes, numpy_axes, numpy_reduced, outer_len_inner, reduced};
+use crate::axes::{Axes, numpy_axes, numpy_reduced, outer_len_inner, reduced, without_axes};
 use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
@@ -48,7 +48,7 @@ pub(super) static ARGMAX_CHANNEL: Operator = Operator::new("argmax_channel")
     .shape(|_, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(n >= 2, "argmax_channel needs at least two axes, but the input has shape {}", io.ins[0]);
-        let out = reduced(&io.ins[0], &[1], false);
+        let out = without_axes(&io.ins[0], &[1]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| arg_extremum::<true>(ctx, &ins[0], Some(1), &mut outs[0]));

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::reduce::NumericLane;
-use ferromx_kernels::scan::{self, differences_backward};
+use ferromx_kernels::scan::{self, Direction, differences_backward};
 use ferromx_kernels::zip::zip;
 
 use crate::axes::outer_len_inner;
@@ -52,11 +52,11 @@ pub(super) static CUMSUM: Operator<CumsumParam> = Operator::new("_np_cumsum")
         }
     })
     .dtype(cumsum_dtype)
-    .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), false, &mut outs[0]))
+    .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), Direction::Forward, &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let shape = outs[0].shape().clone();
-            cumsum(ctx, &ins[0], &shape, true, &mut outs[0])
+            cumsum(ctx, &ins[0], &shape, Direction::Reverse, &mut outs[0])
         }),
         None,
     ));
@@ -70,8 +70,8 @@ fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Cumulative sums of an array of shape `shape`, from the start or from the end of the axis, in lanes of the output's type.
-fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
+/// Cumulative sums of an array of shape `shape` in lanes of the output's type.
+fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, direction: Direction, out: &mut Out<'_>) -> Result<()> {
     let dims = shape.to_usize();
     let dims = match ctx.params::<CumsumParam>().axis {
         Some(axis) => outer_len_inner(&dims, Shape::axis(axis.into(), dims.len())?),
@@ -79,23 +79,24 @@ fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut 
     };
     let x = elements(x)?;
     match out.dtype() {
-        DType::Bool => cumulative_truth(x, dims, from_end, out.slice_mut()?),
-        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
-        DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
-        d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
-        _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),
+        DType::Bool => cumulative_truth(x, dims, direction, out.slice_mut()?),
+        DType::F64 => scan::cumsum::<f64>(x, dims, direction, elements_mut(out)?),
+        DType::I64 => scan::cumsum::<i64>(x, dims, direction, elements_mut(out)?),
+        d if d.is_float() => scan::cumsum::<f32>(x, dims, direction, elements_mut(out)?),
+        _ => scan::cumsum::<i32>(x, dims, direction, elements_mut(out)?),
     }
     Ok(())
 }
 
 /// Cumulative sums of truth values, as in MXNet: whether an element up to this one is not 0.
-fn cumulative_truth(x: Elements<'_>, (outer, n, inner): (usize, usize, usize), from_end: bool, out: &mut [bool]) {
+fn cumulative_truth(x: Elements<'_>, (outer, n, inner): (usize, usize, usize), direction: Direction, out: &mut [bool]) {
     let mut lanes = memory::filled(0.0, x.len());
     f64::load_any(x, 0, &mut lanes);
     for o in 0..outer {
         let mut sums = vec![false; inner];
         for k in 0..n {
-            let start = (o * n + if from_end { n - 1 - k } else { k }) * inner;
+            let i = if direction == Direction::Reverse { n - 1 - k } else { k };
+            let start = (o * n + i) * inner;
             let row = start..start + inner;
             for ((sum, x), out) in sums.iter_mut().zip(&lanes[row.clone()]).zip(&mut out[row]) {
                 *sum |= *x != 0.0;
@@ -134,7 +135,7 @@ pub(super) static DIFF: Operator<DiffParam> = Operator::new("_npi_diff")
         if outs[0].is_empty() {
             return Ok(());
         }
-        differences(ctx, &ins[0], &dims, false, &mut outs[0])
+        differences(ctx, &ins[0], &dims, Pass::Forward, &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
@@ -143,17 +144,24 @@ pub(super) static DIFF: Operator<DiffParam> = Operator::new("_npi_diff")
                 return Ok(());
             }
             let dims = ins[0].shape().to_usize();
-            differences(ctx, &ins[0], &dims, true, &mut outs[0])
+            differences(ctx, &ins[0], &dims, Pass::Backward, &mut outs[0])
         }),
         None,
     ));
 
-/// The n-th differences, or with `transposed` their gradient, which makes the axis longer.
-fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
+/// Whether differences or their gradient are computed.
+#[derive(Clone, Copy)]
+enum Pass {
+    Forward,
+    Backward,
+}
+
+/// The n-th differences, or their gradient, which makes the axis longer.
+fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], pass: Pass, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<DiffParam>();
     let dims = outer_len_inner(dims, Shape::axis(p.axis.into(), dims.len())?);
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, transposed, out)
+        differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, pass, out)
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
@@ -161,17 +169,20 @@ fn differences_in<C: NumericLane>(
     x: Elements<'_>,
     (outer, mut n, inner): (usize, usize, usize),
     order: usize,
-    transposed: bool,
+    pass: Pass,
     out: &mut Out<'_>,
 ) -> Result<()> {
     let mut current = vec![C::ZERO; x.len()];
     C::load_any(x, 0, &mut current);
     for _ in 0..order {
-        let m = if transposed { n + 1 } else { n.saturating_sub(1) };
+        let m = match pass {
+            Pass::Forward => n.saturating_sub(1),
+            Pass::Backward => n + 1,
+        };
         let mut next = vec![C::ZERO; outer * m * inner];
-        match transposed {
-            true => differences_backward(&current, (outer, n, inner), &mut next),
-            false => scan::differences(&current, (outer, n, inner), &mut next),
+        match pass {
+            Pass::Forward => scan::differences(&current, (outer, n, inner), &mut next),
+            Pass::Backward => differences_backward(&current, (outer, n, inner), &mut next),
         }
         (current, n) = (next, m);
     }

@@ -8,7 +8,7 @@ use ferromx_core::params::{OpParams, Params, PrintParams, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 
-use crate::axes::{keepdims_shape, numpy_axes, numpy_reduced, reduced, resolve};
+use crate::axes::{keepdims_shape, numpy_axes, numpy_reduced, reduced, resolve_or_exclude};
 use crate::compose::{Graph, op};
 use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements_mut};
 use crate::elemwise::formulas::Mul;
@@ -29,7 +29,7 @@ params! {
 pub(crate) fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ReduceParam>();
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
-    let axes = resolve(&p.axis, p.exclude, n)?;
+    let axes = resolve_or_exclude(&p.axis, p.exclude, n)?;
     let out = reduced(&io.ins[0], &axes, p.keepdims);
     io.assign_out(0, &out)
 }

@@ -45,7 +45,7 @@ impl MomentsParam {
             self.axes.0.as_ref().is_some_and(|axes| !axes.dims().is_empty()),
             "Empty axes is not supported: for moments of all elements give all axes"
         );
-        resolve(&self.axes, false, ndim)
+        resolve(&self.axes, ndim)
     }
 }
 

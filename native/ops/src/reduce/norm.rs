@@ -44,7 +44,7 @@ pub(crate) static NORM: Operator<NormParam> = Operator::new("norm")
         let p = p.get::<NormParam>();
         ensure!(matches!(p.ord, 1 | 2), "norm: ord={} is not supported: use 1 or 2", p.ord);
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
-        let out = reduced(&io.ins[0], &resolve(&p.axis, false, n)?, p.keepdims);
+        let out = reduced(&io.ins[0], &resolve(&p.axis, n)?, p.keepdims);
         io.assign_out(0, &out)
     })
     .dtype(|p, io| match (p.get::<NormParam>().out_dtype, io.ins[0]) {
@@ -86,7 +86,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
-    let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
+    let axes = resolve(&ctx.params::<NormParam>().axis, shape.len())?;
     if let DType::F64 = x.dtype() {
         return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out).map(|_| ());
     }
@@ -133,7 +133,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
-    let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
+    let axes = resolve(&ctx.params::<NormParam>().axis, shape.len())?;
     let reduced_shape = keepdims_shape(out.shape(), &axes);
     // The norms and their gradients may have another type than the input.
     with_scratch(reduced_shape.iter().product(), |norms: &mut [f64]| {

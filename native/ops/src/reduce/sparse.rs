@@ -13,7 +13,7 @@ use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
 
 use super::family::ReduceParam;
 use super::norm::NormParam;
-use crate::axes::resolve;
+use crate::axes::resolve_or_exclude;
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
 use crate::sparse::{csr_of, csr_parts, new_vector, summed};
@@ -21,7 +21,7 @@ use crate::sparse::{csr_of, csr_parts, new_vector, summed};
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
-    let has_axes = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
+    let has_axes = resolve_or_exclude(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
     (ins[0] == Csr && has_axes).then_some(Dense)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType
 pub(super) fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let p = call.ctx.params::<ReduceParam>();
-    let axes = resolve(&p.axis, p.exclude, 2)?;
+    let axes = resolve_or_exclude(&p.axis, p.exclude, 2)?;
     let count: i64 = axes.iter().map(|axis| a.shape().dim(*axis)).product();
     if !a.dtype().is_float() || count == 0 {
         return dense_fallback(call);
@@ -67,7 +67,7 @@ fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 
 /// The axis of a matrix that is reduced; `None` for both or neither.
 fn only_axis(p: &ReduceParam) -> Option<usize> {
-    let axes = resolve(&p.axis, p.exclude, 2).ok()?;
+    let axes = resolve_or_exclude(&p.axis, p.exclude, 2).ok()?;
     if let [axis] = axes.as_slice() { Some(*axis) } else { None }
 }
 

@@ -17,7 +17,7 @@ use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
 use ferromx_kernels::sort::sort_at_indices;
 
 use super::family::{numpy_reduced_shape, over_axes};
-use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced};
+use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced, without_axes};
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.
@@ -43,7 +43,7 @@ over_axes!(MomentParam);
 
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
-    ($name:ident: $op:literal, $output:literal, $doc:literal, $IS_STD:literal) => {
+    ($name:ident: $op:literal, $output:literal, $doc:literal, is_std: $IS_STD:literal) => {
         pub(crate) static $name: Operator<MomentParam> = Operator::new($op)
             .doc($doc)
             .inputs(A)
@@ -63,8 +63,8 @@ macro_rules! moment {
     };
 }
 
-moment!(VAR: "_npi_var", "var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", false);
-moment!(STD: "_npi_std", "std", "The standard deviation over axes: the square root of the variance.", true);
+moment!(VAR: "_npi_var", "var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", is_std: false);
+moment!(STD: "_npi_std", "std", "The standard deviation over axes: the square root of the variance.", is_std: true);
 
 /// Whether the variance is computed in double precision.
 fn use_f64(x: DType, out: DType) -> bool {
@@ -192,7 +192,7 @@ fn average_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<AverageParam>();
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let axes = numpy_axes(&p.axis, rank)?;
-    let out = numpy_reduced(&io.ins[0], &axes, false);
+    let out = without_axes(&io.ins[0], &axes);
     io.assign_out(0, &out)?;
     if !p.weighted {
         return io.assign_out(1, &Shape::new(&[]));

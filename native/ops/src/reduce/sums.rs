@@ -20,7 +20,7 @@ use super::family::{
     numpy_reduced_shape, over_axes, reduce_shape,
 };
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
-use crate::axes::{Axes, keepdims_shape, numpy_axes, resolve};
+use crate::axes::{Axes, keepdims_shape, numpy_axes, resolve_or_exclude};
 use crate::compose::{Graph, op};
 use crate::elemwise::family::{
     Arg, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators, with_scalar,
@@ -201,7 +201,7 @@ fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
 /// The axes to reduce by the rules of MXNet's older operators.
 fn axes_of(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     let p = ctx.params::<ReduceParam>();
-    resolve(&p.axis, p.exclude, shape.dims().len())
+    resolve_or_exclude(&p.axis, p.exclude, shape.dims().len())
 }
 
 formula!(Binary First = |x, _nothing| x, int |x, _nothing| x);
@@ -303,7 +303,7 @@ pub(super) static NP_SUM: Operator<SumParam> = Operator::new("_np_sum")
             let axes = numpy_axes_of::<SumParam>(ctx, outs[0].shape())?;
             broadcast_divided(ctx, &ins[0], 1, &axes, &mut outs[0])
         }),
-        Some(|graph, n| compose(graph, n, false)),
+        Some(|graph, n| compose(graph, n, |_, grad, _| Ok(grad))),
     ));
 
 pub(super) static NP_PROD: Operator<SumParam> = Operator::new("_np_prod")
@@ -338,12 +338,16 @@ pub(super) static NP_MEAN: Operator<SumParam> = Operator::new("_npi_mean")
             let count: i64 = axes.iter().map(|a| outs[0].shape().dim(*a)).product();
             broadcast_divided(ctx, &ins[0], count.max(1), &axes, &mut outs[0])
         }),
-        Some(|graph, n| compose(graph, n, true)),
+        Some(|graph, n| compose(graph, n, |g, grad, counts| g.div(grad, counts))),
     ));
 
 /// The gradient of a sum or mean, composed of operators that are themselves differentiable: that of the output, broadcast along the reduced
-/// axes.
-fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, is_mean: bool) -> Result<Vec<Option<Entry>>> {
+/// axes. `scale` scales the gradient of the output, given the number of elements that are reduced to one.
+fn compose(
+    graph: &mut dyn GradGraph,
+    n: &GradNode<'_>,
+    scale: fn(&mut Graph<'_>, Entry, Entry) -> Result<Entry>,
+) -> Result<Vec<Option<Entry>>> {
     let p = n.params.get::<SumParam>();
     if p.dtype.is_some() {
         let what = "a reduction with dtype (a second time): convert its input with Cast instead";
@@ -353,7 +357,7 @@ fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, is_mean: bool) -> Result
     let counts = g.op(op!(elemwise::identity::ONES_LIKE(n.inputs[0])))?;
     let counts = g.op(op!(NP_SUM(counts), axis: &p.axis, keepdims: true))?;
     let grad = g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], counts)))?;
-    let grad = if is_mean { g.div(grad, counts)? } else { grad };
+    let grad = scale(&mut g, grad, counts)?;
     Ok(vec![Some(g.op(op!(broadcast::expand::BROADCAST_LIKE(grad, n.inputs[0])))?)])
 }
 

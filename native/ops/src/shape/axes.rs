@@ -10,7 +10,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
-use crate::axes::{numpy_axes, numpy_reduced};
+use crate::axes::{numpy_axes, without_axes};
 use crate::compose::op;
 use crate::movement::{by_size, source, target};
 use crate::rules::RESHAPE_BACK;
@@ -319,7 +319,7 @@ fn np_squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let Some(axis) = removed.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {
         return Err(Error::Value(format!("axis {axis} of shape {shape} cannot be removed: its length is not 1")));
     }
-    io.assign_out(0, &numpy_reduced(&shape, &removed, false))
+    io.assign_out(0, &without_axes(&shape, &removed))
 }
 
 params! {

@@ -161,14 +161,14 @@ fn forward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [
     let (image_len, plane_len) = (out.product(1..) as usize, out.product(2..) as usize);
     let is_sum = p.multi_input_mode == MultiInputMode::Sum;
     for (i, (resize, channels, first)) in channel_ranges(p, ins.iter().map(In::shape), &out).enumerate() {
-        let x = ins[i].slice::<T>()?;
+        let (x, add) = (ins[i].slice::<T>()?, is_sum && i > 0);
         if channels * plane_len == image_len {
-            nearest_resize(&resize, is_sum && i > 0, x, y);
+            nearest_resize(&resize, add, x, y);
             continue;
         }
         let input_len = x.len() / (out.dim(0) as usize).max(1);
         for (x, y) in x.chunks_exact(input_len.max(1)).zip(y.chunks_exact_mut(image_len.max(1))) {
-            nearest_resize(&resize, false, x, &mut y[first * plane_len..(first + channels) * plane_len]);
+            nearest_resize(&resize, add, x, &mut y[first * plane_len..(first + channels) * plane_len]);
         }
     }
     Ok(())

@@ -87,7 +87,8 @@ pub(in crate::conv) fn backward_weights<T: Accum>(
             for (i, blocks) in blocks.chunks(blocks_per_loop).enumerate() {
                 product.transform_grads(group, blocks, output_grad, &mut grads[..blocks.len() * lens[0]]);
                 product.transform_inputs(group, blocks, input, &mut inputs[..blocks.len() * lens[1]]);
-                product.multiply(blocks, grads, inputs, i > 0, products);
+                let accumulate = i > 0;
+                product.multiply(blocks, grads, inputs, accumulate, products);
             }
             write_weights(products, (len, cols), channels, weights_grad);
         }

@@ -66,7 +66,7 @@ const INPUTS: &[ArgDef] = &[
 ];
 
 macro_rules! proposal {
-    ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $allows_batch:literal) => {
+    ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, allows_batch: $allows_batch:literal) => {
         $(#[$meta])*
         pub(crate) static $NAME: Operator<ProposalParam> = Operator::new($op).legacy()
             .doc(concat!(
@@ -89,11 +89,11 @@ macro_rules! proposal {
 
 proposal!(
     /// Region proposals for one image.
-    PROPOSAL: "_contrib_Proposal", "The batch is one image.", false
+    PROPOSAL: "_contrib_Proposal", "The batch is one image.", allows_batch: false
 );
 proposal!(
     /// Region proposals for a batch of images.
-    MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several images.", true
+    MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several images.", allows_batch: true
 );
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, allows_batch: bool) -> Result<()> {
