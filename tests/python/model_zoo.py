@@ -96,4 +96,8 @@ for name, size in NETWORKS.items():
 for name in os.environ.get("GLUONCV", "").split():
     from gluoncv.model_zoo import get_model
 
-    run(name, get_model(name, pretrained=False, pretrained_base=False), 128)
+    try:
+        network = get_model(name, pretrained=False, pretrained_base=False)
+    except TypeError:  # a classifier, without a base network
+        network = get_model(name, pretrained=False)
+    run(name, network, 128)
