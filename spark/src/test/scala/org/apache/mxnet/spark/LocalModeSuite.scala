@@ -346,7 +346,7 @@ class LocalModeSuite extends FunSuite {
     def bytes: Long = Base._LIB.memoryInUse()
     wide.fit(points)
     val (filesBefore, bytesBefore) = (directories, bytes)
-    (1 to 4).foreach(_ => wide.fit(points))
+    wide.fit(points)
     assertEquals(directories, filesBefore)
     // A copy of the parameters has 1.2 MB.
     assert(bytes - bytesBefore < (1L << 20), s"$bytesBefore bytes are in use before, $bytes after")
