@@ -75,7 +75,7 @@ impl Builder {
             }
         }
         let mut outs = Arrays::new();
-        imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
+        imperative::invoke(call, Some(Context::default()), &values, &mut outs)?;
         let bytes: usize = outs.iter().map(|a| a.len() * a.dtype().size()).sum();
         if !self.is_executing() && bytes > SMALL_CONSTANT_BYTES {
             self.fold_budget = self.fold_budget.saturating_sub(bytes);
