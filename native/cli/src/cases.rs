@@ -62,7 +62,7 @@ fn remove_results(case: &Path) -> Result<()> {
 }
 
 fn run_case(case: &Path, options: &Options) -> Result<()> {
-    let model = onnx::load(&case.join("model.onnx"), true)?;
+    let model = onnx::load_with_external_data(&case.join("model.onnx"))?;
     let mut inputs = HashMap::new();
     for (i, info) in model.graph.inputs.iter().enumerate() {
         let mut array = npy::read(&case.join(format!("input_{i}.npy")))?;

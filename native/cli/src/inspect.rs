@@ -53,7 +53,7 @@ fn symbol(name: &str) -> Result<()> {
 }
 
 fn model(file: &Path) -> Result<()> {
-    let model = onnx::load(file, true)?;
+    let model = onnx::load_with_external_data(file)?;
     for (domain, version) in &model.opsets {
         say!("operator set '{}' of version {version}", if domain.is_empty() { "ai.onnx" } else { domain });
     }

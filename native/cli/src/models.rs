@@ -47,7 +47,8 @@ impl Source<'_> {
     fn load(&self, progress: &Progress) -> Result<Model> {
         progress.step(&format!("reading {}", self.file.display()));
         match self.framework {
-            Framework::Onnx => onnx::load(self.file, self.external_data),
+            Framework::Onnx if self.external_data => onnx::load_with_external_data(self.file),
+            Framework::Onnx => onnx::load(self.file),
             Framework::Nnef => nnef::load(self.file),
         }
     }

@@ -35,7 +35,7 @@ fn binary(op: &str, a: &Arc<Tensor>, b: &Arc<Tensor>) -> Arc<Tensor> {
 }
 
 fn backward(head: &Arc<Tensor>, head_grad: &Arc<Tensor>) {
-    imperative::backward(std::slice::from_ref(head), &[Some(head_grad.clone())], &[], Keep::Nothing, true).unwrap();
+    imperative::backward(std::slice::from_ref(head), &[Some(head_grad.clone())], &[], Keep::Nothing).unwrap();
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn sum_of_squares(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])
     let previous = imperative::set_recording(true);
     let y = run(op, attrs, &xs);
     let y = run("square", &[], &[y]);
-    let grads = imperative::backward(&[y], &[], &xs, Keep::Gradients, true).unwrap();
+    let grads = imperative::backward(&[y], &[], &xs, Keep::Gradients).unwrap();
     imperative::set_recording(true);
     let mut total: Option<Arc<Tensor>> = None;
     for grad in grads {
@@ -176,7 +176,7 @@ fn sum_of_squares(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])
 
 fn check(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])]) {
     let (total, xs) = sum_of_squares(op, attrs, inputs);
-    imperative::backward(&[total], &[], &[], Keep::Nothing, true).unwrap();
+    imperative::backward(&[total], &[], &[], Keep::Nothing).unwrap();
     for (k, x) in xs.iter().enumerate() {
         let got = values(&x.grad().unwrap());
         for (i, got) in got.iter().enumerate() {
@@ -220,9 +220,9 @@ fn the_second_derivative_of_the_cube_root_is_infinite_at_zero() {
     imperative::mark_variables(std::slice::from_ref(&x), &[request]).unwrap();
     let previous = imperative::set_recording(true);
     let y = run("cbrt", &[], std::slice::from_ref(&x));
-    let grads = imperative::backward(&[y], &[], std::slice::from_ref(&x), Keep::Gradients, true).unwrap();
+    let grads = imperative::backward(&[y], &[], std::slice::from_ref(&x), Keep::Gradients).unwrap();
     imperative::set_recording(previous);
-    imperative::backward(&grads, &[], &[], Keep::Nothing, true).unwrap();
+    imperative::backward(&grads, &[], &[], Keep::Nothing).unwrap();
     let second = values(&x.grad().unwrap());
     assert!(second[0] == f64::NEG_INFINITY && (second[1] + 1.0 / 144.0).abs() < 1e-12, "{second:?}");
 }
@@ -235,10 +235,10 @@ fn differentiate_to_a_constant(op: &str) -> (Vec<f64>, Vec<f64>) {
     let previous = imperative::set_recording(true);
     let mut heads = vec![run(op, &[], std::slice::from_ref(&x))];
     for _ in 0..2 {
-        heads = imperative::backward(&heads, &[], std::slice::from_ref(&x), Keep::Gradients, true).unwrap();
+        heads = imperative::backward(&heads, &[], std::slice::from_ref(&x), Keep::Gradients).unwrap();
     }
     imperative::set_recording(previous);
-    imperative::backward(&heads, &[], &[], Keep::Nothing, true).unwrap();
+    imperative::backward(&heads, &[], &[], Keep::Nothing).unwrap();
     (values(&heads[0]), values(&x.grad().unwrap()))
 }
 
@@ -258,8 +258,8 @@ fn gradients_that_depend_on_other_variables_only_have_a_second_gradient_of_zero(
     let previous = imperative::set_recording(true);
     let output = run("FullyConnected", &[("num_hidden", "1"), ("no_bias", "True")], &variables);
     let of_weight = std::slice::from_ref(&weight);
-    let first = imperative::backward(&[output], &[], of_weight, Keep::Gradients, true).unwrap();
+    let first = imperative::backward(&[output], &[], of_weight, Keep::Gradients).unwrap();
     imperative::set_recording(previous);
-    imperative::backward(&first, &[], &[], Keep::Nothing, true).unwrap();
+    imperative::backward(&first, &[], &[], Keep::Nothing).unwrap();
     assert_eq!((values(&first[0]), values(&weight.grad().unwrap())), (vec![0.5, 2.5], vec![0.0; 2]));
 }

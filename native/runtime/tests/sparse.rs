@@ -10,7 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::{cast, to_dense};
-use ferromx_runtime::executor::{BoundStored, Executor, SimpleBind};
+use ferromx_runtime::executor::{BoundStored, Executor, ReshapeOptions, SimpleBind};
 use ferromx_runtime::imperative::invoke_stored;
 use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 
@@ -36,7 +36,7 @@ fn attrs(pairs: &[(&str, &str)]) -> Attrs {
 
 fn run(op: &'static str, pairs: &[(&str, &str)], inputs: &[Array]) -> Vec<f32> {
     let call = OpCall::new(op, &attrs(pairs)).unwrap();
-    let outputs = invoke_stored(&call, None, inputs, &[], false).unwrap();
+    let outputs = invoke_stored(&call, None, inputs, &[]).unwrap();
     to_dense(&outputs[0]).unwrap().to_vec().unwrap()
 }
 
@@ -97,7 +97,7 @@ fn outputs_may_have_any_storage_type() {
             let zeros = NDArray::zeros(&Shape::new(&[4, 3]), DType::F32, Context::default()).unwrap();
             let out = cast(&zeros.into(), storage).unwrap();
             let inputs = [cast(&a.clone().into(), kind).unwrap(), cast(&b.clone().into(), kind).unwrap()];
-            invoke_stored(&call, None, &inputs, std::slice::from_ref(&out), false).unwrap();
+            invoke_stored(&call, None, &inputs, std::slice::from_ref(&out)).unwrap();
             assert_eq!(out.storage_type(), storage);
             assert_eq!(to_dense(&out).unwrap().to_vec::<f32>().unwrap(), expected);
         }
@@ -113,7 +113,7 @@ fn a_lazy_update_keeps_other_rows() {
     let gradient = SparseArray::row_sparse(&Shape::new(&[4, 2]), values, rows).unwrap();
     let call = OpCall::new("sgd_update", &attrs(&[("lr", "0.5"), ("wd", "0.1")])).unwrap();
     let inputs = [weight.clone().into(), gradient.into()];
-    invoke_stored(&call, None, &inputs, &[weight.clone().into()], false).unwrap();
+    invoke_stored(&call, None, &inputs, &[weight.clone().into()]).unwrap();
     let after = weight.to_vec::<f32>().unwrap();
     assert_eq!((&after[..4], &after[6..]), (&before[..4], &before[6..]));
     assert!((after[4] - (before[4] - 0.5 * (1.0 + 0.1 * before[4]))).abs() < 1e-6);
@@ -262,7 +262,7 @@ fn an_executor_with_sparse_results_is_reshaped() {
         ..SimpleBind::default()
     };
     let executor = bind(4).bind(&symbol).unwrap();
-    let smaller = executor.reshape(false, false, &[("x".to_string(), Shape::new(&[3, 2]))]).unwrap();
+    let smaller = executor.reshape(ReshapeOptions::default(), &[("x".to_string(), Shape::new(&[3, 2]))]).unwrap();
     let x = smaller.stored_args()[0].dense().unwrap().clone();
     x.copy_from_slice(&[0f32, 1.0, 0.0, 0.0, 2.0, 0.0]).unwrap();
     smaller.forward(false).unwrap();
@@ -344,7 +344,7 @@ fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec
             inputs.extend([state().into(), state().into()]);
         }
         let call = OpCall::new(optimizer, &attrs(&[("lr", "0.5")])).unwrap();
-        invoke_stored(&call, None, &inputs, std::slice::from_ref(weight), false).unwrap();
+        invoke_stored(&call, None, &inputs, std::slice::from_ref(weight)).unwrap();
         stored.extend([rows(&gradient), rows(weight)]);
     }
     (executor.output_tensors()[0].array().unwrap().to_vec().unwrap(), stored)
@@ -443,7 +443,7 @@ fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
     let executor = simple_bind.bind(&symbol).unwrap();
     let table = executor.stored_args().swap_remove(1);
     ferromx_ops::sparse::cast::assign(&table, numbers(&[4, 2], 6, 8).into()).unwrap();
-    let smaller = executor.reshape(false, false, &[("ids".into(), Shape::new(&[2]))]).unwrap();
+    let smaller = executor.reshape(ReshapeOptions::default(), &[("ids".into(), Shape::new(&[2]))]).unwrap();
     smaller.stored_args()[0].dense().unwrap().copy_from_slice(&[3f32, 0.0]).unwrap();
     smaller.forward(true).unwrap();
     let weights = to_dense(&table).unwrap().to_vec::<f32>().unwrap();
@@ -459,7 +459,8 @@ fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
         ..SimpleBind::default()
     };
     let executor = simple_bind.bind(&csr).unwrap();
-    let error = executor.reshape(false, false, &[("x".into(), Shape::new(&[2, 3]))]).map(|_| ()).unwrap_err();
+    let error =
+        executor.reshape(ReshapeOptions::default(), &[("x".into(), Shape::new(&[2, 3]))]).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("x is a csr array of shape [4,3]"), "{error}");
 }
 

@@ -14,7 +14,7 @@ use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
 use ferromx_ops::sparse::cast::{cast as to_storage, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
-use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Keep, Tensor, invoke};
+use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Keep, Tensor, invoke_with};
 use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
@@ -82,7 +82,7 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let call = OpCall::new(&case.op, &attributes(&case.attrs))?;
     let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
     let mut outputs = Arrays::new();
-    invoke(&call, Some(Context::default()), &inputs, &mut outputs, case.train)?;
+    invoke_with(&call, Some(Context::default()), &inputs, &mut outputs, case.train, None)?;
     let visible = call.def.num_visible(&call.params);
     let states =
         call.def.mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
@@ -142,7 +142,7 @@ fn run_stored(case: &OpCase) -> Result<OpResult> {
     if !marked.is_empty() {
         let heads: Vec<Option<Arc<Tensor>>> =
             case.head_grads.iter().map(|h| Ok(Some(Arc::new(Tensor::new(to_engine(h)?))))).collect::<Result<_>>()?;
-        imperative::backward(&outputs, &heads, &[], Keep::Nothing, case.train)?;
+        imperative::backward_in_mode(&outputs, &heads, &[], Keep::Nothing, case.train)?;
         for (name, gradient) in case.wrt.iter().zip(&gradients) {
             grads.insert(name.clone(), values(&gradient.array)?);
         }

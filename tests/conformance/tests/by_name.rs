@@ -183,7 +183,7 @@ fn recorded_functions_give_their_own_gradients() {
     imperative::mark_variables(std::slice::from_ref(&x), &[request]).unwrap();
     imperative::record_function(Box::new(Threefold), &[x], std::slice::from_ref(&y)).unwrap();
     let head = tensor(&[1.0, -2.0], &[2]);
-    imperative::backward(&[y], &[Some(head)], &[], imperative::Keep::Nothing, true).unwrap();
+    imperative::backward(&[y], &[Some(head)], &[], imperative::Keep::Nothing).unwrap();
     assert_eq!(floats(&gradient.array().unwrap()), [3.0, -6.0]);
     let e = call("_CustomFunction", &[], &[]).unwrap_err().to_string();
     assert!(e.contains("cannot be called by name"), "{e}");

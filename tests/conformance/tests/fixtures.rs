@@ -266,7 +266,7 @@ fn one_training_step_changes_the_weights_as_in_mxnet() {
         let Some(grad) = grad else { continue };
         let momentum = named(&step, &format!("momentum:{name}"));
         let inputs = [weight.clone(), grad.clone(), momentum.clone()];
-        invoke(&update, None, &inputs, &mut Arrays::from_iter([weight.clone()]), false).unwrap();
+        invoke(&update, None, &inputs, &mut Arrays::from_iter([weight.clone()])).unwrap();
         for (given, what) in [(weight, "after"), (&momentum, "momentum_after")] {
             let wanted: Array = from_engine(&named(&step, &format!("{what}:{name}")));
             assert_eq!(wanted.dtype, DType::F32);

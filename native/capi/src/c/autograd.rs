@@ -12,11 +12,10 @@ use super::ret::{Ret, put_handle};
 use super::types::{NDArrayHandle, SymbolHandle};
 use crate::handle::{insert_symbol, insert_tensor, tensor};
 
-fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, retain_graph: bool) -> Result<()> {
+fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, keep: Keep) -> Result<()> {
     let heads = tensors(heads, n as usize, "output_handles")?;
     let head_grads = optional(head_grads, n as usize, |h| tensor(id(h)))?;
-    let keep = if retain_graph { Keep::Graph } else { Keep::Nothing };
-    deferring(|| imperative::backward(&heads, &head_grads, &[], keep, true))?;
+    deferring(|| imperative::backward(&heads, &head_grads, &[], keep))?;
     Ok(())
 }
 
@@ -80,7 +79,8 @@ pub extern "C" fn MXAutogradBackward(
     ograd_handles: *mut NDArrayHandle,
     retain_graph: c_int,
 ) -> c_int {
-    guard(|| backward(num_output, output_handles, ograd_handles, retain_graph != 0))
+    let keep = if retain_graph != 0 { Keep::Graph } else { Keep::Nothing };
+    guard(|| backward(num_output, output_handles, ograd_handles, keep))
 }
 
 /// Like `MXAutogradBackward`. With variables, returns their gradients instead, as new handles, which the caller frees, with their storage
@@ -109,7 +109,8 @@ pub extern "C" fn MXAutogradBackwardEx(
         let heads = tensors(output_handles, n, "output_handles")?;
         let head_grads = optional(ograd_handles, n, |h| tensor(id(h)))?;
         let variables = tensors(var_handles, num_variables as usize, "var_handles")?;
-        let gradients = deferring(|| imperative::backward(&heads, &head_grads, &variables, keep, is_train != 0))?;
+        let gradients =
+            deferring(|| imperative::backward_in_mode(&heads, &head_grads, &variables, keep, is_train != 0))?;
         if num_variables == 0 {
             return Ok(());
         }
@@ -125,7 +126,7 @@ pub extern "C" fn MXAutogradBackwardEx(
 /// Like `MXAutogradBackward`, with head gradients of ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradComputeGradient(num_output: u32, output_handles: *mut NDArrayHandle) -> c_int {
-    guard(|| backward(num_output, output_handles, std::ptr::null_mut(), false))
+    guard(|| backward(num_output, output_handles, std::ptr::null_mut(), Keep::Nothing))
 }
 
 /// Creates a symbol from the recorded computation of an array.

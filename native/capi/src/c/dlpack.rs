@@ -172,7 +172,8 @@ pub extern "C" fn MXNDArrayToDLPack(handle: NDArrayHandle, out_dlpack: *mut DLMa
 /// Creates an array on the memory of a DLPack tensor, which is released after its last use. Booleans are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayFromDLPack(dlpack: DLManagedTensorHandle, out_handle: *mut NDArrayHandle) -> c_int {
-    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(import(dlpack.cast(), false)?)))))
+    let is_transient = false;
+    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(import(dlpack.cast(), is_transient)?)))))
 }
 
 /// Like `MXNDArrayFromDLPack`; with `transient_handle`, the tensor description need only be valid during the call.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
-use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, ReshapeOptions};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::kvstore::Key;
 use ferromx_runtime::semantics;
@@ -103,8 +103,7 @@ impl ArraysOut {
 struct ReshapeArgs<D> {
     executor: ExecutorHandle,
     context: Context,
-    allow_partial: bool,
-    allow_up_sizing: bool,
+    options: ReshapeOptions,
     num_shapes: u32,
     names: *mut *const c_char,
     dims: *const D,
@@ -117,7 +116,7 @@ impl<D: Integer> ReshapeArgs<D> {
         ensure!(context == old.context(), "an executor on {} cannot be reshaped on {context}", old.context());
         let names = texts(self.names, n, "provided_arg_shape_names")?;
         let shapes: Vec<_> = names.into_iter().zip(rows(n, self.starts, self.dims)?).collect();
-        let new = old.reshape(self.allow_partial, self.allow_up_sizing, &shapes)?;
+        let new = old.reshape(self.options, &shapes)?;
         let mut ret = Ret::new();
         arrays.put(&mut ret, &new)?;
         ret.keep(function);
@@ -334,11 +333,11 @@ pub extern "C" fn MXExecutorReshape(
 ) -> c_int {
     guard(|| {
         let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
+        let (partial_shaping, allow_up_sizing) = (partial_shaping != 0, allow_up_sizing != 0);
         let args = ReshapeArgs {
             executor: shared_exec,
             context,
-            allow_partial: partial_shaping != 0,
-            allow_up_sizing: allow_up_sizing != 0,
+            options: ReshapeOptions { partial_shaping, allow_up_sizing },
             num_shapes: num_provided_arg_shapes,
             names: provided_arg_shape_names,
             dims: provided_arg_shape_data,
@@ -380,11 +379,11 @@ pub extern "C" fn MXExecutorReshapeEx(
 ) -> c_int {
     guard(|| {
         let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
+        let (partial_shaping, allow_up_sizing) = (partial_shaping != 0, allow_up_sizing != 0);
         let args = ReshapeArgs {
             executor: shared_exec,
             context,
-            allow_partial: partial_shaping != 0,
-            allow_up_sizing: allow_up_sizing != 0,
+            options: ReshapeOptions { partial_shaping, allow_up_sizing },
             num_shapes: num_provided_arg_shapes,
             names: provided_arg_shape_names,
             dims: provided_arg_shape_data,
@@ -408,7 +407,8 @@ pub extern "C" fn MXExecutorSetMonitorCallback(
     callback: ExecutorMonitorCallback,
     callback_handle: *mut c_void,
 ) -> c_int {
-    guard(|| set_monitor(handle, callback, callback_handle, false))
+    let monitor_all = false;
+    guard(|| set_monitor(handle, callback, callback_handle, monitor_all))
 }
 
 /// Like `MXExecutorSetMonitorCallback`; with `monitor_all`, the callback also gets inputs.

@@ -16,6 +16,7 @@ use super::number::Integer;
 use super::ret::Ret;
 use super::types::SymbolHandle;
 use crate::handle::symbol;
+use Inference::{Full, Partial};
 
 /// Reads `n` shapes from concatenated dimensions: shape `i` is `data[starts[i]..starts[i + 1]]`.
 pub(super) fn rows<I: Integer, D: Integer>(n: usize, starts: *const I, data: *const D) -> Result<Vec<Shape>> {
@@ -64,13 +65,22 @@ impl<S: Integer, N: Integer, D: Integer> ShapesOut<S, N, D> {
     }
 }
 
-/// The implementation of all variants of shape inference. Partial inference sets `complete` even if shapes remain unknown.
+/// Whether the out-parameter `complete` depends on the result.
+#[derive(PartialEq, Eq)]
+enum Inference {
+    /// It is 0 if anything remains unknown.
+    Full,
+    /// It is always 1.
+    Partial,
+}
+
+/// The implementation of all variants of shape inference.
 fn shapes<I: Integer, D: Integer, S: Integer, N: Integer>(
     function: &'static str,
     (handle, n, keys): (SymbolHandle, u32, *mut *const c_char),
     (starts, data): (*const I, *const D),
     [args, outputs, aux]: [ShapesOut<S, N, D>; 3],
-    (complete, partial): (*mut c_int, bool),
+    (complete, inference): (*mut c_int, Inference),
 ) -> Result<()> {
     let s = symbol(id(handle))?;
     let given = rows(n as usize, starts, data)?;
@@ -80,7 +90,7 @@ fn shapes<I: Integer, D: Integer, S: Integer, N: Integer>(
     args.put(&mut ret, &inferred.args)?;
     outputs.put(&mut ret, &inferred.outputs)?;
     aux.put(&mut ret, &inferred.aux)?;
-    put(complete, c_int::from(partial || inferred.all(Shape::is_known)), "complete")?;
+    put(complete, c_int::from(inference == Partial || inferred.all(Shape::is_known)), "complete")?;
     ret.keep(function);
     Ok(())
 }
@@ -100,7 +110,7 @@ fn types(
     function: &'static str,
     (handle, n, keys, codes): (SymbolHandle, u32, *mut *const c_char, *const c_int),
     [args, outputs, aux]: [TypesOut; 3],
-    (complete, partial): (*mut c_int, bool),
+    (complete, inference): (*mut c_int, Inference),
 ) -> Result<()> {
     let s = symbol(id(handle))?;
     let codes = slice(codes, n as usize, "arg_type_data")?;
@@ -113,7 +123,7 @@ fn types(
     args.put(&mut ret, &inferred.args)?;
     outputs.put(&mut ret, &inferred.outputs)?;
     aux.put(&mut ret, &inferred.aux)?;
-    put(complete, c_int::from(partial || inferred.all(Option::is_some)), "complete")?;
+    put(complete, c_int::from(inference == Partial || inferred.all(Option::is_some)), "complete")?;
     ret.keep(function);
     Ok(())
 }
@@ -144,7 +154,7 @@ pub extern "C" fn MXSymbolInferShape(
         let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
         let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
         let given = (handle, num_args, keys);
-        shapes("MXSymbolInferShape", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+        shapes("MXSymbolInferShape", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, Full))
     })
 }
 
@@ -172,7 +182,7 @@ pub extern "C" fn MXSymbolInferShapeEx(
         let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
         let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
         let given = (handle, num_args, keys);
-        shapes("MXSymbolInferShapeEx", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+        shapes("MXSymbolInferShapeEx", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, Full))
     })
 }
 
@@ -200,7 +210,7 @@ pub extern "C" fn MXSymbolInferShapeEx64(
         let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
         let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
         let given = (handle, num_args, keys);
-        shapes("MXSymbolInferShapeEx64", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+        shapes("MXSymbolInferShapeEx64", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, Full))
     })
 }
 
@@ -233,7 +243,7 @@ pub extern "C" fn MXSymbolInferShapePartial(
             given,
             (arg_ind_ptr, arg_shape_data),
             [args, outputs, aux],
-            (complete, true),
+            (complete, Partial),
         )
     })
 }
@@ -267,7 +277,7 @@ pub extern "C" fn MXSymbolInferShapePartialEx(
             given,
             (arg_ind_ptr, arg_shape_data),
             [args, outputs, aux],
-            (complete, true),
+            (complete, Partial),
         )
     })
 }
@@ -301,7 +311,7 @@ pub extern "C" fn MXSymbolInferShapePartialEx64(
             given,
             (arg_ind_ptr, arg_shape_data),
             [args, outputs, aux],
-            (complete, true),
+            (complete, Partial),
         )
     })
 }
@@ -327,7 +337,7 @@ pub extern "C" fn MXSymbolInferType(
         let outputs = TypesOut(out_type_size, out_type_data);
         let aux = TypesOut(aux_type_size, aux_type_data);
         let given = (handle, num_args, keys, arg_type_data);
-        types("MXSymbolInferType", given, [args, outputs, aux], (complete, false))
+        types("MXSymbolInferType", given, [args, outputs, aux], (complete, Full))
     })
 }
 
@@ -351,6 +361,6 @@ pub extern "C" fn MXSymbolInferTypePartial(
         let outputs = TypesOut(out_type_size, out_type_data);
         let aux = TypesOut(aux_type_size, aux_type_data);
         let given = (handle, num_args, keys, arg_type_data);
-        types("MXSymbolInferTypePartial", given, [args, outputs, aux], (complete, true))
+        types("MXSymbolInferTypePartial", given, [args, outputs, aux], (complete, Partial))
     })
 }

@@ -219,7 +219,7 @@ pub extern "C" fn MXKVStorePull(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull(&numbers(keys, num)?, &arrays(vals, num, "vals")?, true)
+        kv_store(id(handle))?.pull(&numbers(keys, num)?, &arrays(vals, num, "vals")?)
     })
 }
 
@@ -234,7 +234,7 @@ pub extern "C" fn MXKVStorePullEx(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull(&names(keys, num)?, &arrays(vals, num, "vals")?, true)
+        kv_store(id(handle))?.pull(&names(keys, num)?, &arrays(vals, num, "vals")?)
     })
 }
 
@@ -250,7 +250,7 @@ pub extern "C" fn MXKVStorePullWithSparse(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull(&numbers(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
+        kv_store(id(handle))?.pull_with_sparse(&numbers(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
     })
 }
 
@@ -266,7 +266,7 @@ pub extern "C" fn MXKVStorePullWithSparseEx(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull(&names(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
+        kv_store(id(handle))?.pull_with_sparse(&names(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
     })
 }
 

@@ -177,7 +177,8 @@ pub extern "C" fn MXNDArrayReshape(
     guard(|| {
         let source = tensor(id(handle))?;
         let dims: Vec<i64> = slice(dims, count(ndim, "ndim")?, "dims")?.iter().map(|d| i64::from(*d)).collect();
-        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, &dims, false)?)))
+        let reverse = false;
+        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, &dims, reverse)?)))
     })
 }
 

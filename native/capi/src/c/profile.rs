@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
-use ferromx_runtime::profiler::{self, Kind, Layout, Mark, SortBy};
+use ferromx_runtime::profiler::{self, Kind, Layout, Mark, SortBy, StatisticsOptions};
 
 use super::args::{attrs, count, id, text};
 use super::guard;
@@ -120,7 +120,8 @@ pub extern "C" fn MXDumpProcessProfile(
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAggregateProfileStatsPrint(out_str: *mut *const c_char, reset: c_int) -> c_int {
     guard(|| {
-        let text = profiler::statistics(Layout::Table, SortBy::Total, false, reset != 0);
+        let (layout, sort_by) = (Layout::Table, SortBy::Total);
+        let text = profiler::statistics(StatisticsOptions { layout, sort_by, ascending: false, reset: reset != 0 });
         put_text("MXAggregateProfileStatsPrint", &text, out_str)
     })
 }
@@ -136,7 +137,8 @@ pub extern "C" fn MXAggregateProfileStatsPrintEx(
 ) -> c_int {
     guard(|| {
         let (layout, sort_by) = (Layout::from_code(format)?, SortBy::from_code(sort_by)?);
-        let text = profiler::statistics(layout, sort_by, ascending != 0, reset != 0);
+        let (ascending, reset) = (ascending != 0, reset != 0);
+        let text = profiler::statistics(StatisticsOptions { layout, sort_by, ascending, reset });
         put_text("MXAggregateProfileStatsPrintEx", &text, out_str)
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::error::Error;
-use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, SimpleBind};
+use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, ReshapeOptions, SimpleBind};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::sparse::Array;
@@ -178,7 +178,7 @@ native! {
     }
 
     fn executorReshape(
-        env, handle: jlong, partial: jboolean, up_sizing: jboolean, dev_type: jint, dev_id: jint,
+        env, handle: jlong, partial_shaping: jboolean, allow_up_sizing: jboolean, dev_type: jint, dev_id: jint,
         group_names: JObjectArray<'l, JString<'l>>, group_types: JIntArray<'l>, group_ids: JIntArray<'l>,
         names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> jlong
     {
@@ -190,7 +190,8 @@ native! {
         let names = strings(env, &names, "names")?;
         let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
         same_length(shapes.len(), names.len(), "shapes", "names")?;
-        Ok(bound(old.reshape(partial, up_sizing, &names.into_iter().zip(shapes).collect::<Vec<_>>())?))
+        let options = ReshapeOptions { partial_shaping, allow_up_sizing };
+        Ok(bound(old.reshape(options, &names.into_iter().zip(shapes).collect::<Vec<_>>())?))
     }
 
     fn executorPrint(env, handle: jlong) -> JString<'l> {

@@ -77,7 +77,7 @@ native! {
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
         let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
-        Ok(kv_store(handle as u64)?.pull(&keys, &arrays, true)?)
+        Ok(kv_store(handle as u64)?.pull(&keys, &arrays)?)
     }
 
     fn kvstoreSetUpdater(env, handle: jlong, callback: JObject<'l>) {

@@ -98,7 +98,8 @@ fn framework_of<'l>(env: &mut Env<'l>, name: &JString<'l>) -> Result<Framework> 
 fn load(framework: Framework, file: &str, external_data: bool) -> Result<Model> {
     let file = Path::new(file);
     match framework {
-        Framework::Onnx => Ok(onnx::load(file, external_data)?),
+        Framework::Onnx if external_data => Ok(onnx::load_with_external_data(file)?),
+        Framework::Onnx => Ok(onnx::load(file)?),
         Framework::Nnef => Ok(nnef::load(file)?),
     }
 }

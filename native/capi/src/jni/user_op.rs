@@ -359,10 +359,9 @@ struct ArrayHandles {
 }
 
 impl ArrayHandles {
-    /// Creates handles of the arrays unless they are unchanged; true if it created new ones. The flag of each list is true if its arrays
-    /// are writable.
-    fn update(&mut self, lists: &[(&[NDArray], bool)], reqs: &[Req]) -> bool {
-        let arrays = || lists.iter().flat_map(|(list, _)| *list);
+    /// Creates handles of the arrays, those that are read first, unless they are unchanged; true if it created new ones.
+    fn update(&mut self, read: &[&[NDArray]], written: &[&[NDArray]], reqs: &[Req]) -> bool {
+        let arrays = || read.iter().chain(written).copied().flatten();
         let is_unchanged = self.reqs == reqs
             && self.arrays.len() == arrays().count()
             && self.arrays.iter().zip(arrays()).all(|(a, b)| is_same_view(a, b));
@@ -371,13 +370,10 @@ impl ArrayHandles {
         }
         self.free();
         self.reqs = reqs.to_vec();
-        for (list, is_writable) in lists {
-            for array in *list {
-                let view = if *is_writable { array.clone() } else { array.read_only() };
-                self.handles.push(insert_tensor(Tensor::new(view)) as jlong);
-                self.arrays.push(array.clone());
-            }
-        }
+        self.arrays.extend(arrays().cloned());
+        let read = read.iter().copied().flatten().map(NDArray::read_only);
+        let views = read.chain(written.iter().copied().flatten().cloned());
+        self.handles.extend(views.map(|view| insert_tensor(Tensor::new(view)) as jlong));
         true
     }
 
@@ -433,7 +429,7 @@ impl UserOpInstance for Instance {
     fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_runtime::error::Result<()> {
         let method = bridge().map_err(engine)?.forward;
         let (ins, outs, states) = (dense(call.ins)?, dense(call.outs)?, dense(call.states)?);
-        let is_new = self.forward.update(&[(&ins, false), (&outs, true), (&states, true)], call.reqs);
+        let is_new = self.forward.update(&[&ins], &[&outs, &states], call.reqs);
         run(&self.object, method, &self.forward, is_new, call.is_train)
     }
 
@@ -441,9 +437,7 @@ impl UserOpInstance for Instance {
         let method = bridge().map_err(engine)?.backward;
         let (ograds, ins, outs) = (dense(call.ograds)?, dense(call.ins)?, dense(call.outs)?);
         let (igrads, states) = (dense(call.igrads)?, dense(call.states)?);
-        let lists: [(&[NDArray], bool); 5] =
-            [(&ograds, false), (&ins, false), (&outs, false), (&igrads, true), (&states, true)];
-        let is_new = self.backward.update(&lists, call.reqs);
+        let is_new = self.backward.update(&[&ograds, &ins, &outs], &[&igrads, &states], call.reqs);
         run(&self.object, method, &self.backward, is_new, call.is_train)
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use arguments::{Argument, Arguments, Outcome};
 pub use arguments::{Handle, SymInt, SymInts};
 pub use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
-pub use builder::{Builder, TensorInfo};
+pub use builder::{Builder, Mode, TensorInfo};
 pub use dimensions::{Dims, is_symbolic};
 pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, copy_symbols};
@@ -105,7 +105,7 @@ impl Unrolling {
 pub(crate) const ADVICE: &str = "map it with a hook, or create the model without it";
 
 impl<'t> Emitter<'t> {
-    /// An empty graph for a model with these operator sets. If `is_executing` is true, all operators are computed immediately.
+    /// An empty graph for a model with these operator sets.
     ///
     /// # Errors
     /// An operator set version that is newer than the descriptors.
@@ -113,7 +113,7 @@ impl<'t> Emitter<'t> {
         framework: Framework,
         mappings: Option<&'t Mappings>,
         opsets: IndexMap<String, i64>,
-        is_executing: bool,
+        mode: Mode,
     ) -> Result<Emitter<'t>> {
         let (table, schema) = match mappings {
             Some(added) => (&added.table, &added.schema),
@@ -130,7 +130,7 @@ impl<'t> Emitter<'t> {
             }
         }
         let unrolling = Unrolling { num_mapped: 0, limit: None, wasted: 2 * MAX_UNROLLED_NODES };
-        Ok(Emitter { builder: Builder::new(is_executing), framework, table, schema, unrolling, opsets })
+        Ok(Emitter { builder: Builder::new(mode), framework, table, schema, unrolling, opsets })
     }
 
     /// The version of a domain's operator set that the model uses.

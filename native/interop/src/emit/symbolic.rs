@@ -195,7 +195,7 @@ pub(super) fn propagate(
         return Ok(None);
     }
     let mut moved = Arrays::new();
-    imperative::invoke(call, Some(Context::default()), &ints, &mut moved, false)?;
+    imperative::invoke(call, Some(Context::default()), &ints, &mut moved)?;
     Ok(Some(moved.into_iter().collect()))
 }
 

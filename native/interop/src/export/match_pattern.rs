@@ -50,10 +50,10 @@ impl<'p> PatternMatch<'_, 'p> {
     pub(super) fn node(&mut self, node: usize) -> Result<(), String> {
         let process = self.process;
         match &process.right {
-            Expr::Call(call) => self.call(call, node, true),
+            Expr::Call(call) => self.call(call, node),
             // Several outputs of one operator, or only its first one.
             Expr::Pick(e, 0) => match &**e {
-                Expr::Call(call) => self.call(call, node, true),
+                Expr::Call(call) => self.call(call, node),
                 _ => Err("the right side is not an operator".into()),
             },
             Expr::Outputs(items) => {
@@ -66,7 +66,7 @@ impl<'p> PatternMatch<'_, 'p> {
                 }
                 match first {
                     Some(e) => match self.definition(e) {
-                        Expr::Call(call) => self.call(call, node, true),
+                        Expr::Call(call) => self.call(call, node),
                         _ => Err("the right side is not an operator".into()),
                     },
                     None => Err("the right side has no outputs".into()),
@@ -86,12 +86,13 @@ impl<'p> PatternMatch<'_, 'p> {
         e
     }
 
-    fn call(&mut self, call: &'p Call, node: usize, is_root: bool) -> Result<(), String> {
+    fn call(&mut self, call: &'p Call, node: usize) -> Result<(), String> {
         let n = &self.source.graph.nodes[node];
         if n.op != main_name(&call.name) {
             return Err(format!("it is not {}", call.name));
         }
-        if !is_root && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
+        let is_outermost = self.covered.is_empty();
+        if !is_outermost && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
             return Err(format!("{} '{}' has other uses", n.op, n.name));
         }
         self.covered.push(node);
@@ -160,7 +161,7 @@ impl<'p> PatternMatch<'_, 'p> {
                 }
                 None => match value {
                     Value::Handle(h) => match self.source.producer(*h) {
-                        Some(node) => self.call(call, node, false),
+                        Some(node) => self.call(call, node),
                         None => Err(format!("an input is not the output of {}", call.name)),
                     },
                     _ => Err(format!("an input is not the output of {}", call.name)),

@@ -23,7 +23,7 @@ use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
 use crate::emit::{
-    Builder, Context, Emitter, Hooks, Names, Naming, NumpyShapes, Scope, Sink, framework_call, type_code,
+    Builder, Context, Emitter, Hooks, Mode, Names, Naming, NumpyShapes, Scope, Sink, framework_call, type_code,
 };
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
@@ -184,7 +184,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     for domain in options.mappings.iter().flat_map(|added| added.domains()) {
         opsets.insert(domain.into(), added_version(options, domain));
     }
-    let mut emitter = Emitter::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), false)?;
+    let mut emitter = Emitter::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), Mode::Build)?;
     let source = read_source(symbol, params, options, &mut emitter.builder)?;
     let mut sink = Sink::default();
     for (name, handle) in &source.handles {

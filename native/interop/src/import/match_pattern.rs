@@ -20,7 +20,7 @@ pub(super) struct GraphContext<'a, 'g> {
 /// The state of matching one process.
 struct Match<'m, 'g, 'p> {
     context: &'m GraphContext<'m, 'g>,
-    domain: &'p str,
+    process: &'p Process,
     names: Names<'p>,
     /// Values between the nodes of the pattern, each with its uses by the pattern: a node and an input index.
     inner_values: HashMap<&'g str, HashSet<(*const Node, usize)>>,
@@ -34,8 +34,8 @@ pub(super) fn matches<'p>(
     process: &'p Process,
 ) -> Result<Result<Names<'p>, String>> {
     let (names, inner_values) = (Names::new(), HashMap::new());
-    let mut matching = Match { context, domain: &process.domain, names, inner_values };
-    if let Err(why) = match_call(importer, &mut matching, node, &process.left, true)? {
+    let mut matching = Match { context, process, names, inner_values };
+    if let Err(why) = match_call(importer, &mut matching, node, &process.left)? {
         return Ok(Err(why));
     }
     // The pattern must not cover a value that other nodes use.
@@ -57,9 +57,10 @@ fn match_call<'p>(
     matching: &mut Match<'_, '_, 'p>,
     node: &Node,
     pattern: &'p Call,
-    is_root: bool,
 ) -> Result<Result<(), String>> {
-    if node.op != pattern.name || node.domain != importer.emitter.schema.domain_of(matching.domain, &pattern.name) {
+    if node.op != pattern.name
+        || node.domain != importer.emitter.schema.domain_of(&matching.process.domain, &pattern.name)
+    {
         return Ok(Err(format!("{} is not {}", node.label(), pattern.name)));
     }
     let is_variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
@@ -83,7 +84,7 @@ fn match_call<'p>(
         }
     }
     match matched {
-        Ok(()) => match_attributes(importer, node, pattern, &mut matching.names, is_root),
+        Ok(()) => match_attributes(importer, matching, node, pattern),
         Err(why) => Ok(Err(why)),
     }
 }
@@ -159,7 +160,7 @@ fn match_producer<'p>(
         return Ok(Err(format!("a hook made {}", producer.label())));
     }
     matching.inner_values.entry(value).or_default().insert((std::ptr::from_ref(node), i));
-    match_call(importer, matching, producer, inner, false)
+    match_call(importer, matching, producer, inner)
 }
 
 fn constant(e: &Expr) -> Option<Value> {
@@ -179,22 +180,22 @@ fn constant(e: &Expr) -> Option<Value> {
 /// default value of every attribute that the pattern does not name.
 fn match_attributes<'p>(
     importer: &mut Importer<'_>,
+    matching: &mut Match<'_, '_, 'p>,
     node: &Node,
     pattern: &'p Call,
-    names: &mut Names<'p>,
-    is_root: bool,
 ) -> Result<Result<(), String>> {
+    let is_outermost = std::ptr::eq(pattern, &matching.process.left);
     let descriptor = importer.emitter.descriptor(node)?;
     for a in &descriptor.attributes {
         let value = node.attributes.get(&a.name).cloned().unwrap_or_else(|| a.default.clone());
         match pattern.named.iter().find(|(key, _)| *key == a.name) {
-            Some((_, Expr::Name(name, _))) => drop(names.insert(name, value)),
+            Some((_, Expr::Name(name, _))) => drop(matching.names.insert(name, value)),
             Some((_, e)) => {
                 if constant(e).is_none_or(|expected| expected != value) {
                     return Ok(Err(format!("its attribute {} is {value}", a.name)));
                 }
             }
-            None if is_root => {}
+            None if is_outermost => {}
             None if value == a.default => {}
             None => return Ok(Err(format!("the attribute {} of {} is {value}", a.name, node.label()))),
         }

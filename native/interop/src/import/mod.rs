@@ -27,7 +27,9 @@ use diagnose::Diagnosis;
 use hooks::Hooked;
 use match_pattern::GraphContext;
 
-use crate::emit::{ADVICE, Builder, Context, Dims, Emitter, Hooks, Naming, NumpyShapes, Scope, Sink, check_shape};
+use crate::emit::{
+    ADVICE, Builder, Context, Dims, Emitter, Hooks, Mode, Naming, NumpyShapes, Scope, Sink, check_shape,
+};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Graph, Model, Node, Value, ValueInfo};
 use crate::mapping::Mappings;
@@ -247,7 +249,10 @@ impl<'t> Importer<'t> {
     fn known_operator(&self, node: &Node) -> Result<()> {
         let (descriptor, version) = (self.emitter.descriptor(node)?, self.emitter.version_of(node));
         match self.emitter.table.for_import(&node.domain, &node.op, version).next() {
-            None => Err(unmapped(node, version, &[], false)),
+            None => Err(Error::unsupported(format!(
+                "there is no process for {} of version {version} of the operator set: {ADVICE}",
+                node.op
+            ))),
             Some(_) if node.has_unread_attribute => Err(Error::Model(Vec::new())),
             Some(_) => descriptor.check(node),
         }
@@ -293,18 +298,12 @@ impl<'t> Importer<'t> {
             let value = scope.eval(&process.right, &names, Naming::Node)?;
             return outputs(node, value);
         }
-        Err(unmapped(node, version, &reasons, needs_value))
+        Err(no_match(node, &reasons, needs_value))
     }
 }
 
-/// The error for a node that no process matches.
-fn unmapped(node: &Node, version: i64, reasons: &[String], needs_value: bool) -> Error {
-    if reasons.is_empty() {
-        return Error::unsupported(format!(
-            "there is no process for {} of version {version} of the operator set: {ADVICE}",
-            node.op
-        ));
-    }
+/// The error for a node that no process matches, with the reason of each.
+fn no_match(node: &Node, reasons: &[String], needs_value: bool) -> Error {
     let mut distinct: Vec<&str> = reasons.iter().map(String::as_str).collect();
     distinct.dedup();
     let text = format!("no process for {} matches: {}", node.op, distinct.join("; "));
@@ -399,7 +398,7 @@ fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOption
 /// # Errors
 /// All parts of the model that cannot be mapped, with the names of the nodes.
 pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
-    let (importer, values) = run(model, options, false)?;
+    let (importer, values) = run(model, options, Mode::Build)?;
     let mut importer = importer;
     let mut heads = Vec::new();
     for (info, value) in model.graph.outputs.iter().zip(&values) {
@@ -430,7 +429,7 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
         return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
     }
     let options = ImportOptions { values: inputs, ..ImportOptions::default() };
-    let (importer, values) = run(model, &options, true)?;
+    let (importer, values) = run(model, &options, Mode::Execute)?;
     let value = |v: Value| match v {
         Value::Handle(h) => importer.emitter.builder.info(h).value.clone(),
         _ => None,
@@ -438,9 +437,9 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
 }
 
-fn run<'t>(model: &Model, options: &'t ImportOptions, is_executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
+fn run<'t>(model: &Model, options: &'t ImportOptions, mode: Mode) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let emitter = Emitter::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), is_executing)?;
+    let emitter = Emitter::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), mode)?;
     let mut importer = Importer::new(emitter);
     importer.hooked = Hooked::new(options.hooks.clone());
     importer.problems.clone_from(&model.problems);

@@ -22,12 +22,20 @@ use crate::error::Result;
 use crate::ir::Model;
 use crate::mapped_file::open;
 
-/// Reads a file. With `external_data`, tensors may be stored in other files of its directory.
+/// Reads a file that contains all its tensors.
 ///
 /// # Errors
 /// Those of [`read()`], and the system's.
-pub fn load(path: &Path, external_data: bool) -> Result<Model> {
+pub fn load(path: &Path) -> Result<Model> {
+    read(open(path)?, &External::refused())
+}
+
+/// Reads a file whose tensors may be stored in other files of its directory.
+///
+/// # Errors
+/// Those of [`read()`], and the system's.
+pub fn load_with_external_data(path: &Path) -> Result<Model> {
     let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let external = if external_data { External::within(directory)? } else { External::refused() };
+    let external = External::within(directory)?;
     read(open(path)?, &external)
 }

@@ -20,7 +20,7 @@ use super::network::Network;
 use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
-use super::{Execution, Executor};
+use super::{Execution, Executor, ReshapeOptions};
 use crate::graph::{Action, Graph};
 use crate::passes::devices::Devices;
 use crate::passes::infer::{self, Entries};
@@ -251,12 +251,7 @@ fn infer_all(
 }
 
 /// See [`Executor::reshape`].
-pub(super) fn reshape(
-    old: &Executor,
-    partial_shaping: bool,
-    allow_up_sizing: bool,
-    shapes: &[(String, Shape)],
-) -> Result<Executor> {
+pub(super) fn reshape(old: &Executor, options: ReshapeOptions, shapes: &[(String, Shape)]) -> Result<Executor> {
     let inferred = crate::symbol_infer::infer_shapes(&old.symbol, shapes)?;
     let is_given = |name: &str| shapes.iter().any(|(n, _)| n == name);
     let resize = |name: &str, array: &NDArray, shape: &Shape| -> Result<NDArray> {
@@ -265,7 +260,7 @@ pub(super) fn reshape(
         }
         ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to reshape");
         ensure!(
-            is_given(name) || partial_shaping,
+            is_given(name) || options.partial_shaping,
             "Shape of unspecifie arg: {name} changed. This can cause the new executor to not share parameters with the old one. \
              Please check for error in network.If this is intended, set partial_shaping=True to suppress this warning. It would \
              change from {} to {shape}",
@@ -275,7 +270,7 @@ pub(super) fn reshape(
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), array.dtype());
         }
         ensure!(
-            allow_up_sizing,
+            options.allow_up_sizing,
             "New shape of arg: {name} is larger than original.First making a big executor and then down sizing it is more \
              efficient than the reverse.If you really want to up size, set allow_up_sizing=True to enable allocation of new \
              arrays. It would grow from {} to {shape}",

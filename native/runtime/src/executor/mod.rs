@@ -51,6 +51,15 @@ pub type Monitor = Arc<dyn Fn(&str, Array) + Send + Sync>;
 /// A callback of a backward pass that gets the index of each argument whose gradient is complete.
 pub type OnComplete<'c> = &'c mut dyn FnMut(usize) -> Result<()>;
 
+/// The changes of shapes that [`Executor::reshape`] allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReshapeOptions {
+    /// Arrays without a given shape may change theirs.
+    pub partial_shaping: bool,
+    /// Arrays may grow.
+    pub allow_up_sizing: bool,
+}
+
 /// A symbol bound to its arguments, gradients and auxiliary states.
 pub struct Executor {
     symbol: Symbol,
@@ -239,15 +248,9 @@ impl Executor {
     /// it is large enough, and are allocated otherwise.
     ///
     /// # Errors
-    /// The shape of an array that is not in `shapes` changes and `partial_shaping` is false; an array grows and `allow_up_sizing` is
-    /// false; the shape of a sparse array changes.
-    pub fn reshape(
-        &self,
-        partial_shaping: bool,
-        allow_up_sizing: bool,
-        shapes: &[(String, Shape)],
-    ) -> Result<Executor> {
-        bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
+    /// A change that `options` do not allow; the shape of a sparse array changes.
+    pub fn reshape(&self, options: ReshapeOptions, shapes: &[(String, Shape)]) -> Result<Executor> {
+        bind::reshape(self, options, shapes)
     }
 
     /// A listing of the plan: the operators in order of execution, and the memory.

@@ -114,16 +114,16 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    fn report(&self, name: String, entry: Option<Entry>, like: Entry, is_input: bool) -> ReportDraft {
-        ReportDraft { after: self.steps.len(), name, entry, like, is_input }
+    fn report(&self, name: String, entry: Option<Entry>, like: Entry) -> ReportDraft {
+        ReportDraft { after: self.steps.len(), name, entry, like, is_input: false }
     }
 
     /// Reports an input of a node as `{node}_{input}`, and a variable also under its own name.
     fn input_reports(&self, node: &str, input: &str, e: Entry) -> Vec<ReportDraft> {
+        let report = |name| ReportDraft { is_input: true, ..self.report(name, Some(e), e) };
         let source = self.graph.node(e);
-        let variable =
-            matches!(source.action, Action::Variable).then(|| self.report(source.name.clone(), Some(e), e, true));
-        variable.into_iter().chain([self.report(format!("{node}_{input}"), Some(e), e, true)]).collect()
+        let variable = matches!(source.action, Action::Variable).then(|| report(source.name.clone()));
+        variable.into_iter().chain([report(format!("{node}_{input}"))]).collect()
     }
 
     /// Reports the inputs and outputs of forward node `i`.
@@ -140,7 +140,7 @@ impl Recorder<'_> {
         for k in 0..node.num_outputs {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("output{k}"));
             let e = entry(i, k);
-            let report = self.report(format!("{}_{name}", node.name), Some(e), e, false);
+            let report = self.report(format!("{}_{name}", node.name), Some(e), e);
             self.reports.forward.push(report);
         }
     }
@@ -208,12 +208,12 @@ impl Recorder<'_> {
             GradientNode::HeadGrad(k) => {
                 let head_grad = self.trace.head_grads.get(k).copied().filter(|e| self.needed[e.node as usize]);
                 let Some(head_grad) = head_grad else { return };
-                let report = self.report(format!("_head_grad_{k}_id_output"), Some(head_grad), head_grad, false);
+                let report = self.report(format!("_head_grad_{k}_id_output"), Some(head_grad), head_grad);
                 self.reports.backward.push(report);
             }
             GradientNode::Sum(e) => {
                 let sum = self.trace.sums.get(&e).copied();
-                let report = self.report("sum_grad_output".into(), sum, e, false);
+                let report = self.report("sum_grad_output".into(), sum, e);
                 self.reports.backward.push(report);
             }
             GradientNode::InputGrads(i) => self.input_gradients(i),
@@ -243,7 +243,7 @@ impl Recorder<'_> {
                 _ => format!("output{i}"),
             };
             let gradient = gradients.get(*k).copied().flatten();
-            let report = self.report(format!("{name}_{output}"), gradient, node.inputs[*k], false);
+            let report = self.report(format!("{name}_{output}"), gradient, node.inputs[*k]);
             self.reports.backward.push(report);
         }
     }

@@ -35,12 +35,25 @@ pub enum Keep {
     Gradients,
 }
 
-/// Computes the gradients of `heads`. They are written to the gradient arrays of all marked variables, or returned for `variables` if
-/// any are given. A head gradient of `None` means ones.
+/// Computes the gradients of `heads` in training mode. They are written to the gradient arrays of all marked variables, or returned for
+/// `variables` if any are given. A head gradient of `None` means ones.
 ///
 /// # Errors
 /// A head that was not recorded; a variable that does not influence the heads; operators without gradients.
 pub fn backward(
+    heads: &[Arc<Tensor>],
+    head_grads: &[Option<Arc<Tensor>>],
+    variables: &[Arc<Tensor>],
+    keep: Keep,
+) -> Result<Vec<Arc<Tensor>>> {
+    backward_in_mode(heads, head_grads, variables, keep, true)
+}
+
+/// [`backward`], in training mode only if `is_train` is true.
+///
+/// # Errors
+/// Those of [`backward`].
+pub fn backward_in_mode(
     heads: &[Arc<Tensor>],
     head_grads: &[Option<Arc<Tensor>>],
     variables: &[Arc<Tensor>],
@@ -212,7 +225,7 @@ fn run_deferring_errors(
 
 fn ones_like(array: &Array) -> Result<Array> {
     let op = OpCall::new("ones_like", &Attrs::new())?;
-    let mut out = stored::invoke_stored(&op, None, std::slice::from_ref(array), &[], false)?;
+    let mut out = stored::invoke_stored(&op, None, std::slice::from_ref(array), &[])?;
     out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
 }
 

@@ -52,5 +52,5 @@ pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
         return to.copy_from_with(from, parallel_copy);
     }
     let target = to.reshape(from.shape())?;
-    invoke(&OpCall::new("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target], false)
+    invoke(&OpCall::new("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target])
 }

@@ -24,23 +24,20 @@ use ferromx_ops::movement;
 /// A list of arrays, inline while it is short.
 pub type Arrays = SmallVec<[NDArray; 4]>;
 
-/// Runs an operator. The first outputs are written to the arrays in `outputs`; new arrays are appended for the others, including hidden
-/// ones. `context` is the device of operators without inputs.
+/// Runs an operator in inference mode. The first outputs are written to the arrays in `outputs`; new arrays are appended for the others,
+/// including hidden ones. `context` is the device of operators without inputs.
 ///
 /// # Errors
 /// Wrong number of arrays, incompatible shapes and types, errors of the kernel; all with the operator's name.
-pub fn invoke(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[NDArray],
-    outputs: &mut Arrays,
-    is_train: bool,
-) -> Result<()> {
-    invoke_with(op, context, inputs, outputs, is_train, None)
+pub fn invoke(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outputs: &mut Arrays) -> Result<()> {
+    invoke_with(op, context, inputs, outputs, false, None)
 }
 
-/// [`invoke`] with a cache for state that the operator keeps for its gradient.
-pub(super) fn invoke_with(
+/// [`invoke`] in any mode, with a cache for state that the operator keeps for its gradient.
+///
+/// # Errors
+/// Those of [`invoke`].
+pub fn invoke_with(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[NDArray],

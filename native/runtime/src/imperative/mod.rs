@@ -20,11 +20,11 @@ mod tape;
 mod tape_graph;
 mod views;
 
-pub use backward::{Keep, backward};
+pub use backward::{Keep, backward, backward_in_mode};
 pub use calls::{PreparedCall, call, prepare};
 pub use copies::{copy, copy_dense};
 pub use failures::{deferring, wait, wait_all};
-pub use invoke::{Arrays, invoke};
+pub use invoke::{Arrays, invoke, invoke_with};
 pub(crate) use mode::unrecorded;
 pub use mode::{is_recording, is_training, set_recording, set_training};
 pub use stepwise::Hook;

@@ -49,22 +49,16 @@ impl ArraySpec {
     }
 }
 
-/// Runs an operator on arrays of any storage type and returns all outputs. The first of them are written to the arrays in `outputs`,
-/// converted to their storage types.
+/// Runs an operator on arrays of any storage type in inference mode and returns all outputs. The first of them are written to the arrays in
+/// `outputs`, converted to their storage types.
 ///
 /// # Errors
 /// Those of [`invoke`] and of the operator's sparse implementation.
-pub fn invoke_stored(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[Array],
-    outputs: &[Array],
-    is_train: bool,
-) -> Result<Stored> {
-    invoke_stored_with(op, context, inputs, outputs, is_train, None)
+pub fn invoke_stored(op: &OpCall, context: Option<Context>, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
+    invoke_stored_with(op, context, inputs, outputs, false, None)
 }
 
-/// [`invoke_stored`] with a cache for state that the operator keeps for its gradient.
+/// [`invoke_stored`] in any mode, with a cache for state that the operator keeps for its gradient.
 pub(super) fn invoke_stored_with(
     op: &OpCall,
     context: Option<Context>,
@@ -116,7 +110,7 @@ fn dispatch_by_storage(
     let visible = op.def.num_visible(&op.params);
     let dense = |arrays: &[NDArray]| {
         let mut outputs = Arrays::new();
-        invoke(op, Some(context), arrays, &mut outputs, is_train)?;
+        invoke_with(op, Some(context), arrays, &mut outputs, is_train, None)?;
         outputs.truncate(visible);
         Ok(outputs.into_vec())
     };
@@ -227,13 +221,13 @@ pub(crate) fn write_as_requested(target: &Array, req: Req, value: Array) -> Resu
         (Req::Add, Array::Dense(to), Array::Sparse(rows)) if rows.storage_type() == StorageType::RowSparse => {
             add_rows(to, rows, &|arrays| {
                 let mut sum = Arrays::new();
-                invoke(&OpCall::new("_grad_add", &Attrs::new())?, None, arrays, &mut sum, false)?;
+                invoke(&OpCall::new("_grad_add", &Attrs::new())?, None, arrays, &mut sum)?;
                 Ok(sum.into_vec())
             })
         }
         (Req::Add, ..) => {
             let add = OpCall::new("_grad_add", &Attrs::new())?;
-            invoke_stored(&add, None, &[target.clone(), value], std::slice::from_ref(target), false).map(|_| ())
+            invoke_stored(&add, None, &[target.clone(), value], std::slice::from_ref(target)).map(|_| ())
         }
     }
 }

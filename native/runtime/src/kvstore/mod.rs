@@ -127,7 +127,6 @@ enum Scope {
 /// A key-value store.
 pub struct KvStore {
     kind: String,
-    can_compress: bool,
     scope: Scope,
     /// Whether dropping the store waits for the other ranks.
     waits_at_end: AtomicBool,
@@ -189,14 +188,14 @@ impl KvStore {
                 !kind.contains("nccl"),
                 "compile with USE_NCCL=1 to use nccl: there are no GPUs here, so use 'device'"
             );
-            return Ok(KvStore::in_scope(kind, kind.contains("device"), Scope::Local));
+            return Ok(KvStore::in_scope(kind, Scope::Local));
         }
         let kind = distributed_kind(kind)?;
         let scope = match environment::role()? {
             Role::Worker => Scope::Job(Distributed::new(environment::job()?)),
             role => Scope::Service(role),
         };
-        Ok(KvStore::in_scope(kind, true, scope))
+        Ok(KvStore::in_scope(kind, scope))
     }
 
     /// Creates an empty distributed store of a job.
@@ -204,17 +203,11 @@ impl KvStore {
     /// # Errors
     /// A kind that is not distributed.
     pub fn of_job(job: &Arc<Job>, kind: &str) -> Result<KvStore> {
-        Ok(KvStore::in_scope(distributed_kind(kind)?, true, Scope::Job(Distributed::new(job.clone()))))
+        Ok(KvStore::in_scope(distributed_kind(kind)?, Scope::Job(Distributed::new(job.clone()))))
     }
 
-    fn in_scope(kind: &str, can_compress: bool, scope: Scope) -> KvStore {
-        KvStore {
-            kind: kind.into(),
-            can_compress,
-            scope,
-            waits_at_end: AtomicBool::new(false),
-            state: Mutex::default(),
-        }
+    fn in_scope(kind: &str, scope: Scope) -> KvStore {
+        KvStore { kind: kind.into(), scope, waits_at_end: AtomicBool::new(false), state: Mutex::default() }
     }
 
     fn distributed(&self) -> Option<&Distributed> {
@@ -465,11 +458,19 @@ impl KvStore {
         })
     }
 
-    /// Copies stored arrays to `outputs`, converted to their types and storage types. With `ignore_sparse`, sparse outputs are skipped.
+    /// Copies stored arrays to `outputs`, converted to their types and storage types. Sparse outputs are skipped.
     ///
     /// # Errors
     /// An unknown key; incompatible arrays.
-    pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
+    pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>]) -> Result<()> {
+        self.pull_with_sparse(keys, outputs, true)
+    }
+
+    /// [`KvStore::pull`] that also copies to sparse outputs, unless `ignore_sparse` is true.
+    ///
+    /// # Errors
+    /// Those of [`KvStore::pull`].
+    pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
             let output = output.stored()?;
@@ -527,7 +528,7 @@ impl KvStore {
         let pulled: HashSet<&Key> = out_keys.iter().collect();
         ensure!(pushed == pulled, "pushpull needs the same keys for pushed and pulled arrays");
         self.push(keys, arrays)?;
-        self.pull(out_keys, outputs, true)
+        self.pull(out_keys, outputs)
     }
 
     /// Initializes keys, then pulls the stored arrays to `outputs`.
@@ -540,7 +541,7 @@ impl KvStore {
         (out_keys, outputs): (&[Key], &[Arc<Tensor>]),
     ) -> Result<()> {
         self.init(keys, arrays)?;
-        self.pull(out_keys, outputs, true)
+        self.pull(out_keys, outputs)
     }
 
     /// Sets the updater that `push` calls.
@@ -569,8 +570,9 @@ impl KvStore {
             "Check failed: params.threshold > 0 ({} vs. 0): threshold must be greater than 0",
             p.threshold
         );
+        let can_compress = !matches!(self.scope, Scope::Local) || self.kind.contains("device");
         ensure!(
-            threshold.is_none() || self.can_compress,
+            threshold.is_none() || can_compress,
             "a key-value store of kind '{}' does not compress gradients: create one of kind 'device' or 'dist_sync'",
             self.kind
         );

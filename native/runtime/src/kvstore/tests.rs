@@ -23,10 +23,10 @@ fn pushes_are_summed_and_replace_the_value_or_call_the_updater() {
     store.init(&[key("a"), key("b")], &[first.clone(), tensor(&[5.])]).unwrap();
     first.array().unwrap().copy_from_slice(&[9f32, 9.]).unwrap();
     let out = tensor(&[0., 0.]);
-    store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
+    store.pull(&[key("a")], std::slice::from_ref(&out)).unwrap();
     assert_eq!(numbers(&out), [1., 2.]);
     store.push(&[key("a"), key("b"), key("a")], &[tensor(&[1., 1.]), tensor(&[7.]), tensor(&[2., 3.])]).unwrap();
-    store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
+    store.pull(&[key("a")], std::slice::from_ref(&out)).unwrap();
     assert_eq!(numbers(&out), [3., 4.]);
     store.set_updater(Arc::new(|update| {
         let Update { pushed, stored, .. } = update;
@@ -46,7 +46,7 @@ fn invalid_calls_are_errors_that_say_why() {
     assert!(error(store.push(&[Key::Number(4)], &[tensor(&[1.])])).contains("key 4 has not been inited"));
     let two = [tensor(&[1., 2.]), tensor(&[1., 2.])];
     assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));
-    assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("operands shape mismatch"));
+    assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])])).contains("operands shape mismatch"));
     assert!(KvStore::new("dist_async").err().unwrap().to_string().contains("the distributed kinds are dist_sync"));
     let compress = |key: &str, value: &str| {
         let attrs = [("type", "2bit"), (key, value)].map(|(k, v)| (k.to_string(), v.to_string()));
@@ -67,7 +67,7 @@ fn compression_keeps_the_residual() {
     let out = tensor(&[0.; 3]);
     let round = || {
         store.push(&[key("a"), key("a")], &[tensor(&[0.3, 0.6, -2.]), tensor(&[0., 0.5, 0.])]).unwrap();
-        store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
+        store.pull(&[key("a")], std::slice::from_ref(&out)).unwrap();
         numbers(&out)
     };
     assert_eq!(round(), [0., 1., -0.5]);

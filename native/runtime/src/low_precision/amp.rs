@@ -14,22 +14,25 @@ fn cast_input(e: &NodeEntry) -> Option<&NodeEntry> {
     }
 }
 
+/// The entry that one or more casts convert, or the entry itself.
+fn before_casts(mut e: &NodeEntry) -> &NodeEntry {
+    while let Some(source) = cast_input(e) {
+        e = source;
+    }
+    e
+}
+
 impl Symbol {
     /// The graph without `amp_cast` and `amp_multicast`: readers of a cast read its input. As in MXNet, a cast that is an output of the
     /// graph stays.
     pub fn without_amp_casts(&self) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
-        let entry = |copies: &HashMap<*const Node, Arc<Node>>, mut e: NodeEntry, is_output: bool| {
-            while let Some(source) = cast_input(&e).filter(|_| !is_output) {
-                e = source.clone();
-            }
-            match copies.get(&Arc::as_ptr(&e.node)) {
-                Some(copy) => NodeEntry { node: copy.clone(), index: e.index },
-                None => e,
-            }
+        let copied = |copies: &HashMap<*const Node, Arc<Node>>, e: &NodeEntry| match copies.get(&Arc::as_ptr(&e.node)) {
+            Some(copy) => NodeEntry { node: copy.clone(), index: e.index },
+            None => e.clone(),
         };
         for node in self.nodes() {
-            let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone(), false)).collect();
+            let inputs: Vec<_> = node.inputs.iter().map(|e| copied(&copies, before_casts(e))).collect();
             let is_unchanged = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
             if !is_unchanged {
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
@@ -37,7 +40,7 @@ impl Symbol {
                 copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
             }
         }
-        Symbol { outputs: self.outputs.iter().map(|e| entry(&copies, e.clone(), true)).collect() }
+        Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }
     }
 }
 

@@ -229,12 +229,17 @@ impl Pass<'_> {
         self.quantized_ops.get(&Arc::as_ptr(node)).is_some_and(|quantized_op| !quantized_op.is_asymmetric)
     }
 
+    /// An entry of a quantized node: 8-bit integers with minimum and maximum.
+    fn quantized_output(&self, e: &NodeEntry) -> Result<[NodeEntry; 3]> {
+        let copy = self.copy_of(&e.node)?;
+        let range = e.node.num_visible() + 2 * e.index as usize;
+        Ok([output(&copy, e.index as usize), output(&copy, range), output(&copy, range + 1)])
+    }
+
     /// An entry as 8-bit integers, with minimum and maximum or with scale and shift.
     fn as_integers(&mut self, e: &NodeEntry, is_asymmetric: bool) -> Result<[NodeEntry; 3]> {
-        let copy = self.copy_of(&e.node)?;
         if self.has_quantized_outputs(&e.node) && !is_asymmetric {
-            let range = e.node.num_visible() + 2 * e.index as usize;
-            return Ok([output(&copy, e.index as usize), output(&copy, range), output(&copy, range + 1)]);
+            return self.quantized_output(e);
         }
         let key = (key(e), is_asymmetric);
         if !self.quantized.contains_key(&key) {
@@ -256,7 +261,7 @@ impl Pass<'_> {
             return Ok(NodeEntry { node: self.copy_of(&e.node)?, index: e.index });
         }
         if !self.dequantized.contains_key(&key(e)) {
-            let inputs = self.as_integers(e, false)?.to_vec();
+            let inputs = self.quantized_output(e)?.to_vec();
             let name = format!("{}_dequantize", e.node.name);
             self.dequantized.insert(key(e), Node::operator(DEQUANTIZE, name, inputs, Attrs::new())?);
         }

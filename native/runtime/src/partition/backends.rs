@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use ferromx_core::error::{Error, Result};
 use parking_lot::Mutex;
 
-use super::{by_name, onednn};
+use super::by_name;
+use super::onednn::{self, Purpose};
 use crate::symbol::Symbol;
 
 /// Backends that group the operators whose names a program sets.
@@ -74,8 +75,8 @@ pub fn build(symbol: &Symbol, backend: &str, ops: HashSet<String>) -> Result<Sym
 pub fn partition(symbol: &Symbol, backend: &str) -> Result<Symbol> {
     check(backend)?;
     match backend {
-        "MKLDNN" => return onednn::partition(symbol, false),
-        "MKLDNN_QUANTIZE" => return onednn::partition(symbol, true),
+        "MKLDNN" => return onednn::partition(symbol, Purpose::Floats),
+        "MKLDNN_QUANTIZE" => return onednn::partition(symbol, Purpose::Integers),
         _ => {}
     }
     let ops = OP_NAMES.lock().as_ref().and_then(|all| all.get(backend)).cloned();

@@ -23,21 +23,33 @@ enum MatchState {
     Done,
 }
 
-/// Partitions a graph. With `is_for_integers`, only operators with a quantized version are fused, and in a quantized graph requantization
-/// with a calibrated range is folded into its layer.
-pub(super) fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
-    let symbol = fuse_layers(symbol, &convolution_groups, &convolution_node, is_for_integers)?;
-    let symbol = fuse_layers(&symbol, &dense_groups, &dense_node, is_for_integers)?;
-    if is_for_integers { fold_conversions(&symbol) } else { Ok(symbol) }
+/// What a graph is partitioned for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Execution in floating point.
+    Floats,
+    /// Quantization: only operators with a quantized version are fused, and in a quantized graph requantization with a calibrated range is
+    /// folded into its layer.
+    Integers,
 }
 
-type Groups = dyn Fn(&Draft, bool) -> Vec<Vec<usize>>;
+/// Partitions a graph.
+pub(super) fn partition(symbol: &Symbol, purpose: Purpose) -> Result<Symbol> {
+    let symbol = fuse_layers(symbol, &convolution_groups, &convolution_node, purpose)?;
+    let symbol = fuse_layers(&symbol, &dense_groups, &dense_node, purpose)?;
+    match purpose {
+        Purpose::Floats => Ok(symbol),
+        Purpose::Integers => fold_conversions(&symbol),
+    }
+}
+
+type Groups = dyn Fn(&Draft, Purpose) -> Vec<Vec<usize>>;
 type MakeNode = dyn Fn(Symbol, usize) -> Replacement;
 
 /// Replaces each group by the node that `make_node` returns for its subgraph and index.
-fn fuse_layers(symbol: &Symbol, groups: &Groups, make_node: &MakeNode, is_for_integers: bool) -> Result<Symbol> {
+fn fuse_layers(symbol: &Symbol, groups: &Groups, make_node: &MakeNode, purpose: Purpose) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
-    for (id, group) in groups(&draft, is_for_integers).iter().enumerate() {
+    for (id, group) in groups(&draft, purpose).iter().enumerate() {
         draft.replace(group, |graph| Ok(Some(make_node(graph, id))))?;
     }
     Ok(draft.finish())
@@ -52,10 +64,13 @@ fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
 }
 
 /// Whether `node` is an activation that reads `producer` and can be fused into a layer.
-fn is_activation(draft: &Draft, node: usize, producer: usize, is_for_integers: bool) -> bool {
+fn is_activation(draft: &Draft, node: usize, producer: usize, purpose: Purpose) -> bool {
     let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
     let has_zero_minimum = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
-    let functions: &[&str] = if is_for_integers { &["relu"] } else { &["relu", "sigmoid", "softrelu", "tanh"] };
+    let functions: &[&str] = match purpose {
+        Purpose::Floats => &["relu", "sigmoid", "softrelu", "tanh"],
+        Purpose::Integers => &["relu"],
+    };
     draft.nodes[node].inputs.first().is_some_and(|p| p.node == producer)
         && match draft.op(node) {
             "Activation" => is("act_type", functions),
@@ -66,7 +81,7 @@ fn is_activation(draft: &Draft, node: usize, producer: usize, is_for_integers: b
 }
 
 /// Convolutions with the normalization, sum and activation that can be fused.
-fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
+fn convolution_groups(draft: &Draft, purpose: Purpose) -> Vec<Vec<usize>> {
     let readers = draft.readers();
     let mut fused: HashSet<usize> = HashSet::new();
     let mut groups = Vec::new();
@@ -81,11 +96,11 @@ fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
         while let Some(next) = only_reader(&readers, last).filter(|n| !fused.contains(n) && state != MatchState::Done) {
             let reads_data = draft.nodes[next].inputs[0].node == last;
             let has_no_sum = matches!(state, MatchState::Convolution | MatchState::Normalized);
-            let clips_sum = is_for_integers && state == MatchState::Summed && draft.op(next) == "clip";
+            let clips_sum = purpose == Purpose::Integers && state == MatchState::Summed && draft.op(next) == "clip";
             state = match draft.op(next) {
                 "BatchNorm" if state == MatchState::Convolution && reads_data => MatchState::Normalized,
                 "elemwise_add" if has_no_sum => MatchState::Summed,
-                _ if is_activation(draft, next, last, is_for_integers) && !clips_sum => MatchState::Done,
+                _ if is_activation(draft, next, last, purpose) && !clips_sum => MatchState::Done,
                 _ => break,
             };
             group.push(next);
@@ -98,12 +113,12 @@ fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
 }
 
 /// Fully connected layers with the elementwise operator that can be fused.
-fn dense_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
+fn dense_groups(draft: &Draft, purpose: Purpose) -> Vec<Vec<usize>> {
     let readers = draft.readers();
     let is_fusable = |node: usize, producer: usize| {
-        let is_function = matches!(draft.op(node), "square" | "sqrt" | "exp") && !is_for_integers;
+        let is_function = matches!(draft.op(node), "square" | "sqrt" | "exp") && purpose == Purpose::Floats;
         let is_gelu = draft.op(node) != "LeakyReLU" || draft.attr(node, "act_type").as_deref() == Some("gelu");
-        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, producer, is_for_integers))
+        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, producer, purpose))
     };
     let starts = (0..draft.nodes.len()).filter(|n| draft.op(*n) == "FullyConnected");
     starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| is_fusable(*r, n))).collect()).collect()
@@ -216,6 +231,7 @@ fn redirect(draft: &mut Draft, from: usize, to: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::Purpose::{Floats, Integers};
     use super::*;
 
     fn var(name: &str) -> Symbol {
@@ -239,23 +255,23 @@ mod tests {
     fn layers_are_fused_with_their_epilogue() {
         let x = var("x");
         let sum = |l: Symbol, r: Symbol| Symbol::op("elemwise_add", "s", &[l, r], &[]).unwrap();
-        let fused = |s: Symbol, integers: bool| names(&partition(&s, integers).unwrap());
-        assert_eq!(fused(act(conv("c", x.clone()), "relu"), true), ["sg_mkldnn_conv_act_0"]);
-        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), true), ["sg_mkldnn_conv_0", "a"]);
-        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), false), ["sg_mkldnn_conv_act_0"]);
+        let fused = |s: Symbol, purpose| names(&partition(&s, purpose).unwrap());
+        assert_eq!(fused(act(conv("c", x.clone()), "relu"), Integers), ["sg_mkldnn_conv_act_0"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Integers), ["sg_mkldnn_conv_0", "a"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Floats), ["sg_mkldnn_conv_act_0"]);
         let other_first = act(sum(x.clone(), conv("c", x.clone())), "relu");
-        let s = partition(&other_first, true).unwrap();
+        let s = partition(&other_first, Integers).unwrap();
         assert_eq!(names(&s), ["sg_mkldnn_conv_add_act_0"]);
         let node = &operators(&s)[0];
         assert_eq!(node.inputs.iter().map(|e| e.node.name.to_string()).collect::<Vec<_>>(), ["x", "c_weight", "x"]);
         assert_eq!(node.graphs[0].list_inputs(), ["x1", "c_weight0", "x0"]);
         let two = sum(conv("c", x.clone()), conv("d", x.clone()));
-        assert_eq!(fused(two, true), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
+        assert_eq!(fused(two, Integers), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
         // An entry that is an output of the graph is not fused away.
         let c = conv("c", x.clone());
         let head = Symbol::group(&[c.clone(), act(c, "relu")]);
-        assert_eq!(fused(head, true), ["sg_mkldnn_conv_0", "a"]);
+        assert_eq!(fused(head, Integers), ["sg_mkldnn_conv_0", "a"]);
         let fc = Symbol::op("FullyConnected", "f", &[x], &[("num_hidden", "2")]).unwrap();
-        assert_eq!(fused(Symbol::op("exp", "e", &[fc], &[]).unwrap(), false), ["sg_mkldnn_fully_connected_eltwise_0"]);
+        assert_eq!(fused(Symbol::op("exp", "e", &[fc], &[]).unwrap(), Floats), ["sg_mkldnn_fully_connected_eltwise_0"]);
     }
 }

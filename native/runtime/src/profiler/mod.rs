@@ -18,7 +18,7 @@ use ferromx_core::storage::memory_in_use;
 use ferromx_core::{ensure, param_enum, params};
 use parking_lot::Mutex;
 
-pub use report::{Layout, SortBy};
+pub use report::{Layout, SortBy, StatisticsOptions};
 
 use crate::thread_id::thread_id;
 
@@ -92,14 +92,23 @@ enum Event {
     Instant { category: String, name: String, at: u64, scope: char, thread: u64 },
 }
 
+/// How values of one name are added up.
+#[derive(Clone, Copy)]
+enum Aggregation {
+    /// The sum of all values.
+    Sum,
+    /// The last value.
+    Last,
+}
+
 /// Aggregate statistics of one name: times in microseconds, or bytes.
 #[derive(Clone, Copy)]
 struct Stat {
     count: u64,
     /// The last value.
     last: u64,
-    is_counter: bool,
-    total: u64,
+    aggregation: Aggregation,
+    sum: u64,
     min: u64,
     max: u64,
 }
@@ -223,11 +232,11 @@ impl State {
         let has_statistics = self.config.as_ref().is_some_and(|c| c.aggregate_stats);
         match &event {
             Event::Span { category, name, start, end, .. } if has_statistics => {
-                add_stat(self.times.entry(category.clone()).or_default(), name, end - start, false);
+                add_stat(self.times.entry(category.clone()).or_default(), name, end - start, Aggregation::Sum);
             }
             Event::Counter { category, name, value, .. } if has_statistics && category != DEVICE_STORAGE => {
                 let value = u64::try_from(*value).unwrap_or(0);
-                add_stat(self.times.entry(category.clone()).or_default(), name, value, true);
+                add_stat(self.times.entry(category.clone()).or_default(), name, value, Aggregation::Last);
             }
             // Instants have no statistics, but the table has their category.
             Event::Instant { category, .. } if has_statistics => {
@@ -250,7 +259,7 @@ impl State {
         let (bytes, _) = memory_in_use();
         let name = "Memory: cpu/0";
         if self.config.as_ref().is_some_and(|c| c.aggregate_stats) {
-            add_stat(&mut self.memory, name, bytes as u64, false);
+            add_stat(&mut self.memory, name, bytes as u64, Aggregation::Sum);
         }
         let (category, name) = (DEVICE_STORAGE.to_string(), name.to_string());
         self.events.push(Event::Counter { category, name, at: now(), value: bytes as i64, thread: thread_id() });
@@ -264,15 +273,15 @@ impl State {
     }
 }
 
-fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_counter: bool) {
-    let new = Stat { count: 0, last: 0, is_counter, total: 0, min: u64::MAX, max: 0 };
+fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, aggregation: Aggregation) {
+    let new = Stat { count: 0, last: 0, aggregation, sum: 0, min: u64::MAX, max: 0 };
     let stat = match stats.get_mut(name) {
         Some(stat) => stat,
         None => stats.entry(name.to_string()).or_insert(new),
     };
     stat.count += 1;
     stat.last = value;
-    stat.total = stat.total.saturating_add(value);
+    stat.sum = stat.sum.saturating_add(value);
     stat.min = stat.min.min(value);
     stat.max = stat.max.max(value);
 }
@@ -328,16 +337,12 @@ pub fn dump(finished: bool) -> Result<()> {
     Ok(())
 }
 
-/// The statistics of times and memory, empty unless `aggregate_stats` is set; `reset` clears them.
-pub fn statistics(layout: Layout, sort_by: SortBy, ascending: bool, reset: bool) -> String {
+/// The statistics of times and memory, empty unless `aggregate_stats` is set.
+pub fn statistics(options: StatisticsOptions) -> String {
     let mut state = STATE.lock();
     let has_statistics = state.config.as_ref().is_some_and(|c| c.aggregate_stats);
-    let text = if has_statistics {
-        report::statistics(&state.times, &state.memory, layout, sort_by, ascending)
-    } else {
-        String::new()
-    };
-    if reset {
+    let text = if has_statistics { report::statistics(&state.times, &state.memory, options) } else { String::new() };
+    if options.reset {
         state.times.clear();
         state.memory.clear();
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use ferromx_core::error::{Error, Result};
 use serde_json::{Value, json};
 
-use super::{DEVICE_STORAGE, Event, Kind, Stat};
+use super::{Aggregation, DEVICE_STORAGE, Event, Kind, Stat};
 
 /// The format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,27 +67,42 @@ impl SortBy {
     }
 }
 
+/// How statistics are written.
+#[derive(Clone, Copy, Debug)]
+pub struct StatisticsOptions {
+    /// The format.
+    pub layout: Layout,
+    /// The sort key.
+    pub sort_by: SortBy,
+    /// True if the lowest value comes first.
+    pub ascending: bool,
+    /// True if the statistics start again at zero afterwards.
+    pub reset: bool,
+}
+
 impl Stat {
-    /// The sum of times, or the last value of a counter.
     fn total(&self) -> u64 {
-        if self.is_counter { self.last } else { self.total }
+        match self.aggregation {
+            Aggregation::Sum => self.sum,
+            Aggregation::Last => self.last,
+        }
     }
 
     fn average(&self) -> f64 {
-        self.total as f64 / self.count.max(1) as f64
+        self.sum as f64 / self.count.max(1) as f64
     }
 }
 
-fn sorted(stats: &BTreeMap<String, Stat>, by: SortBy, ascending: bool) -> Vec<(&str, Stat)> {
+fn sorted(stats: &BTreeMap<String, Stat>, options: StatisticsOptions) -> Vec<(&str, Stat)> {
     let mut all: Vec<_> = stats.iter().map(|(name, stat)| (name.as_str(), *stat)).collect();
-    let key = |s: &Stat| match by {
+    let key = |s: &Stat| match options.sort_by {
         SortBy::Total => s.total() as f64,
         SortBy::Average => s.average(),
         SortBy::Minimum => s.min as f64,
         SortBy::Maximum => s.max as f64,
         SortBy::Count => s.count as f64,
     };
-    all.sort_by(|(_, a), (_, b)| if ascending { key(a).total_cmp(&key(b)) } else { key(b).total_cmp(&key(a)) });
+    all.sort_by(|(_, a), (_, b)| if options.ascending { key(a).total_cmp(&key(b)) } else { key(b).total_cmp(&key(a)) });
     all
 }
 
@@ -100,12 +115,10 @@ fn to_thousands(x: f64) -> f64 {
 pub(super) fn statistics(
     times: &BTreeMap<String, BTreeMap<String, Stat>>,
     memory: &BTreeMap<String, Stat>,
-    layout: Layout,
-    by: SortBy,
-    ascending: bool,
+    options: StatisticsOptions,
 ) -> String {
-    match layout {
-        Layout::Table => table(times, memory, by, ascending),
+    match options.layout {
+        Layout::Table => table(times, memory, options),
         Layout::Json => {
             let number = |x: f64| (to_thousands(x) * 1e4).round() / 1e4;
             let mut categories = serde_json::Map::new();
@@ -117,7 +130,7 @@ pub(super) fn statistics(
                     });
                     (name.to_string(), numbers)
                 };
-                let stats: serde_json::Map<_, _> = sorted(stats, by, ascending).into_iter().map(entry).collect();
+                let stats: serde_json::Map<_, _> = sorted(stats, options).into_iter().map(entry).collect();
                 categories.insert(category.clone(), stats.into());
             }
             let entry = |(name, s): (&str, Stat)| {
@@ -126,7 +139,7 @@ pub(super) fn statistics(
                     json!({"Count": s.count, "Min": number(min), "Max": number(max), "Avg": number(s.average())});
                 (name.to_string(), numbers)
             };
-            let devices: serde_json::Map<_, _> = sorted(memory, by, ascending).into_iter().map(entry).collect();
+            let devices: serde_json::Map<_, _> = sorted(memory, options).into_iter().map(entry).collect();
             let all = json!({
                 "Time": categories,
                 "Memory": {DEVICE_STORAGE: devices},
@@ -140,8 +153,7 @@ pub(super) fn statistics(
 fn table(
     times: &BTreeMap<String, BTreeMap<String, Stat>>,
     memory: &BTreeMap<String, Stat>,
-    by: SortBy,
-    ascending: bool,
+    options: StatisticsOptions,
 ) -> String {
     let mut text = String::from("\nProfile Statistics:\n\tNote the difference in units for different entries.\n");
     let mut section = |title: &str, columns: &[&str], rows: Vec<(&str, u64, Vec<f64>)>| {
@@ -167,13 +179,13 @@ fn table(
     };
     if !memory.is_empty() {
         let row = |(name, s): (_, Stat)| (name, s.count, vec![s.min as f64, s.max as f64, s.average()]);
-        let rows = sorted(memory, by, ascending).into_iter().map(row).collect();
+        let rows = sorted(memory, options).into_iter().map(row).collect();
         section(DEVICE_STORAGE, &["Min Use  (kB)", "Max Use  (kB)", "Avg Use  (kB)"], rows);
     }
     for (category, stats) in times {
         let row =
             |(name, s): (_, Stat)| (name, s.count, vec![s.total() as f64, s.min as f64, s.max as f64, s.average()]);
-        let rows = sorted(stats, by, ascending).into_iter().map(row).collect();
+        let rows = sorted(stats, options).into_iter().map(row).collect();
         section(category, &["Time (ms)", "Min Time (ms)", "Max Time (ms)", "Avg Time (ms)"], rows);
     }
     text

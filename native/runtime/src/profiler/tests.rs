@@ -29,19 +29,22 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     assert!(mark("domain_of_the_test", "here", "nowhere").is_err());
     run(false).unwrap();
 
-    let table = statistics(Layout::Table, SortBy::Total, false, false);
+    let table_options =
+        StatisticsOptions { layout: Layout::Table, sort_by: SortBy::Total, ascending: false, reset: false };
+    let table = statistics(table_options);
     let line = table.lines().find(|l| l.starts_with("op_of_the_test")).unwrap();
     assert_eq!(line.split_whitespace().nth(1), Some("2"), "{table}");
     // Instants have no rows.
     let section = table.split("domain_of_the_test,instant_marker\n").nth(1).unwrap();
     assert_eq!(section.lines().take_while(|l| !l.is_empty()).count(), 3, "{table}");
-    let json: serde_json::Value = serde_json::from_str(&statistics(Layout::Json, SortBy::Count, true, true)).unwrap();
+    let options = StatisticsOptions { layout: Layout::Json, sort_by: SortBy::Count, ascending: true, reset: true };
+    let json: serde_json::Value = serde_json::from_str(&statistics(options)).unwrap();
     assert_eq!(json["Time"]["operator"]["op_of_the_test"]["Count"], 2);
     assert_eq!(json["Time"]["domain_of_the_test"]["task"]["Count"], 2);
     assert_eq!(json["Time"]["domain_of_the_test"]["items"]["Count"], 2);
     assert_eq!(json["Time"]["domain_of_the_test"]["items"]["Total"], 0.002);
     assert_eq!(json["Unit"]["Time"], "ms");
-    assert!(!statistics(Layout::Table, SortBy::Total, false, false).contains("op_of_the_test"));
+    assert!(!statistics(table_options).contains("op_of_the_test"));
 
     dump(true).unwrap();
     let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -53,7 +56,7 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     assert_eq!(phases("here"), ["n"]);
     assert!(dump(true).unwrap_err().to_string().contains("Profiler hasn't been run"));
     configure(&attrs(&[("filename", &file)])).unwrap();
-    assert!(statistics(Layout::Table, SortBy::Total, false, false).is_empty());
+    assert!(statistics(table_options).is_empty());
     assert_eq!(named("items").iter().map(|e| e["args"]["items"].clone()).collect::<Vec<_>>(), [3, 2]);
     assert_eq!(named("here")[0]["s"], "t");
     assert!(configure(&attrs(&[("profile_process", "server")])).is_err());

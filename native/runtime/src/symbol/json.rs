@@ -32,21 +32,29 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// An object or array, with one item per line if `is_multi_line`.
-fn group(open: char, items: &[String], indent: usize, is_multi_line: bool) -> String {
-    let close = if open == '{' { '}' } else { ']' };
-    if !is_multi_line {
-        return format!("{open}{}{close}", items.join(", "));
+fn close(open: char) -> char {
+    if open == '{' { '}' } else { ']' }
+}
+
+/// An object or array on one line, or with one item per line if it has more than `max_on_line`.
+fn group(open: char, items: &[String], indent: usize, max_on_line: usize) -> String {
+    match items.len() > max_on_line {
+        true => lines(open, items, indent),
+        false => format!("{open}{}{}", items.join(", "), close(open)),
     }
+}
+
+/// An object or array with one item per line.
+fn lines(open: char, items: &[String], indent: usize) -> String {
     let item_indent = " ".repeat(indent + 2);
     let lines = items.join(&format!(", \n{item_indent}"));
-    format!("{open}\n{item_indent}{lines}\n{}{close}", " ".repeat(indent))
+    format!("{open}\n{item_indent}{lines}\n{}{}", " ".repeat(indent), close(open))
 }
 
 /// An array of numbers or short arrays. MXNet breaks the line after each item of more than ten.
 fn list(items: impl Iterator<Item = String>, indent: usize) -> String {
     let items: Vec<String> = items.collect();
-    group('[', &items, indent, items.len() > 10)
+    group('[', &items, indent, 10)
 }
 
 fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) -> String {
@@ -57,7 +65,7 @@ fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) ->
     keys.sort();
     if !keys.is_empty() {
         let attrs: Vec<_> = keys.iter().map(|(k, v)| format!("{}: {}", quote(k), quote(v))).collect();
-        fields.push(format!("\"attrs\": {}", group('{', &attrs, indent + 2, attrs.len() > 1)));
+        fields.push(format!("\"attrs\": {}", group('{', &attrs, indent + 2, 1)));
     }
     let mutates = node.mutated();
     let inputs = node
@@ -68,9 +76,9 @@ fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) ->
     fields.push(format!("\"inputs\": {}", list(inputs, indent + 2)));
     if !node.graphs.is_empty() {
         let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.json_of_graph(indent + 4, None)).collect();
-        fields.push(format!("\"subgraphs\": {}", group('[', &graphs, indent + 2, true)));
+        fields.push(format!("\"subgraphs\": {}", lines('[', &graphs, indent + 2)));
     }
-    group('{', &fields, indent, true)
+    lines('{', &fields, indent)
 }
 
 impl Symbol {
@@ -80,8 +88,7 @@ impl Symbol {
         if semantics::is_numpy_shape() {
             attrs.insert(0, "\"is_np_shape\": [\"int\", 1]".to_string());
         }
-        let is_multi_line = attrs.len() > 1;
-        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, is_multi_line))))
+        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, 1))))
     }
 
     /// The JSON with `attrs` as its last field. Subgraphs have none, since the version is that of the file.
@@ -97,13 +104,13 @@ impl Symbol {
         let arg_nodes = (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string());
         let heads = self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index));
         let mut fields = vec![
-            format!("\"nodes\": {}", group('[', &node_texts, indent + 2, true)),
+            format!("\"nodes\": {}", lines('[', &node_texts, indent + 2)),
             format!("\"arg_nodes\": {}", list(arg_nodes, indent + 2)),
             format!("\"node_row_ptr\": {}", list(row_ptr.iter().map(usize::to_string), indent + 2)),
             format!("\"heads\": {}", list(heads, indent + 2)),
         ];
         fields.extend(attrs);
-        group('{', &fields, indent, true)
+        lines('{', &fields, indent)
     }
 
     /// Writes the JSON to a file atomically.

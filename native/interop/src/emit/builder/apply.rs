@@ -186,7 +186,7 @@ impl Builder {
         let mut ins = self.inputs(op, inputs)?;
         let call = self.call(op, &attrs, ins.len(), graphs)?;
         let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
-        if let Some(values) = constant.filter(|_| self.is_executing || is_pure(call.def))
+        if let Some(values) = constant.filter(|_| self.is_executing() || is_pure(call.def))
             && let Some(folded) = self.fold(&call, name, values)?
         {
             let is_weight = match op {
@@ -204,7 +204,7 @@ impl Builder {
         {
             ins[1] = weights;
         }
-        if matches!(call.def.forward, Forward::Dynamic(_)) && self.is_executing {
+        if matches!(call.def.forward, Forward::Dynamic(_)) && self.is_executing() {
             return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
         }
         self.add(&call, &attrs, name, &ins, graphs)

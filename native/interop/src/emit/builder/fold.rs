@@ -61,7 +61,7 @@ impl Builder {
     /// Folds an operator with constant inputs. `None` if the result is much larger than the inputs or exceeds the budget.
     pub(super) fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
         let num_in: usize = values.iter().map(NDArray::len).sum();
-        if !self.is_executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
+        if !self.is_executing() && !matches!(call.def.forward, Forward::Dynamic(_)) {
             let mut ins: Vec<Shape> = values.iter().map(|v| v.shape().clone()).collect();
             let mut outs = vec![Shape::unknown(); call.def.num_outputs(&call.params)];
             (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
@@ -75,9 +75,9 @@ impl Builder {
             }
         }
         let mut outs = Arrays::new();
-        imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
+        imperative::invoke(call, Some(Context::default()), &values, &mut outs)?;
         let bytes: usize = outs.iter().map(|a| a.len() * a.dtype().size()).sum();
-        if !self.is_executing && bytes > SMALL_CONSTANT_BYTES {
+        if !self.is_executing() && bytes > SMALL_CONSTANT_BYTES {
             self.fold_budget = self.fold_budget.saturating_sub(bytes);
         }
         let visible = call.def.num_visible(&call.params);

@@ -65,13 +65,21 @@ impl TensorInfo {
     }
 }
 
+/// What a model is mapped for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Its graph, in which operators on constants are folded.
+    Build,
+    /// Its results: all operators are computed immediately, even random ones.
+    Execute,
+}
+
 /// The graph that is being built.
 pub struct Builder {
     tensors: Vec<TensorInfo>,
     /// The names of nodes, each with the last suffix that made it unique.
     names: HashMap<String, usize>,
-    /// True if a model is executed: all operators are folded, even random ones.
-    is_executing: bool,
+    mode: Mode,
     /// Remaining bytes for folded constants.
     fold_budget: usize,
     dimensions: Dimensions,
@@ -115,12 +123,12 @@ pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
 }
 
 impl Builder {
-    /// An empty graph. If `is_executing` is true, all operators are computed immediately, even random ones.
-    pub fn new(is_executing: bool) -> Builder {
+    /// An empty graph.
+    pub fn new(mode: Mode) -> Builder {
         Builder {
             tensors: Vec::new(),
             names: HashMap::new(),
-            is_executing,
+            mode,
             fold_budget: FOLD_BUDGET,
             dimensions: Dimensions::default(),
             open_subgraphs: Vec::new(),
@@ -134,7 +142,7 @@ impl Builder {
 
     /// True if all operators are computed immediately.
     pub fn is_executing(&self) -> bool {
-        self.is_executing
+        self.mode == Mode::Execute
     }
 
     /// The known facts about a tensor.

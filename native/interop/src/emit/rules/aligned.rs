@@ -71,10 +71,10 @@ rules! {
         let given = Some([begin, end].concat());
         let pads = window_pads(s, auto_pad, given, kernel.clone(), strides.clone(), dilations, tensor)?;
         let (before, after) = pads.split_at(n);
-        let pooled = |s: &mut Scope<'_, '_>, x: Handle, pad: &[i64], count_pad: bool| {
+        let pooled = |s: &mut Scope<'_, '_>, x: Handle, pad: Option<&[i64]>| {
             s.emit_named(op!(
                 POOLING(x), pool_type: PoolType::Avg, kernel: kernel.clone(), stride: strides.clone(),
-                pad: pad.to_vec(), count_include_pad: count_pad
+                pad: pad.map_or(vec![0; n], <[i64]>::to_vec), count_include_pad: pad.is_none() || border == "constant"
             ))
         };
         let framed = |s: &mut Scope<'_, '_>, x: Handle, mode: &str| {
@@ -83,11 +83,10 @@ rules! {
         };
         let mode = if border == "ignore" { "constant" } else { border_mode(s, border)? };
         if mode == "constant" && before == after {
-            return pooled(s, tensor, before, border == "constant");
+            return pooled(s, tensor, Some(before));
         }
-        let unpadded = vec![0; n];
         let outside = framed(s, tensor, mode)?;
-        let means = pooled(s, outside, &unpadded, true)?;
+        let means = pooled(s, outside, None)?;
         if border != "ignore" {
             return Ok(means);
         }
@@ -97,7 +96,7 @@ rules! {
         constant_len(&dims)?;
         let ones = s.emit(op!(FULL(), shape: dims, value: 1.0))?;
         let inside = framed(s, ones, "constant")?;
-        let fractions = pooled(s, inside, &unpadded, true)?;
+        let fractions = pooled(s, inside, None)?;
         s.emit_named(op!(BROADCAST_DIV(means, fractions)))
     }
 }

@@ -57,7 +57,8 @@ impl WarpParam {
         let side = |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE);
         let size = (side(image.height), side(image.width));
         let matrix = [[tall * a - shear * b * wide, tall * b + shear * a * wide], [-b * wide, a * wide]];
-        warp_affine(&image, matrix, size, fill as u8, method == 0)
+        let sampling = if method == 0 { Sampling::Nearest } else { Sampling::Bilinear };
+        warp_affine(&image, matrix, size, fill as u8, sampling)
     }
 
     /// Shifts hue, lightness and saturation by random amounts.
@@ -83,15 +84,22 @@ pub(super) fn shift_hls(image: &mut Image, shift: [f32; 3]) {
     }
 }
 
+/// How [`warp_affine`] samples between pixels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sampling {
+    Nearest,
+    Bilinear,
+}
+
 /// Fractional bits of coordinates in [`warp_affine`].
 const COORDINATE_BITS: u32 = 10;
 /// Fractional bits of the bilinear weights in [`warp_affine`].
 const WEIGHT_BITS: u32 = 5;
 
 /// Applies an affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)`
-/// relative to the center of `image`, bilinearly or from the nearest pixel. A fraction of a pixel in `size`, (height, width), moves the
-/// center. Pixels outside `image` have the value `fill`. As in OpenCV, coordinates and weights are fixed-point numbers.
-fn warp_affine(image: &Image, matrix: [[f32; 2]; 2], size: (f32, f32), fill: u8, nearest: bool) -> Image {
+/// relative to the center of `image`. A fraction of a pixel in `size`, (height, width), moves the center. Pixels outside `image` have the
+/// value `fill`. As in OpenCV, coordinates and weights are fixed-point numbers.
+fn warp_affine(image: &Image, matrix: [[f32; 2]; 2], size: (f32, f32), fill: u8, sampling: Sampling) -> Image {
     let shift = |row: [f32; 2], new: f32| (new - row[0] * image.width as f32 - row[1] * image.height as f32) / 2.0;
     let (left, top) = (f64::from(shift(matrix[0], size.1)), f64::from(shift(matrix[1], size.0)));
     let (height, width) = (size.0 as usize, size.1 as usize);
@@ -105,7 +113,10 @@ fn warp_affine(image: &Image, matrix: [[f32; 2]; 2], size: (f32, f32), fill: u8,
         (Ok(x), Ok(y)) if x < image.width && y < image.height => image.samples[(y * image.width + x) * n + c],
         _ => fill,
     };
-    let dropped_bits = if nearest { COORDINATE_BITS } else { COORDINATE_BITS - WEIGHT_BITS };
+    let dropped_bits = match sampling {
+        Sampling::Nearest => COORDINATE_BITS,
+        Sampling::Bilinear => COORDINATE_BITS - WEIGHT_BITS,
+    };
     let half = 1 << (dropped_bits - 1);
     let one = 1 << WEIGHT_BITS;
     let mut samples = memory::with_capacity(height.saturating_mul(width).saturating_mul(n));
@@ -114,7 +125,7 @@ fn warp_affine(image: &Image, matrix: [[f32; 2]; 2], size: (f32, f32), fill: u8,
         for column in 0..width {
             let [x, y]: [i64; 2] =
                 std::array::from_fn(|k| (start[k] + to_fixed(inverse[k][0] * column as f64)) >> dropped_bits);
-            if nearest {
+            if sampling == Sampling::Nearest {
                 samples.extend((0..n).map(|c| sample(x, y, c)));
                 continue;
             }
@@ -181,11 +192,11 @@ mod tests {
     #[test]
     fn transforms_keep_the_center() {
         let image = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
-        let unchanged = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 3.0), 0, false);
+        let unchanged = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 3.0), 0, Sampling::Bilinear);
         assert_eq!(unchanged.samples, image.samples);
-        let wider = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 5.0), 9, true);
+        let wider = warp_affine(&image, [[1.0, 0.0], [0.0, 1.0]], (2.0, 5.0), 9, Sampling::Nearest);
         assert_eq!(wider.samples, [9, 1, 2, 3, 9, 9, 4, 5, 6, 9]);
-        let twice = warp_affine(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1.0, 4.0), 0, false);
+        let twice = warp_affine(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1.0, 4.0), 0, Sampling::Bilinear);
         assert_eq!(twice.samples, [10, 15, 20, 10]);
     }
 

@@ -81,7 +81,7 @@ fn train(shards: usize, size: usize, compress: bool) -> Vec<Vec<u32>> {
                 let own = (rank * per_rank..(rank + 1) * per_rank).map(|s| tensor(&gradient(key, s, step, *len)));
                 store.push(&vec![keys[key].clone(); per_rank], &own.collect::<Vec<_>>()).unwrap();
             }
-            store.pull(&keys, &outs, true).unwrap();
+            store.pull(&keys, &outs).unwrap();
         }
         outs.iter().map(|out| numbers(out).iter().map(|x| x.to_bits()).collect::<Vec<_>>()).collect::<Vec<_>>()
     });
@@ -157,7 +157,7 @@ fn sums_of_gradients(size: usize, is_overlapped: bool) -> Vec<Vec<f32>> {
             store.push(&keys, &arrays).unwrap();
         }
         let pull = |(key, arrays): &(Key, Vec<Arc<Tensor>>)| {
-            store.pull(std::slice::from_ref(key), &arrays[..1], true).unwrap();
+            store.pull(std::slice::from_ref(key), &arrays[..1]).unwrap();
             numbers(&arrays[0])
         };
         gradients.iter().map(pull).collect::<Vec<_>>()
@@ -204,7 +204,7 @@ fn a_rank_lost_during_the_backward_pass_is_named() {
         }
         // The pass fails if it notices the loss; the pull fails otherwise.
         let result = store.push_in_backward(&executors[0], (&[], true), &keys, &arrays);
-        result.and_then(|()| store.pull(&keys, &arrays, true)).unwrap_err().to_string()
+        result.and_then(|()| store.pull(&keys, &arrays)).unwrap_err().to_string()
     });
     assert!(errors[0].contains("rank 1 (127.0.0.1:") && errors[0].contains("was lost"), "{errors:?}");
 }
@@ -245,7 +245,7 @@ fn a_push_does_not_wait_for_ranks_that_are_behind() {
             is_pushed.wait();
         }
         let outs: Vec<_> = keys.iter().map(|_| tensor(&[0.0])).collect();
-        early.pull(&keys, &outs, true).unwrap();
+        early.pull(&keys, &outs).unwrap();
         assert!(outs.iter().all(|out| numbers(out) == [2.0]));
         let keys = push_many(&store, num_keys);
         if rank == 0 {
@@ -254,7 +254,7 @@ fn a_push_does_not_wait_for_ranks_that_are_behind() {
             job.close();
         } else {
             let outs: Vec<_> = keys.iter().map(|_| tensor(&[0.0])).collect();
-            store.pull(&keys, &outs, true).unwrap();
+            store.pull(&keys, &outs).unwrap();
             assert!(outs.iter().enumerate().all(|(i, out)| numbers(out) == [2.0 * i as f32]));
         }
     });
@@ -286,7 +286,7 @@ fn a_store_may_be_dropped_before_its_sums_are_pulled() {
             if rank == 0 {
                 store.distributed().unwrap().send_open().unwrap();
             } else {
-                store.pull(&[key("a")], &[tensor(&[0.0; 20_000])], true).unwrap();
+                store.pull(&[key("a")], &[tensor(&[0.0; 20_000])]).unwrap();
             }
         }
         job.barrier().unwrap();
@@ -306,7 +306,7 @@ fn row_sparse_gradients_are_summed() {
         store.init(&[key("a")], &[rows(&[0, 1, 2, 3], rank as f32)]).unwrap();
         store.push(&[key("a")], &[rows(&[rank as i64, 3], 1.0)]).unwrap();
         let out = rows(&[0], 0.0);
-        store.pull(&[key("a")], std::slice::from_ref(&out), false).unwrap();
+        store.pull_with_sparse(&[key("a")], std::slice::from_ref(&out), false).unwrap();
         to_dense(&out.stored().unwrap()).unwrap().to_vec::<f32>().unwrap()
     });
     for sum in sums {
@@ -353,7 +353,7 @@ fn a_rank_that_leaves_is_named_and_stored_values_are_kept() {
         store.push(&[key("a")], &[tensor(&[1.0])]).ok();
         let error = store.barrier().unwrap_err().to_string();
         let out = tensor(&[0.0]);
-        if store.pull(&[key("a")], std::slice::from_ref(&out), true).is_ok() {
+        if store.pull(&[key("a")], std::slice::from_ref(&out)).is_ok() {
             // The push failed immediately, so no sum is missing.
             assert_eq!(numbers(&out), [7.0]);
         }

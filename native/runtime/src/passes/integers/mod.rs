@@ -179,7 +179,10 @@ impl Matcher<'_> {
             return None;
         }
         let data = self.integers(graph, data).filter(|x| self.has_one_scale(x))?;
-        let weight = self.weights(graph, weight, !is_matmul, convolution.is_none())?;
+        let weight = match convolution {
+            Some(_) => self.weights(graph, weight, !is_matmul)?,
+            None => self.matrix_weights(graph, weight, !is_matmul)?,
+        };
         let dims = self.dims(weight.entry);
         let channels = if weight.is_channel_first { dims.first() } else { dims.last() };
         if self.num_elements(weight.entry) > MAX_DEPTH.saturating_mul(usize::try_from(*channels?).ok()?) {
@@ -200,13 +203,18 @@ impl Matcher<'_> {
         Some(Sequence { op: op.clone(), product, data, weight, bias, normalization, result_params, result })
     }
 
-    /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such. A matrix product
-    /// reads the matrix before a transposition.
-    fn weights(&self, graph: &Graph, e: Entry, is_channel_first: bool, is_matrix: bool) -> Option<WeightSource> {
-        let (op, inputs) = operator(graph, e)?;
-        if is_matrix && is_matrix_transpose(&graph.nodes[e.node as usize]) {
-            return self.weights(graph, inputs[0], !is_channel_first, false);
+    /// The weights of a matrix product, which reads the matrix before a transposition.
+    fn matrix_weights(&self, graph: &Graph, e: Entry, is_channel_first: bool) -> Option<WeightSource> {
+        let (_, inputs) = operator(graph, e)?;
+        match is_matrix_transpose(&graph.nodes[e.node as usize]) {
+            true => self.weights(graph, inputs[0], !is_channel_first),
+            false => self.weights(graph, e, is_channel_first),
         }
+    }
+
+    /// Integer weights with one scale, or one per output channel, or floating-point weights that are rounded to such.
+    fn weights(&self, graph: &Graph, e: Entry, is_channel_first: bool) -> Option<WeightSource> {
+        let (op, inputs) = operator(graph, e)?;
         if op.def.name == FAKE_QUANTIZE && is_channel_first {
             return Some(WeightSource {
                 weights: Weights::Numbers,
