@@ -40,8 +40,8 @@ spark_runs() {
   [[ $version =~ ^[0-9]+$ && $version -ge 17 ]]
 }
 
-# logged NAME COMMAND... : runs a command with its output in a log file, and shows the end of the log if the command fails. Prints the
-# elapsed time every 20 seconds.
+# logged NAME COMMAND... : runs a command with its output in a log file. Prints the elapsed time every 20 seconds. If the command fails,
+# shows the lines of the log that name failures, and its end.
 logged() {
   local name=$1 log=$logs/$1.log start=$SECONDS pid
   shift
@@ -55,7 +55,8 @@ logged() {
     fi
   done
   if ! wait "$pid"; then
-    tail -60 "$log" >&2
+    grep -aE -A 3 "^test .* FAILED$|panicked at|\*\*\* FAILED \*\*\*|^error(\[|:)|^\[error\]" "$log" | head -80 >&2 || true
+    tail -40 "$log" >&2
     fail "$name failed; the full output is in $log"
   fi
   ((SECONDS - start < 20)) || printf '   ... %s: done in %d s\n' "$name" $((SECONDS - start))

@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn arrays_are_read_as_they_were_written() {
-        let path = std::env::temp_dir().join(format!("ferromx-npy-{}.npy", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
         for array in [
             NDArray::from_slice(&[1.5f32, -2.0, 3.0, 4.0], &[2, 2]).unwrap(),
             NDArray::from_slice(&[7i64], &[]).unwrap(),
@@ -142,7 +143,6 @@ mod tests {
             write(&path, &ints, Some(&ElementType::Widened(int))).unwrap();
             assert_eq!(read(&path).unwrap().to_vec::<i32>().unwrap(), want);
         }
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -1,43 +1,36 @@
 //! The command-line program: its output, the files it writes, and its exit codes.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A new folder for a test.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ferromx-cli-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.path().join(name).display().to_string()
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.join(name).exists()
+        self.0.path().join(name).exists()
     }
 
     fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        std::fs::read_to_string(self.0.path().join(name)).unwrap()
     }
 }
 
@@ -104,7 +97,7 @@ fn a_wrong_command_line_ends_with_code_2() {
 
 #[test]
 fn models_are_checked() {
-    let folder = Folder::new("check");
+    let folder = Folder::new();
     folder.write("good.onnx", model("elementwise", "Abs"));
     let (code, out, err) = ferromx(&["onnx", "check", &folder.path("good.onnx")]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -127,7 +120,7 @@ fn models_are_checked() {
 
 #[test]
 fn models_are_imported_shown_and_exported() {
-    let folder = Folder::new("import");
+    let folder = Folder::new();
     folder.write("m.onnx", model("graphs", "Linear, bias first"));
     let (m, prefix, again) = (folder.path("m.onnx"), folder.path("m"), folder.path("again.onnx"));
     let (code, out, err) = ferromx(&["onnx", "import", &m, &prefix]);
@@ -167,7 +160,7 @@ fn processes_and_rules_are_listed() {
 
 #[test]
 fn folders_of_models_are_run() {
-    let folder = Folder::new("run");
+    let folder = Folder::new();
     folder.write("a/model.onnx", model("elementwise", "Abs"));
     folder.write("a/input_0.npy", npy("(2, 3)", &[1.0, -2.0, 3.0, -4.0, 5.0, -6.0]));
     folder.write("b/model.onnx", model("elementwise", "Abs"));
@@ -177,7 +170,10 @@ fn folders_of_models_are_run() {
     folder.write("b/output_0.npy", "what an earlier run left");
     let (code, out, err) = ferromx(&["onnx", "run", &folder.path("")]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "1 of 3 models ran\n", ""));
-    assert_eq!(elements(&std::fs::read(folder.0.join("a/output_0.npy")).unwrap()), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(
+        elements(&std::fs::read(folder.0.path().join("a/output_0.npy")).unwrap()),
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    );
     assert!(!folder.has("a/error.txt") && !folder.has("a/exported.onnx") && !folder.has("b/output_0.npy"));
     assert!(
         folder.text("b/error.txt").contains("has shape [2,3], but [4] was given"),
@@ -190,11 +186,11 @@ fn folders_of_models_are_run() {
     let (code, _, err) = ferromx(&["--progress", "onnx", "run", &folder.path(""), "--export"]);
     assert!(code == 0 && folder.has("a/exported.onnx") && !folder.has("a/export_error.txt"));
     assert!(err.contains("1 of 3: ") && err.contains("3 of 3: "), "{err}");
-    folder.write("e/model.onnx", std::fs::read(folder.0.join("a/exported.onnx")).unwrap());
+    folder.write("e/model.onnx", std::fs::read(folder.0.path().join("a/exported.onnx")).unwrap());
     folder.write("e/input_0.npy", npy("(2, 3)", &[-1.0; 6]));
     let (code, out, _) = ferromx(&["onnx", "run", &folder.path("")]);
     assert_eq!((code, out.as_str()), (0, "2 of 4 models ran\n"));
-    assert_eq!(elements(&std::fs::read(folder.0.join("e/output_0.npy")).unwrap()), [1.0; 6]);
+    assert_eq!(elements(&std::fs::read(folder.0.path().join("e/output_0.npy")).unwrap()), [1.0; 6]);
     let (code, _, err) = ferromx(&["onnx", "run", &folder.path("d")]);
     assert!(code == 1 && err.contains("no folder in it has a model.onnx"), "{err}");
     let (code, _, err) = ferromx(&["onnx", "run", &folder.path("nowhere")]);
@@ -203,7 +199,7 @@ fn folders_of_models_are_run() {
 
 #[test]
 fn models_whose_course_depends_on_data_run_but_are_not_exported() {
-    let folder = Folder::new("dynamic");
+    let folder = Folder::new();
     folder.write("a/model.onnx", model("indexing", "Unique"));
     folder.write("a/input_0.npy", npy("(4,)", &[3.0, 1.0, 3.0, 2.0]));
     let (code, out, _) = ferromx(&["onnx", "run", &folder.path(""), "--export"]);
@@ -214,7 +210,7 @@ fn models_whose_course_depends_on_data_run_but_are_not_exported() {
 
 #[test]
 fn models_of_nnef_are_checked_and_imported() {
-    let folder = Folder::new("nnef");
+    let folder = Folder::new();
     let conv = case("nnef/data/cases.jsonl", "conv");
     folder.write("m/graph.nnef", conv["text"].as_str().unwrap());
     for (label, bytes) in conv["files"].as_object().unwrap() {

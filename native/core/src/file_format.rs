@@ -408,16 +408,13 @@ mod tests {
         saved(arrays, names, |path| fs::read(path).unwrap())
     }
 
-    /// Saves arrays and runs `f` on the path of the file, which is removed afterwards.
+    /// Saves arrays and runs `f` on the path of the file.
     fn saved<R>(arrays: &[Array], names: &[String], f: impl FnOnce(&str) -> R) -> R {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ferromx-format-{}-{number}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arrays.params");
         let path = path.to_string_lossy();
         save(&path, arrays, names).unwrap();
-        let result = f(&path);
-        fs::remove_file(&*path).unwrap();
-        result
+        f(&path)
     }
 
     #[test]

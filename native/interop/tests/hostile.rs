@@ -130,10 +130,10 @@ fn tensors_are_checked_before_memory_is_taken() {
         ..tensor(&[1], &[])
     };
     assert_says(with(outside.clone()), &["'../secret'", "reading other files is not allowed"]);
-    let directory = std::env::temp_dir().join(format!("ferromx-external-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     std::fs::write(directory.join("w.bin"), [0u8; 8]).unwrap();
-    let within = External::within(&directory).unwrap();
+    let within = External::within(directory).unwrap();
     let read = |t: TensorProto| {
         let model = onnx::read(Bytes::from(with(t).encode_to_vec()), &within)?;
         import::import(&model, &ImportOptions::default()).map(|_| ())
@@ -146,7 +146,6 @@ fn tensors_are_checked_before_memory_is_taken() {
     assert_eq!(read(inside("4")), Ok(()));
     assert!(read(inside("5")).unwrap_err().to_string().contains("is not in the file of 8 bytes"));
     assert!(read(inside("18446744073709551615")).is_err());
-    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

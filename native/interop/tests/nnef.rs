@@ -103,7 +103,8 @@ fn wrong_texts_are_errors_with_a_line() {
 
 #[test]
 fn variables_are_read_from_the_models_folder_only() {
-    let folder = std::env::temp_dir().join(format!("ferromx-nnef-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     std::fs::create_dir_all(folder.join("model/of")).unwrap();
     let case = cases().find(|c| c["name"] == "linear").unwrap();
     std::fs::write(folder.join("model/graph.nnef"), case["text"].as_str().unwrap()).unwrap();
@@ -120,5 +121,4 @@ fn variables_are_read_from_the_models_folder_only() {
     assert!(e.contains("'../secret.dat' is not a file in the directory"), "{e}");
     std::fs::write(folder.join("model/graph.quant"), "").unwrap();
     assert!(nnef::load(&folder.join("model")).unwrap_err().to_string().contains("without them"));
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -109,10 +109,10 @@ fn a_loaded_array_file_is_saved_with_the_same_bytes() {
     ] {
         let loaded = file_format::load(&path(file)).unwrap();
         let arrays: Vec<_> = loaded.arrays.into_iter().map(Option::unwrap).collect();
-        let copy = std::env::temp_dir().join(format!("ferromx-{}-{file}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join(file);
         file_format::save(copy.to_str().unwrap(), &arrays, &loaded.names).unwrap();
         let saved = fs::read(&copy).unwrap();
-        fs::remove_file(&copy).unwrap();
         assert!(saved == fs::read(path(file)).unwrap(), "{file} changed");
     }
 }

@@ -103,13 +103,12 @@ fn read(path: &str, example: &Shape, dtype: DType) -> Result<NDArray> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_file::TestFile;
     use super::*;
 
     fn iter(text: &str) -> Result<Box<dyn DataIter>> {
-        let path = std::env::temp_dir().join(format!("ferromx-csv-{}-{}", text.len(), std::process::id()));
-        fs::write(&path, text).unwrap();
-        let path = path.to_string_lossy().into_owned();
-        let attrs = [("data_csv", path.as_str()), ("data_shape", "(2,)"), ("batch_size", "2")];
+        let file = TestFile::with(text);
+        let attrs = [("data_csv", &*file), ("data_shape", "(2,)"), ("batch_size", "2")];
         create(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect())
     }
 
@@ -124,10 +123,8 @@ mod tests {
 
     #[test]
     fn parameters_of_other_iterators_are_ignored() {
-        let path = std::env::temp_dir().join(format!("ferromx-csv-other-{}", std::process::id()));
-        fs::write(&path, "1,2\n3,4\n").unwrap();
-        let path = path.to_string_lossy().into_owned();
-        let attrs = [("data_csv", path.as_str()), ("data_shape", "(2,)"), ("batch_size", "2"), ("rand_mirror", "1")];
+        let file = TestFile::with("1,2\n3,4\n");
+        let attrs = [("data_csv", &*file), ("data_shape", "(2,)"), ("batch_size", "2"), ("rand_mirror", "1")];
         let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let mut it = super::super::find("CSVIter").unwrap().create(&attrs).unwrap();
         assert!(it.next().unwrap());

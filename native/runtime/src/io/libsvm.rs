@@ -264,19 +264,18 @@ fn sort_columns(columns: &mut [i64], values: &mut [f64]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_file::TestFile;
     use super::*;
 
-    fn iter(name: &str, text: &str, more: &[(&str, &str)]) -> Result<Box<dyn DataIter>> {
-        let path = std::env::temp_dir().join(format!("ferromx-libsvm-{name}-{}", std::process::id()));
-        fs::write(&path, text).unwrap();
-        let path = path.to_string_lossy().into_owned();
-        let attrs = [("data_libsvm", path.as_str()), ("data_shape", "(3,)"), ("batch_size", "3")];
+    fn iter(text: &str, more: &[(&str, &str)]) -> Result<Box<dyn DataIter>> {
+        let file = TestFile::with(text);
+        let attrs = [("data_libsvm", &*file), ("data_shape", "(3,)"), ("batch_size", "3")];
         create(&attrs.iter().chain(more).map(|(k, v)| (k.to_string(), v.to_string())).collect())
     }
 
     #[test]
     fn batches_are_sparse_and_wrap_around() {
-        let mut it = iter("ok", "1.0 0:0.5 2:1.2\n-2.0\n\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n", &[]).unwrap();
+        let mut it = iter("1.0 0:0.5 2:1.2\n-2.0\n\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n", &[]).unwrap();
         assert!(it.next().unwrap());
         let b = it.batch().unwrap();
         let data = b.data.sparse().unwrap();
@@ -295,18 +294,18 @@ mod tests {
 
     #[test]
     fn a_batch_of_more_than_twice_the_examples_is_an_error() {
-        let mut it = iter("large", "1 0:1\n2 1:1\n", &[("batch_size", "1000000000")]).unwrap();
+        let mut it = iter("1 0:1\n2 1:1\n", &[("batch_size", "1000000000")]).unwrap();
         assert!(it.next().unwrap_err().to_string().contains("number of input must be bigger than batch size"));
     }
 
     #[test]
     fn malformed_lines_are_named() {
-        let error = |name: &str, text: &str| iter(name, text, &[]).err().unwrap().to_string();
-        assert!(error("a", "1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
-        assert!(error("b", "1 3:1\n").contains("column 3 is beyond the 3 columns"));
-        assert!(error("c", "1 1:1 1:2\n").contains("column 1 twice"));
-        assert!(error("d", "\n").contains("no examples"));
-        let e = iter("e", "1 0:1\n", &[("round_batch", "False")]).err().unwrap().to_string();
+        let error = |text: &str| iter(text, &[]).err().unwrap().to_string();
+        assert!(error("1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
+        assert!(error("1 3:1\n").contains("column 3 is beyond the 3 columns"));
+        assert!(error("1 1:1 1:2\n").contains("column 1 twice"));
+        assert!(error("\n").contains("no examples"));
+        let e = iter("1 0:1\n", &[("round_batch", "False")]).err().unwrap().to_string();
         assert!(e.contains("round_batch=False"), "{e}");
     }
 }

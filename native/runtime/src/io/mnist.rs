@@ -124,19 +124,15 @@ fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_file::TestFile;
     use super::*;
 
-    fn files(name: &str, cut: usize) -> (String, String) {
-        let dir = std::env::temp_dir();
-        let path = |kind: &str| {
-            dir.join(format!("ferromx-{name}-{kind}-{}", std::process::id())).to_string_lossy().into_owned()
-        };
+    /// Files of three images, without the last `cut` bytes, and of their labels.
+    fn files(cut: usize) -> (TestFile, TestFile) {
         let mut images = vec![0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 1];
         images.extend([0, 128, 64, 255, 1, 2]);
         images.truncate(images.len() - cut);
-        fs::write(path("i"), images).unwrap();
-        fs::write(path("l"), [0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]).unwrap();
-        (path("i"), path("l"))
+        (TestFile::with(images), TestFile::with([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
     }
 
     fn attrs(image: &str, label: &str, more: &[(&str, &str)]) -> Attrs {
@@ -146,7 +142,7 @@ mod tests {
 
     #[test]
     fn pixels_are_scaled_and_the_last_batch_is_dropped() {
-        let (i, l) = files("ok", 0);
+        let (i, l) = files(0);
         let mut it = create(&attrs(&i, &l, &[("shuffle", "False")])).unwrap();
         assert!(it.next().unwrap());
         let b = it.batch().unwrap();
@@ -158,9 +154,9 @@ mod tests {
 
     #[test]
     fn damaged_files_are_named() {
-        let (i, l) = files("cut", 1);
+        let (i, l) = files(1);
         let e = create(&attrs(&i, &l, &[])).err().unwrap().to_string();
-        assert!(e.contains(&i) && e.contains("= 6 bytes, but 5 follow"), "{e}");
+        assert!(e.contains(&*i) && e.contains("= 6 bytes, but 5 follow"), "{e}");
         assert!(create(&attrs("/no/such", &l, &[])).err().unwrap().to_string().contains("/no/such"));
         assert!(create(&attrs(&l, &l, &[])).err().unwrap().to_string().contains("0x801 instead of 0x803"));
     }

@@ -10,6 +10,8 @@ mod libsvm;
 mod mnist;
 mod prefetch;
 pub mod recordio;
+#[cfg(test)]
+mod test_file;
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};

@@ -228,14 +228,8 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_file::TestFile;
     use super::*;
-
-    fn path(name: &str) -> String {
-        std::env::temp_dir()
-            .join(format!("ferromx-recordio-{name}-{}", std::process::id()))
-            .to_string_lossy()
-            .into_owned()
-    }
 
     fn records() -> Vec<Vec<u8>> {
         let magic = MAGIC.to_vec();
@@ -253,7 +247,7 @@ mod tests {
 
     #[test]
     fn records_survive_a_round_trip() {
-        let path = path("round");
+        let path = TestFile::new();
         let mut writer = Writer::create(&path).unwrap();
         let mut starts = Vec::new();
         for record in records() {
@@ -275,28 +269,28 @@ mod tests {
 
     #[test]
     fn the_file_layout_matches_the_format() {
-        let path = path("layout");
+        let path = TestFile::new();
         let mut writer = Writer::create(&path).unwrap();
         writer.write(&[b"1234", &MAGIC[..], b"5"].concat()).unwrap();
         writer.flush().unwrap();
         let first = [&MAGIC[..], &[4, 0, 0, 0x20], b"1234"].concat();
         let last = [&MAGIC[..], &[1, 0, 0, 0x60], b"5\0\0\0"].concat();
-        assert_eq!(std::fs::read(&path).unwrap(), [first, last].concat());
+        assert_eq!(std::fs::read(&*path).unwrap(), [first, last].concat());
     }
 
     #[test]
     fn damaged_files_are_errors() {
-        let path = path("damaged");
+        let path = TestFile::new();
         let mut writer = Writer::create(&path).unwrap();
         writer.write(&[b"1234", &MAGIC[..], b"5678"].concat()).unwrap();
         writer.flush().unwrap();
-        let whole = std::fs::read(&path).unwrap();
+        let whole = std::fs::read(&*path).unwrap();
         for length in 1..whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
+            std::fs::write(&*path, &whole[..length]).unwrap();
             let e = Reader::open(&path).unwrap().read().unwrap_err().to_string();
-            assert!(e.contains(&path) && e.contains("damaged"), "{e}");
+            assert!(e.contains(&*path) && e.contains("damaged"), "{e}");
         }
-        std::fs::write(&path, b"something else").unwrap();
+        std::fs::write(&*path, b"something else").unwrap();
         let e = Reader::open(&path).unwrap().read().unwrap_err().to_string();
         assert!(e.contains("at byte 0, no record begins there"), "{e}");
         assert!(Reader::open("/no/such").is_err());

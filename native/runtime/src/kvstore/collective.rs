@@ -5,7 +5,7 @@
 //! to each slice to that slice's rank, and this rank sends the sum to all. In an all-gather, every rank sends its contribution to all.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
@@ -115,8 +115,15 @@ impl State {
         self.next_sequence + self.queue.len() as u64
     }
 
-    pub(super) fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether other ranks still need work of `rank`, this rank: contributions of queued operations, or sums of its slices. Operations
+    /// that need a rank that has left cannot complete.
+    pub(super) fn is_needed(&self, rank: usize) -> bool {
+        let can_arrive = |(peer, item): (usize, &Option<Payload>)| item.is_some() || !self.departed.contains(&peer);
+        let owes_sum = |operation: &Operation| {
+            operation.sums.get(rank).is_some_and(Option::is_none)
+                && operation.contributions.iter().enumerate().all(can_arrive)
+        };
+        (!self.queue.is_empty() && self.departed.is_empty()) || self.operations.values().any(owes_sum)
     }
 
     /// Marks the result of an operation as not needed. Messages of an incomplete one can still arrive.
@@ -330,6 +337,8 @@ impl Shared {
                 operation.sums[rank] = Some(total.clone());
                 operation.unsent += self.us.size - 1;
                 self.others().for_each(|peer| self.post_to_operation(peer, Kind::Sum, sequence, digest, total.clone()));
+                // Closing a job waits for its sums.
+                self.changed.notify_all();
             }
         }
         self.finish(state, sequence)
@@ -456,8 +465,12 @@ impl Shared {
         let is_sum = header.kind == Kind::Sum;
         let (sequence, body) = (header.sequence, Arc::new(body));
         let mut state = self.state.lock();
-        if state.is_closed || state.failure.is_some() {
+        if state.failure.is_some() {
             return Ok(false);
+        }
+        if state.is_closed {
+            // A connection that is closed with unread messages is reset, which may discard sent ones.
+            return Ok(true);
         }
         if sequence >= state.next_sequence {
             // A rank waits for this one before it starts an operation after its window, so it cannot be further ahead.
@@ -474,28 +487,22 @@ impl Shared {
 
     /// Sends messages to a peer until the job ends.
     pub(super) fn send(&self, peer: usize, mut stream: &TcpStream, messages: &Receiver<Message>) {
+        let mut is_connected = true;
         loop {
             let message = match messages.recv_timeout(POLL) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let sent = stream.write_all(&message.header).and_then(|()| stream.write_all(&message.body[message.range]));
-            if let Err(e) = sent {
-                let reason = match wire::timed_out(&e) {
-                    true => format!("has received no messages for {:.1} s", self.us.timeout.as_secs_f64()),
-                    false => format!("was lost: {e}"),
-                };
-                let has_left = {
-                    let mut state = self.state.lock();
-                    state.lost.push(peer);
-                    state.departed.contains(&peer)
-                };
-                if !has_left {
-                    self.fail(format!("{} {reason}", self.name(peer)));
+            if is_connected {
+                let sent =
+                    stream.write_all(&message.header).and_then(|()| stream.write_all(&message.body[message.range]));
+                if let Err(e) = sent {
+                    is_connected = false;
+                    self.stop_sending(peer, stream, &e);
                 }
-                return;
             }
+            // A rank that has left needs no messages, so those to it count as sent.
             if let Some(sequence) = message.sequence {
                 let mut state = self.state.lock();
                 if let Some(operation) = state.operations.get_mut(&sequence) {
@@ -506,6 +513,18 @@ impl Shared {
                     return;
                 }
             }
+        }
+    }
+
+    /// Handles an error of a write to a peer.
+    fn stop_sending(&self, peer: usize, stream: &TcpStream, error: &io::Error) {
+        if wire::timed_out(error) && !self.state.lock().departed.contains(&peer) {
+            self.state.lock().lost.push(peer);
+            let seconds = self.us.timeout.as_secs_f64();
+            self.fail(format!("{} has received no messages for {seconds:.1} s", self.name(peer)));
+        } else {
+            // The thread that receives finds out whether the peer has left or was lost: it reads what has arrived, then the end.
+            let _ = stream.shutdown(Shutdown::Write);
         }
     }
 }

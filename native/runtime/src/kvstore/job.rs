@@ -15,7 +15,7 @@ use super::collective::{Collective, Payload, Shared};
 use super::connect::{self, Membership};
 use super::wire::Kind;
 
-/// Maximum time that closing a job waits for its sent messages.
+/// Maximum time that closing a job waits until other ranks no longer need it and its messages are sent.
 const LINGER: Duration = Duration::from_secs(5);
 /// The default timeout of a job.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -183,14 +183,14 @@ impl Job {
         }
     }
 
-    /// Leaves the job. Threads that wait get an error. Messages sent before are still delivered.
+    /// Leaves the job. Threads that wait get an error. Operations that were started are completed for the other ranks, if these start them
+    /// within [`LINGER`].
     pub fn close(&self) {
         let shared = &self.shared;
         let deadline = Instant::now() + LINGER.min(shared.us.timeout);
         {
             let mut state = shared.state.lock();
-            // Other ranks may need the sums of operations that are still queued.
-            while state.has_queued() && state.failure.is_none() && !state.is_closed {
+            while state.is_needed(shared.us.rank) && state.failure.is_none() && !state.is_closed {
                 if shared.changed.wait_until(&mut state, deadline).timed_out() {
                     break;
                 }

@@ -7,7 +7,8 @@ fn attrs(pairs: &[(&str, &str)]) -> Attrs {
 /// A single test, since the profiler is global.
 #[test]
 fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
-    let path = std::env::temp_dir().join(format!("ferromx-profile-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
     let file = path.to_string_lossy().into_owned();
     configure(&attrs(&[("filename", &file), ("profile_all", "True"), ("aggregate_stats", "1")])).unwrap();
     assert!(imperative("before").is_none());

@@ -2,6 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::io::recordio::Writer;
+use crate::io::test_file::TestFile;
 
 /// A BMP image with RGB samples `color(y, x)`; BMP stores rows from the bottom up, padded to multiples of four bytes.
 fn bmp(height: usize, width: usize, color: impl Fn(usize, usize) -> [u8; 3]) -> Vec<u8> {
@@ -31,9 +32,8 @@ fn record(id: u64, labels: &[f32], image: &[u8]) -> Vec<u8> {
     [bytes, image.to_vec()].concat()
 }
 
-fn write(name: &str, records: &[Vec<u8>]) -> String {
-    let path = std::env::temp_dir().join(format!("ferromx-image-{name}-{}", std::process::id()));
-    let path = path.to_string_lossy().into_owned();
+fn write(records: &[Vec<u8>]) -> TestFile {
+    let path = TestFile::new();
     let mut writer = Writer::create(&path).unwrap();
     records.iter().for_each(|r| writer.write(r).unwrap());
     writer.flush().unwrap();
@@ -41,9 +41,9 @@ fn write(name: &str, records: &[Vec<u8>]) -> String {
 }
 
 /// Images of 4 x 6 pixels; red is 10 * row + column, green 100 + red, blue the index of the image.
-fn images(name: &str, n: u64) -> String {
+fn images(n: u64) -> TestFile {
     let image = |i: u64| bmp(4, 6, |y, x| [(10 * y + x) as u8, (100 + 10 * y + x) as u8, i as u8]);
-    write(name, &(0..n).map(|i| record(i, &[i as f32], &image(i))).collect::<Vec<_>>())
+    write(&(0..n).map(|i| record(i, &[i as f32], &image(i))).collect::<Vec<_>>())
 }
 
 type Create = fn(&Attrs) -> Result<Box<dyn DataIter>>;
@@ -70,7 +70,7 @@ fn data(it: &mut dyn DataIter) -> Vec<f32> {
 
 #[test]
 fn the_center_crop_is_stored_by_channel() {
-    let path = images("middle", 3);
+    let path = images(3);
     let first = data(&mut *make(create, &path, &[]).unwrap());
     assert_eq!(first.len(), 2 * 18);
     assert_eq!(first[..6], [11., 12., 13., 21., 22., 23.]);
@@ -93,7 +93,7 @@ fn the_center_crop_is_stored_by_channel() {
 
 #[test]
 fn a_missing_mean_image_is_computed_and_written() {
-    let path = images("mean", 3);
+    let path = images(3);
     let mean = format!("{path}-mean");
     let options = [("mean_img", mean.as_str()), ("mirror", "True"), ("scale", "0.5")];
     // The mean of blue, the index of the image, is 1; red is the same in all images.
@@ -115,7 +115,7 @@ fn a_missing_mean_image_is_computed_and_written() {
 
 #[test]
 fn the_last_batch_is_filled_up_from_the_next_epoch() {
-    let path = images("round", 5);
+    let path = images(5);
     let mut it = make(create, &path, &[]).unwrap();
     assert_eq!(labels(&mut *it), [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
     it.before_first().unwrap();
@@ -134,7 +134,7 @@ fn the_last_batch_is_filled_up_from_the_next_epoch() {
 
 #[test]
 fn seeds_determine_order_and_augmentation() {
-    let path = images("seeds", 8);
+    let path = images(8);
     let random = [
         ("shuffle", "1"),
         ("rand_crop", "1"),
@@ -161,7 +161,7 @@ fn seeds_determine_order_and_augmentation() {
 
 #[test]
 fn parts_are_disjoint_and_complete() {
-    let path = images("parts", 7);
+    let path = images(7);
     let index = format!("{path}.idx");
     let mut reader = crate::io::recordio::Reader::open(&path).unwrap();
     let lines: Vec<_> =
@@ -181,7 +181,7 @@ fn parts_are_disjoint_and_complete() {
 #[test]
 fn labels_come_from_records_or_a_list() {
     let image = bmp(2, 3, |_, _| [1, 2, 3]);
-    let path = write("labels", &[record(7, &[1., 2.], &image), record(9, &[3., 4.], &image)]);
+    let path = write(&[record(7, &[1., 2.], &image), record(9, &[3., 4.], &image)]);
     let mut it = make(create, &path, &[("label_width", "2")]).unwrap();
     assert_eq!(labels(&mut *it), [(vec![1., 2., 3., 4.], 0)]);
     let e = make(create, &path, &[]).unwrap().next().unwrap_err().to_string();
@@ -196,7 +196,7 @@ fn labels_come_from_records_or_a_list() {
 
 #[test]
 fn invalid_parameters_and_files_are_errors() {
-    let path = images("mistakes", 2);
+    let path = images(2);
     let error = |more: &[(&str, &str)]| make(create, &path, more).err().unwrap().to_string();
     assert!(error(&[("rotate", "900")]).contains("rotate"));
     assert!(error(&[("min_random_scale", "2")]).contains("min_random_scale <= max_random_scale"));
@@ -206,12 +206,12 @@ fn invalid_parameters_and_files_are_errors() {
     assert!(error(&[("dtype", "float64")]).contains("yields float32, uint8, int8"));
     assert!(error(&[("min_crop_size", "4")]).contains("cannot be combined"));
     assert!(make(create, &path, &[("rotate", "-1"), ("random_h", "0")]).is_ok());
-    let bad = write("bad", &[record(3, &[1.], b"\xff\xd8 no image"), vec![1, 2, 3]]);
+    let bad = write(&[record(3, &[1.], b"\xff\xd8 no image"), vec![1, 2, 3]]);
     let e = make(create, &bad, &[]).unwrap().next().unwrap_err().to_string();
     assert!(e.contains("too short for its header"), "{e}");
     let e = make(create, &bad, &[("batch_size", "1")]).unwrap().next().unwrap_err().to_string();
     assert!(e.contains("record at byte 0: the JPEG image is damaged"), "{e}");
-    let bytes = fs::read(&path).unwrap();
+    let bytes = fs::read(&*path).unwrap();
     let cut = format!("{path}.cut");
     fs::write(&cut, &bytes[..bytes.len() - 8]).unwrap();
     assert!(make(create, &cut, &[]).err().unwrap().to_string().contains("cut off"));
@@ -219,7 +219,7 @@ fn invalid_parameters_and_files_are_errors() {
 
 #[test]
 fn square_and_random_crops_have_the_requested_size() {
-    let path = images("sizes", 2);
+    let path = images(2);
     let size = |more: &[(&str, &str)]| data(&mut *make(create, &path, more).unwrap()).len();
     assert_eq!(size(&[("max_crop_size", "3"), ("min_crop_size", "2"), ("rand_crop", "1")]), 36);
     let part = [("random_resized_crop", "1"), ("min_random_area", "0.3"), ("max_aspect_ratio", "0.25")];
@@ -235,7 +235,7 @@ fn square_and_random_crops_have_the_requested_size() {
 #[test]
 fn images_are_rotated_scaled_and_recolored() {
     let image = bmp(5, 5, |y, x| [if (y, x) == (1, 2) { 200 } else { 40 }, 40, 40]);
-    let path = write("rotated", &[record(1, &[1.], &image)]);
+    let path = write(&[record(1, &[1.], &image)]);
     let red = |more: &[(&str, &str)]| {
         let shape = [("data_shape", "(3, 5, 5)"), ("batch_size", "1"), ("fill_value", "40")];
         data(&mut *make(create, &path, &[&shape[..], more].concat()).unwrap())[..25].to_vec()
@@ -254,7 +254,7 @@ fn objects_move_with_their_image() {
     let image = bmp(4, 8, |_, x| [x as u8; 3]);
     let object = [2., 5., 1., 0.25, 0.5, 0.5, 1.];
     let two = [&object[..], &[3., 0., 0., 1., 1.]].concat();
-    let path = write("objects", &[record(1, &object, &image), record(2, &two, &image)]);
+    let path = write(&[record(1, &object, &image), record(2, &two, &image)]);
     let mut it = make(create_detection, &path, &[("data_shape", "(3, 4, 8)")]).unwrap();
     assert!(it.next().unwrap());
     let label: Vec<f32> = it.batch().unwrap().label.dense().unwrap().to_vec().unwrap();
@@ -272,15 +272,15 @@ fn objects_move_with_their_image() {
     let batch = it.batch().unwrap();
     assert_eq!(batch.label.dense().unwrap().to_vec::<f32>().unwrap()[..4], [3., 3., 6., 7.]);
     assert_eq!(batch.data.dense().unwrap().to_vec::<f32>().unwrap()[18..24], [0.; 6]);
-    let e = make(create_detection, &images("no-objects", 1), &[]).err().unwrap().to_string();
+    let e = make(create_detection, &images(1), &[]).err().unwrap().to_string();
     assert!(e.contains("are not objects"), "{e}");
 }
 
 /// `n` records of one image with two objects whose boxes overlap.
-fn two_objects(name: &str, n: u64) -> String {
+fn two_objects(n: u64) -> TestFile {
     let image = bmp(20, 30, |_, _| [150, 100, 60]);
     let objects = [2., 5., 0., 0.2, 0.3, 0.6, 0.8, 1., 0.5, 0.1, 0.9, 0.5];
-    write(name, &(0..n).map(|i| record(i, &objects, &image)).collect::<Vec<_>>())
+    write(&(0..n).map(|i| record(i, &objects, &image)).collect::<Vec<_>>())
 }
 
 /// The labels of an epoch and the colours of the center pixels.
@@ -318,7 +318,7 @@ fn statistics(labels: &[Vec<f32>]) -> [f32; 5] {
 // Expected values: means over 2000 images in MXNet 1.9.1. The tolerances are four standard errors of the difference.
 #[test]
 fn random_crops_keep_the_objects_that_mxnet_keeps() {
-    let path = two_objects("parts", 2000);
+    let path = two_objects(2000);
     let sizes =
         [("min_crop_scales", "(0.3,)"), ("min_crop_aspect_ratios", "(0.5,)"), ("max_crop_aspect_ratios", "(2,)")];
     let check = |more: &[(&str, &str)], expected: [f32; 5]| {
@@ -370,7 +370,7 @@ fn random_crops_keep_the_objects_that_mxnet_keeps() {
 
 #[test]
 fn colors_of_detection_images_change_with_their_probability() {
-    let path = two_objects("colors", 1000);
+    let path = two_objects(1000);
     let check = |more: &[(&str, &str)], range: [[f32; 2]; 3]| {
         let (labels, colors) = detections(&path, more);
         assert!(labels.iter().all(|l| l[6..11] == [0., 0.2, 0.3, 0.6, 0.8]));

@@ -294,6 +294,25 @@ fn a_store_may_be_dropped_before_its_sums_are_pulled() {
 }
 
 #[test]
+fn a_rank_that_closes_its_job_still_sums_gradients_that_arrive_later() {
+    on_ranks(2, TIMEOUT, |rank, job| {
+        let store = KvStore::of_job(&job, "dist_sync").unwrap();
+        store.init(&[key("a")], &[tensor(&[0.0; 20_000])]).unwrap();
+        thread::sleep(Duration::from_millis(300 * rank as u64));
+        store.push(&[key("a")], &[tensor(&[1.0; 20_000])]).unwrap();
+        store.distributed().unwrap().send_open().unwrap();
+        if rank == 0 {
+            drop(store);
+            job.close();
+        } else {
+            let sum = tensor(&[0.0; 20_000]);
+            store.pull(&[key("a")], std::slice::from_ref(&sum)).unwrap();
+            assert!(numbers(&sum).iter().all(|x| *x == 2.0));
+        }
+    });
+}
+
+#[test]
 fn row_sparse_gradients_are_summed() {
     let sums = on_ranks(3, TIMEOUT, |rank, job| {
         let store = KvStore::of_job(&job, "dist_sync").unwrap();
