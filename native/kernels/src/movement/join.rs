@@ -1,6 +1,6 @@
 //! Concatenation of arrays along an axis, and splitting.
 
-use super::runs::copy_run;
+use super::runs::{copy_run, interleave};
 use super::{GRAIN, Item};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
@@ -35,21 +35,29 @@ struct Join<'a, T> {
     dst: &'a mut [T],
 }
 
+impl<'a, T> Join<'a, T> {
+    /// The parts of this job, each of one column.
+    #[inline(always)]
+    fn columns<const N: usize>(&self) -> [&'a [T]; N] {
+        std::array::from_fn(|i| &self.parts[i].0[self.first..self.first + self.dst.len() / N])
+    }
+}
+
 impl<T: Item> Kernel for Join<'_, T> {
     type Output = ();
     const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let Join { parts, width, first, dst } = self;
-        if parts.iter().all(|part| part.1 == 1) {
-            match parts.len() {
-                2 => return interleave::<T, 2>(parts, first, dst),
-                3 => return interleave::<T, 3>(parts, first, dst),
-                4 => return interleave::<T, 4>(parts, first, dst),
+        if self.parts.iter().all(|part| part.1 == 1) {
+            match self.parts.len() {
+                2 => return interleave(self.columns::<2>(), self.dst),
+                3 => return interleave(self.columns::<3>(), self.dst),
+                4 => return interleave(self.columns::<4>(), self.dst),
                 _ => {}
             }
         }
+        let Join { parts, width, first, dst } = self;
         for (r, dst) in dst.chunks_exact_mut(width).enumerate() {
             let mut start = 0;
             for (part, n) in parts {
@@ -57,16 +65,6 @@ impl<T: Item> Kernel for Join<'_, T> {
                 start += n;
             }
         }
-    }
-}
-
-/// Joins rows of single elements.
-#[inline(always)]
-fn interleave<T: Item, const N: usize>(parts: &[(&[T], usize)], first: usize, dst: &mut [T]) {
-    let rows = dst.len() / N;
-    let columns: [&[T]; N] = std::array::from_fn(|i| &parts[i].0[first..first + rows]);
-    for (i, to) in dst.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        *to = std::array::from_fn(|k| columns[k][i]);
     }
 }
 

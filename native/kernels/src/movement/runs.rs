@@ -149,3 +149,21 @@ fn each_row<T>(
         (dst, index, i) = (after, index + 1, 0);
     }
 }
+
+/// Elements of a row that [`interleave`] loads at once.
+const BLOCK: usize = 4;
+
+/// Writes the elements of N rows alternately.
+#[inline(always)]
+pub(super) fn interleave<T: Item, const N: usize>(rows: [&[T]; N], dst: &mut [T]) {
+    let rows = rows.map(|row| row.as_chunks::<BLOCK>());
+    let (groups, _) = dst.as_chunks_mut::<N>();
+    let (blocks, rest) = groups.as_chunks_mut::<BLOCK>();
+    for (i, block) in blocks.iter_mut().enumerate() {
+        let lanes: [[T; BLOCK]; N] = std::array::from_fn(|j| rows[j].0[i]);
+        *block = std::array::from_fn(|k| std::array::from_fn(|j| lanes[j][k]));
+    }
+    for (k, group) in rest.iter_mut().enumerate() {
+        *group = std::array::from_fn(|j| rows[j].1[k]);
+    }
+}

@@ -1,5 +1,6 @@
 //! Permutation of axes.
 
+use super::runs::interleave;
 use super::strided::gather;
 use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
 use crate::par::{self, MatMut, MatRef};
@@ -124,14 +125,20 @@ fn full_tile<T: Item, const B: usize>(src: &[T], stride: usize, dst: &mut [T], p
     }
 }
 
+/// N rows of `src` with the given stride and `len` elements in all.
+#[inline(always)]
+fn rows_of<T, const N: usize>(src: &[T], stride: usize, len: usize) -> [&[T]; N] {
+    std::array::from_fn(|j| &src[j * stride..][..len / N])
+}
+
 /// Transposes fewer than B rows of `src`; `inner` is their number and stride.
 #[inline(always)]
 fn transpose_narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
     let stride = inner.stride as usize;
     match inner.n {
-        2 => interleave::<T, 2>(src, stride, dst),
-        3 => interleave::<T, 3>(src, stride, dst),
-        4 => interleave::<T, 4>(src, stride, dst),
+        2 => interleave(rows_of::<T, 2>(src, stride, dst.len()), dst),
+        3 => interleave(rows_of::<T, 3>(src, stride, dst.len()), dst),
+        4 => interleave(rows_of::<T, 4>(src, stride, dst.len()), dst),
         n if transpose_words(src, stride, dst, n, (dst.len() / n, n)) => {}
         n => {
             let zeros = [T::default(); B];
@@ -160,18 +167,6 @@ fn transpose_narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [
                     }
                 }
             }
-        }
-    }
-}
-
-/// Interleaves N rows with the given stride.
-#[inline(always)]
-fn interleave<T: Item, const N: usize>(src: &[T], stride: usize, dst: &mut [T]) {
-    let len = dst.len() / N;
-    let lines: [&[T]; N] = std::array::from_fn(|j| &src[j * stride..][..len]);
-    for (i, to) in dst.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        for (to, lane) in to.iter_mut().zip(&lines) {
-            *to = lane[i];
         }
     }
 }
