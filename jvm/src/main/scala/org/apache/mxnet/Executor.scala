@@ -130,22 +130,22 @@ class Executor private[mxnet] (
 
   private val lock = new Object
 
-  /** A part that is created when a program first asks for it, by whichever thread. */
+  /** A value that is created on first access, by any thread. */
   private final class OnDemand[A <: AnyRef](create: => A) {
-    @volatile private var part: A = _
+    @volatile private var value: A = _
 
-    def ifCreated: Option[A] = Option(part)
+    def ifCreated: Option[A] = Option(value)
 
-    /** The part. It belongs to the executor's scope and to no collector, wherever it is created. */
-    def get(): A = if (part != null) part
+    /** The value. It belongs to the executor's scope, and not to a collector of the calling thread. */
+    def get(): A = if (value != null) value
     else
       lock.synchronized {
-        if (part == null) part = ResourceScope.outside(create)
-        part
+        if (value == null) value = ResourceScope.outside(create)
+        value
       }
 
-    /** Creates the part, in the scope and for the collector of this thread. */
-    def createNow(): Unit = if (part == null) part = create
+    /** Creates the value, in the scope and for the collector of this thread. */
+    def createNow(): Unit = if (value == null) value = create
   }
 
   private val lazySymbol = new OnDemand[Symbol]({

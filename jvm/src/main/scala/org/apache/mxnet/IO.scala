@@ -8,6 +8,8 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
+import org.apache.mxnet.internal.memory.ResourceHolder
+import org.apache.mxnet.internal.util.BufferConversion
 import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 

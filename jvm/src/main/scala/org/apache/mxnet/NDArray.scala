@@ -11,7 +11,8 @@ import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.SparseFormat.SparseFormat
 import org.apache.mxnet.internal.memory.{MemoryPressure, NDArrayOrigin}
-import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
+import org.apache.mxnet.internal.operators.{NDArrayCalls, NDArrayOps, NativeOp}
+import org.apache.mxnet.internal.util.BufferConversion
 import org.apache.mxnet.internal.util.NullChecks.{requireNonNull, requireValue}
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */

@@ -5,6 +5,7 @@ import java.util.{ArrayList, Collection => JCollection, Collections, IdentityHas
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.internal.util.{Logging, PerThread}
 import org.slf4j.Logger

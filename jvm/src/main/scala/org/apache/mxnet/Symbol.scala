@@ -5,6 +5,7 @@ import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.NativeOp
 import org.apache.mxnet.internal.userop.UserOperators
+import org.apache.mxnet.internal.util.BufferConversion
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Creates symbols: variables, groups, symbols from files, and every operator as a function. */

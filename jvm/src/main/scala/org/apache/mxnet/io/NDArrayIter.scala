@@ -2,6 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet._
+import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 

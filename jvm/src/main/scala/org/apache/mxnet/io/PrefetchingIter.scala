@@ -3,6 +3,7 @@ package org.apache.mxnet.io
 import java.util.concurrent.Semaphore
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.TrackedIter

@@ -4,9 +4,10 @@ import java.util.{List => JList}
 
 import scala.language.implicitConversions
 
+import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.javaapi.internal.JavaValues
 import org.apache.mxnet.javaapi.internal.JavaValues.{device, dims, unwrapped}
-import org.apache.mxnet.{MXNetError, NDArray => CoreArray, ResourceHolder}
+import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
 
 /** Creates and compares arrays, for Java, and has every operator as a generated function. A function with the name of
   * an array's method is called through `NDArray$.MODULE$`.

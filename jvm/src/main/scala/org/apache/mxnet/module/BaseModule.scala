@@ -3,6 +3,7 @@ package org.apache.mxnet.module
 import java.io.IOException
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}

@@ -44,9 +44,9 @@ private[mxnet] trait StateArrays { this: Optimizer =>
 
 private[optimizer] object Gradients {
 
-  /** A new array of the gradient times `factor`, clipped to [-clip, clip] unless `clip` is 0. */
-  def scaled(grad: NDArray, factor: Float, clip: Float): NDArray = {
-    val scaled = grad * factor
+  /** A new array of the gradient times `scale`, clipped to [-clip, clip] unless `clip` is 0. */
+  def scaled(grad: NDArray, scale: Float, clip: Float): NDArray = {
+    val scaled = grad * scale
     if (clip == 0f) scaled
     else {
       val clipped = NDArray.minimum(NDArray.maximum(scaled, -clip), clip)

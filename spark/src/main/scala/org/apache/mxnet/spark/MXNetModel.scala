@@ -300,7 +300,7 @@ object MXNetModel extends MLReadable[MXNetModel] {
       session.sparkContext.hadoopConfiguration
     }
 
-  /** The types of the columns for some outputs of a model; cached, because the driver needs them often. */
+  /** The types of the columns for the requested outputs of a model; cached, because the driver needs them often. */
   private def outputTypes(model: ModelFiles, feeds: Seq[String], fetches: Seq[String]) =
     types.computeIfAbsent(
       (model.hash, feeds, fetches),

@@ -780,8 +780,10 @@ private[mxnet] final class InferredTypes(
 /** Updates a stored value when one is pushed for its key. */
 private[mxnet] trait KVStoreCallback {
 
-  /** @param pushed the sum of what was pushed; the receiver frees it
-    * @param stored the stored array; the receiver frees this handle of it
+  /** Updates the stored value after a push.
+    *
+    * @param pushed a handle of the sum of the pushed values, which the callee frees
+    * @param stored a handle of the stored array, which the callee frees
     */
   def update(key: String, pushed: Long, stored: Long): Unit
 }

@@ -8,8 +8,8 @@ import java.security.{DigestInputStream, MessageDigest}
 
 import scala.util.Using
 
-/** Extracted libraries in directories to which only the user can write. As in [[NativeLibrary]], what every start runs
-  * loads few classes; [[Extraction]] runs once.
+/** A cache of extracted libraries, in directories to which only the user can write. Code that runs at every start loads
+  * few classes, as in [[NativeLibrary]]; [[Extraction]] runs once per library.
   */
 private[jni] object LibraryCache {
 

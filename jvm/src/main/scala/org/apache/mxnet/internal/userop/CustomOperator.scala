@@ -113,5 +113,7 @@ private[mxnet] final class BorrowedLists(lengths: Seq[(Int, Boolean)]) {
 }
 
 private[mxnet] object BorrowedLists {
-  private val requestNames = Array("null", "write", "inplace", "add")
+
+  /** The names of the gradient requests, by code. */
+  private val requestNames = SymbolBind.gradReqCodes.toArray.sortBy(_._2).map(_._1)
 }

@@ -8,14 +8,14 @@ import java.util.concurrent.locks.LockSupport
 /** A thread pool for the loops of user-defined operators, in which the calling thread works too.
   *
   * An idle thread spins before it sleeps, like those of the engine, because waking a thread takes half as long as an
-  * operator on a million elements. It yields while spinning, and ends after some idle seconds.
+  * operator on a million elements. It yields while spinning, and ends after five idle seconds.
   */
 private[mxnet] object HelperThreads {
 
-  /** Number of threads, the calling one included; equal to the engine's. */
+  /** Number of threads, including the calling one. It is the number with which the engine starts. */
   private val numThreads: Int = Seq("MXNET_CPU_WORKER_NTHREADS", "OMP_NUM_THREADS")
     .flatMap(sys.env.get)
-    .flatMap(_.trim.toIntOption)
+    .flatMap(_.takeWhile(_ != ',').trim.toIntOption)
     .find(_ > 0)
     .getOrElse(Runtime.getRuntime.availableProcessors)
 

@@ -61,14 +61,14 @@ private[mxnet] final class ModelSession private (
     }: _*)
   }
 
-  /** The types of the inputs and of some outputs. */
+  /** The types of the inputs and of the requested outputs. */
   def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) = ResourceScope.using() {
     val selected = select(fetches)
     requireFeeds(selected, feeds, fetches)
     typesOf(selected, feeds)
   }
 
-  /** Checks that all inputs of some outputs have a column; labels need none. */
+  /** Checks that all inputs that the requested outputs need have a column; labels need none. */
   private def requireFeeds(selected: Symbol, feeds: Seq[String], fetches: Seq[String]): Unit = {
     val missing =
       selected.listArguments().filterNot(name => args.contains(name) || feeds.contains(name) || name.endsWith("label"))
@@ -107,7 +107,7 @@ private[mxnet] final class ModelSession private (
     symbol.dispose()
   }
 
-  /** The part of the network between some inputs, whose rows have certain shapes, and some outputs. */
+  /** The part of the network from inputs whose rows have the given shapes to the requested outputs. */
   final class Network private[ModelSession] (feeds: Seq[(String, Shape)], fetches: Seq[String]) {
     private val selected = select(fetches)
     private val argNames = selected.listArguments()

@@ -1,4 +1,5 @@
 package org.apache.mxnet
+package internal.memory
 
 /** An object that owns no native memory itself but uses native resources, which move between scopes together with it. */
 private[mxnet] trait ResourceHolder {

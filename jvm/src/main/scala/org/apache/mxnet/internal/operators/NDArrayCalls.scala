@@ -1,4 +1,5 @@
 package org.apache.mxnet
+package internal.operators
 
 import scala.collection.mutable.ArrayBuffer
 import scala.ref.WeakReference
@@ -6,11 +7,10 @@ import scala.ref.WeakReference
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.memory.NDArrayOrigin
-import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Calls of operators on arrays: what needs collections, which the first array of a program does not load; see `Shape`. */
-private object NDArrayCalls {
+private[mxnet] object NDArrayCalls {
 
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
     val depth = out.shape(out.shape.length - 1)

@@ -1,4 +1,5 @@
 package org.apache.mxnet
+package internal.util
 
 import scala.language.implicitConversions
 
