@@ -515,7 +515,7 @@ mod tests {
 
     fn shapes(params: &Params, ins: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
         let (mut ins, mut outs) = (ins.to_vec(), vec![Shape::unknown()]);
-        (CUSTOM.infer_shape)(params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        (CUSTOM.inference.shape)(params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
         Ok((ins, outs))
     }
 
@@ -525,17 +525,17 @@ mod tests {
         let params = CUSTOM.parse_in_file(&attrs("test_registered_later"), &node).unwrap();
         assert_eq!((CUSTOM.num_inputs(&params), CUSTOM.mutated(&params)), (Some(3), &[2][..]));
         assert_eq!(
-            (CUSTOM.title(&params), CUSTOM.output_names(&params)),
+            (CUSTOM.display_name(&params), CUSTOM.output_names(&params)),
             (Some("test_registered_later"), vec!["output".into()])
         );
         let known = [Shape::new(&[2, 3]), Shape::unknown(), Shape::unknown()];
         assert_eq!(shapes(&params, &known).unwrap(), (known.to_vec(), vec![Shape::unknown()]));
-        let missing = CUSTOM.ready(&params).unwrap_err().to_string();
+        let missing = CUSTOM.check_runnable(&params).unwrap_err().to_string();
         assert!(missing.contains("'test_registered_later' is not registered"), "{missing}");
         assert!(CUSTOM.parse(&attrs("test_registered_later")).is_err());
 
         user_op::register("test_registered_later", Arc::new(Test { outputs: 1 }));
-        CUSTOM.ready(&params).unwrap();
+        CUSTOM.check_runnable(&params).unwrap();
         let (ins, outs) = shapes(&params, &known).unwrap();
         assert_eq!((&ins[1], &ins[2], &outs[0]), (&[2, 3].into(), &[1].into(), &[2, 3].into()));
         assert!(matches!(CUSTOM.gradient(&params), Grad::Compose(_)));
@@ -546,12 +546,12 @@ mod tests {
         let node = StoredNode { inputs: 3, states: vec![2], outputs: 2 };
         let params = CUSTOM.parse_in_file(&attrs("test_mismatch"), &node).unwrap();
         user_op::register("test_mismatch", Arc::new(Test { outputs: 1 }));
-        let error = CUSTOM.ready(&params).unwrap_err().to_string();
+        let error = CUSTOM.check_runnable(&params).unwrap_err().to_string();
         assert!(
             error.contains("2 inputs, 1 auxiliary states and 1 outputs, but the node of the file has 2, 1 and 2"),
             "{error}"
         );
         user_op::register("test_mismatch", Arc::new(Test { outputs: 2 }));
-        CUSTOM.ready(&params).unwrap();
+        CUSTOM.check_runnable(&params).unwrap();
     }
 }

@@ -41,7 +41,7 @@ fn registry() -> &'static Registry {
     REGISTRY.get_or_init(|| {
         let mut by_name = HashMap::new();
         for def in all() {
-            for name in std::iter::once(&def.name).chain(def.aliases) {
+            for name in std::iter::once(&def.name).chain(def.metadata.aliases) {
                 let earlier = by_name.insert(*name, def);
                 debug_assert!(earlier.is_none(), "operator name {name} is defined twice");
             }
@@ -96,8 +96,8 @@ mod tests {
     fn names_are_unique_and_documented() {
         let mut by_name = HashMap::new();
         for def in all() {
-            assert!(def.doc.len() > 10, "{} has no description", def.name);
-            for name in std::iter::once(&def.name).chain(def.aliases) {
+            assert!(def.metadata.doc.len() > 10, "{} has no description", def.name);
+            for name in std::iter::once(&def.name).chain(def.metadata.aliases) {
                 assert!(by_name.insert(*name, def.name).is_none(), "{name} is defined twice");
             }
             for (arg, _, doc) in def.arguments() {

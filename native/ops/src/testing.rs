@@ -95,7 +95,7 @@ impl Case {
     pub(crate) fn shapes_both(&self, ins: &[Shape], outs: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
         let (mut ins, mut outs) = (ins.to_vec(), outs.to_vec());
         outs.resize(self.def.num_outputs(&self.params), Shape::unknown());
-        (self.def.infer_shape)(&self.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        (self.def.inference.shape)(&self.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
         Ok((ins, outs))
     }
 
@@ -103,7 +103,7 @@ impl Case {
     pub(crate) fn dtypes(&self, ins: &[Option<DType>]) -> Result<Vec<Option<DType>>> {
         let mut ins = ins.to_vec();
         let mut outs = vec![None; self.def.num_outputs(&self.params)];
-        (self.def.infer_dtype)(&self.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })?;
+        (self.def.inference.dtype)(&self.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })?;
         Ok(outs)
     }
 
@@ -111,7 +111,7 @@ impl Case {
     pub(crate) fn run(&self, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         let shapes = self.shapes(&ins.iter().map(|a| a.shape().clone()).collect::<Vec<_>>())?;
         let dtypes = self.dtypes(&ins.iter().map(|a| Some(a.dtype())).collect::<Vec<_>>())?;
-        let kernel = match self.def.forward {
+        let kernel = match self.def.kernels.forward {
             Forward::View => return Ok(vec![ins[0].reshape(&shapes[0])?]),
             Forward::Dynamic(f) => return f(&self.context(&Counter(AtomicU64::new(0))), ins),
             Forward::Foreign(f) => {
@@ -125,15 +125,17 @@ impl Case {
         // Copies from before the call, which may modify mutable inputs.
         let originals: Vec<_> = ins.iter().map(copy_of).collect();
         let with_states: Vec<_> =
-            outs.iter().chain(self.def.mutates.iter().filter_map(|i| ins.get(*i))).cloned().collect();
+            outs.iter().chain(self.def.signature.mutates.iter().filter_map(|i| ins.get(*i))).cloned().collect();
         self.call(kernel, ins, &with_states, Req::Write)?;
-        if self.def.mutates.is_empty() && !self.def.random {
-            self.repeat_in_place(kernel, self.def.inplace, &originals, &outs)?;
+        if self.def.signature.mutates.is_empty() && !self.def.kernels.is_random {
+            self.repeat_in_place(kernel, self.def.kernels.inplace, &originals, &outs)?;
             let has_output_shape = |a: &NDArray| a.shape() == outs[0].shape();
-            if self.def.pointwise || (self.def.broadcasts && originals.iter().all(has_output_shape)) {
+            if self.def.fusion.is_pointwise
+                || (self.def.fusion.is_broadcasting && originals.iter().all(has_output_shape))
+            {
                 self.repeat_in_chunks(kernel, &originals, &outs)?;
             }
-            if self.def.consists_of_loops {
+            if self.def.fusion.consists_of_loops {
                 self.repeat_recorded(kernel, &originals, &outs)?;
             }
         }
@@ -210,7 +212,7 @@ impl Case {
     }
 
     fn differentiable<'a>(&self, ins: &'a [NDArray]) -> impl Iterator<Item = &'a NDArray> {
-        let mutates = self.def.mutates;
+        let mutates = self.def.signature.mutates;
         ins.iter().enumerate().filter(move |(i, _)| !mutates.contains(i)).map(|(_, x)| x)
     }
 
@@ -230,7 +232,7 @@ impl Case {
         if b.consists_of_loops {
             self.repeat_recorded(b.kernel, &inputs, &grads)?;
         }
-        if b.accumulates {
+        if b.is_accumulating {
             let sums: Vec<_> = grads.iter().map(copy_of).collect();
             self.call(b.kernel, &inputs, &sums, Req::Add)?;
             for (s, g) in sums.iter().zip(&grads) {

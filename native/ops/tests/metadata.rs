@@ -47,14 +47,15 @@ fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
     if let Some(main) = &want.alias_of {
         out.push(format!("{} is an alias of {main} in MXNet", def.name));
     }
-    for alias in def.aliases {
+    for alias in def.metadata.aliases {
         match all.get(*alias).and_then(|a| a.alias_of.as_deref()) {
             Some(main) if main == def.name => {}
             other => out.push(format!("{alias}: alias of {} here, of {other:?} in MXNet", def.name)),
         }
     }
-    let missing =
-        all.iter().filter(|(name, e)| e.alias_of.as_deref() == Some(def.name) && !def.aliases.contains(&name.as_str()));
+    let missing = all
+        .iter()
+        .filter(|(name, e)| e.alias_of.as_deref() == Some(def.name) && !def.metadata.aliases.contains(&name.as_str()));
     out.extend(missing.map(|(name, _)| format!("{}: alias {name} is missing", def.name)));
     out
 }

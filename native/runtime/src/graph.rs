@@ -83,14 +83,14 @@ impl GraphNode {
     pub fn accumulates(&self) -> bool {
         match &self.action {
             Action::Variable | Action::Fused { .. } => false,
-            Action::Forward(op) => op.def.accumulates,
-            Action::Backward { backward, .. } => backward.accumulates,
+            Action::Forward(op) => op.def.kernels.is_accumulating,
+            Action::Backward { backward, .. } => backward.is_accumulating,
         }
     }
 
     /// Whether the first output is a view of the first input.
     pub fn is_view(&self) -> bool {
-        matches!(&self.action, Action::Forward(op) if matches!(op.def.forward, Forward::View))
+        matches!(&self.action, Action::Forward(op) if matches!(op.def.kernels.forward, Forward::View))
     }
 
     /// Number of visible outputs of a forward node.
@@ -200,7 +200,8 @@ impl Graph {
     /// Whether output 0 of a forward node can be written to a gradient array, because it certainly has the array's shape and type: those of
     /// `first`, input 0, which it may overwrite. User operators may compose gradients of any shape, which are checked later.
     pub(crate) fn can_write_gradient(&self, op: &OpCall, first: &NDArray, array: &NDArray) -> bool {
-        let keeps_shape = op.def.inplace.contains(&(0, 0)) && matches!(op.def.forward, Forward::Kernel(_));
+        let keeps_shape =
+            op.def.kernels.inplace.contains(&(0, 0)) && matches!(op.def.kernels.forward, Forward::Kernel(_));
         let is_equal = first.shape() == array.shape() && first.dtype() == array.dtype();
         keeps_shape && is_equal && self.checked_gradients.is_empty()
     }

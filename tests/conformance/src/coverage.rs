@@ -66,7 +66,7 @@ pub fn page() -> Result<String, String> {
     let none = Cases::default();
     for def in defs {
         let cases = cases.get(def.name).unwrap_or(&none);
-        let aliases: Vec<String> = def.aliases.iter().map(|a| format!("`{a}`")).collect();
+        let aliases: Vec<String> = def.metadata.aliases.iter().map(|a| format!("`{a}`")).collect();
         let dtypes: Vec<&str> = cases.dtypes.iter().map(|i| DType::ALL[*i].name()).collect();
         let goldens = match (cases.all, cases.documented) {
             (0, _) => "none".to_owned(),
@@ -127,7 +127,7 @@ fn count(known: &Known) -> Result<BTreeMap<&'static str, Cases>, String> {
 }
 
 fn gradient(def: &OpDef) -> &'static str {
-    match def.grad {
+    match def.gradient.rule {
         Grad::None => "none",
         Grad::Zero => "zero",
         Grad::Kernel(_, None) => "kernel",

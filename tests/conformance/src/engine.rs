@@ -84,8 +84,8 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let mut outputs = Arrays::new();
     invoke_with(&call, Some(Context::default()), &inputs, &mut outputs, case.train, None)?;
     let visible = call.def.num_visible(&call.params);
-    let states =
-        call.def.mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
+    let mutates = call.def.signature.mutates;
+    let states = mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
     Ok(OpResult {
         outputs: outputs.iter().take(visible).map(from_engine).collect(),
         storage_types: Vec::new(),

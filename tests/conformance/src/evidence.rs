@@ -137,7 +137,7 @@ fn tests<'w, 'a>(words: &'w [Word<'a>]) -> Vec<(&'a str, &'w [Word<'a>])> {
 pub fn named() -> Result<BTreeMap<&'static str, Test>, String> {
     let mut defs = BTreeMap::new();
     for def in registry::all() {
-        defs.extend(def.aliases.iter().chain([&def.name]).map(|name| (*name, def)));
+        defs.extend(def.metadata.aliases.iter().chain([&def.name]).map(|name| (*name, def)));
     }
     let mut files = Vec::new();
     for folder in ["native", "tests"] {

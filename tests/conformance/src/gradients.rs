@@ -137,7 +137,7 @@ impl<'a> Call<'a> {
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let moves = |i: &usize| {
             let input = &case.inputs[*i];
-            case.wrt.contains(&input.name) && inputs[*i].dtype() == DType::F64 && !def.mutates.contains(i)
+            case.wrt.contains(&input.name) && inputs[*i].dtype() == DType::F64 && !def.signature.mutates.contains(i)
         };
         let moving = (0..inputs.len()).filter(moves).collect();
         Ok(Call { case, name, inputs, moving })
@@ -265,7 +265,7 @@ fn compare(derivative: f64, value: impl Fn(f64) -> Result<f64>) -> Result<Outcom
 static DRAWING: Mutex<()> = Mutex::new(());
 
 fn checked(case: &OpCase, compare: impl Fn(&Call<'_>) -> Result<Outcome>) -> Outcome {
-    let draws = ferromx_ops::registry::find(&case.op).is_ok_and(|(_, def)| def.random);
+    let draws = ferromx_ops::registry::find(&case.op).is_ok_and(|(_, def)| def.kernels.is_random);
     let _drawing = draws.then(|| DRAWING.lock().unwrap_or_else(PoisonError::into_inner));
     semantics::set_numpy_shape(case.np_shape);
     let before = imperative::set_training(case.train);

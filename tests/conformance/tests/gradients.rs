@@ -25,7 +25,7 @@ fn gradients_of_first_and_second_order_agree_with_finite_differences() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.iter().map(|s| format!("{s}\n")).collect::<String>());
     let has_gradient = |name: &str| {
         let (_, def) = registry::find(name).unwrap();
-        !matches!(def.grad, Grad::None | Grad::Zero)
+        !matches!(def.gradient.rule, Grad::None | Grad::Zero)
     };
     let unchecked: Vec<_> = (all.iter())
         .filter(|(name, checked)| has_gradient(name) && !otherwise(name) && checked.first == 0)

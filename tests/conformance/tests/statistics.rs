@@ -31,7 +31,8 @@ fn random_numbers_have_their_distributions_with_any_number_of_threads() {
 fn every_operator_that_draws_is_tested() {
     // Control flow and user operators draw the samples of their bodies.
     let foreign = |name: &str| matches!(name, "Custom" | "_CustomFunction");
-    let drawing = registry::all().filter(|def| def.random && def.graph_args.is_empty() && !foreign(def.name));
+    let drawing = registry::all()
+        .filter(|def| def.kernels.is_random && def.signature.graph_args.is_empty() && !foreign(def.name));
     let missing: Vec<_> =
         drawing.filter(|def| !DRAWS.iter().any(|draw| draw.op == def.name)).map(|def| def.name).collect();
     assert!(missing.is_empty(), "add to the table of statistics: {}", missing.join(", "));

@@ -167,6 +167,14 @@ pub fn devices(
     Ok(Devices { default, groups: names.into_iter().zip(contexts).collect() })
 }
 
+/// Calls a method of a struct whose fields are the parameters of the C function, inside the guard. The method gets the function's name.
+macro_rules! call_with_parameters {
+    ($args:ident.$method:ident($function:literal) { $($parameter:ident),* }) => {
+        $crate::c::guard(|| $args { $($parameter),* }.$method($function))
+    };
+}
+pub(super) use call_with_parameters;
+
 /// Writes a result through a pointer.
 pub fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     if out.is_null() {

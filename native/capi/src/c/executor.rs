@@ -13,7 +13,7 @@ use ferromx_runtime::semantics;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 
-use super::args::{UserData, devices, id, optional, put, raw, slice, stored, tensors, texts};
+use super::args::{UserData, call_with_parameters, devices, id, optional, put, raw, slice, stored, tensors, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Integer;
@@ -99,28 +99,51 @@ impl ArraysOut {
     }
 }
 
-/// The arguments of `MXExecutorReshape` and its variant.
+/// The parameters of `MXExecutorReshape` and its variant, under the names of MXNet. `D` is the type of dimensions.
 struct ReshapeArgs<D> {
-    executor: ExecutorHandle,
-    context: Context,
-    options: ReshapeOptions,
-    num_shapes: u32,
-    names: *mut *const c_char,
-    dims: *const D,
-    starts: *const u32,
+    partial_shaping: c_int,
+    allow_up_sizing: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_map_keys: u32,
+    map_keys: *mut *const c_char,
+    map_dev_types: *const c_int,
+    map_dev_ids: *const c_int,
+    num_provided_arg_shapes: u32,
+    provided_arg_shape_names: *mut *const c_char,
+    provided_arg_shape_data: *const D,
+    provided_arg_shape_idx: *const u32,
+    num_in_args: *mut u32,
+    in_args: *mut *mut NDArrayHandle,
+    arg_grads: *mut *mut NDArrayHandle,
+    num_aux_states: *mut u32,
+    aux_states: *mut *mut NDArrayHandle,
+    shared_exec: ExecutorHandle,
+    out: *mut ExecutorHandle,
 }
 
 impl<D: Integer> ReshapeArgs<D> {
-    fn reshape(self, function: &'static str, arrays: ArraysOut, out: *mut ExecutorHandle) -> Result<()> {
-        let (old, context, n) = (executor(id(self.executor))?, self.context, self.num_shapes as usize);
+    fn reshape(self, function: &'static str) -> Result<()> {
+        let default = (self.dev_type, self.dev_id);
+        let context = devices(default, self.num_map_keys, self.map_keys, self.map_dev_types, self.map_dev_ids)?.default;
+        let (old, n) = (executor(id(self.shared_exec))?, self.num_provided_arg_shapes as usize);
         ensure!(context == old.context(), "an executor on {} cannot be reshaped on {context}", old.context());
-        let names = texts(self.names, n, "provided_arg_shape_names")?;
-        let shapes: Vec<_> = names.into_iter().zip(rows(n, self.starts, self.dims)?).collect();
-        let new = old.reshape(self.options, &shapes)?;
+        let names = texts(self.provided_arg_shape_names, n, "provided_arg_shape_names")?;
+        let dims = rows(n, self.provided_arg_shape_idx, self.provided_arg_shape_data)?;
+        let shapes: Vec<_> = names.into_iter().zip(dims).collect();
+        let (partial_shaping, allow_up_sizing) = (self.partial_shaping != 0, self.allow_up_sizing != 0);
+        let new = old.reshape(ReshapeOptions { partial_shaping, allow_up_sizing }, &shapes)?;
         let mut ret = Ret::new();
+        let arrays = ArraysOut {
+            num_args: self.num_in_args,
+            args: self.in_args,
+            grads: self.arg_grads,
+            num_aux: self.num_aux_states,
+            aux: self.aux_states,
+        };
         arrays.put(&mut ret, &new)?;
         ret.keep(function);
-        put_handle(out, || Ok(insert_executor(new)))
+        put_handle(self.out, || Ok(insert_executor(new)))
     }
 }
 
@@ -331,26 +354,11 @@ pub extern "C" fn MXExecutorReshape(
     shared_exec: ExecutorHandle,
     out: *mut ExecutorHandle,
 ) -> c_int {
-    guard(|| {
-        let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
-        let (partial_shaping, allow_up_sizing) = (partial_shaping != 0, allow_up_sizing != 0);
-        let args = ReshapeArgs {
-            executor: shared_exec,
-            context,
-            options: ReshapeOptions { partial_shaping, allow_up_sizing },
-            num_shapes: num_provided_arg_shapes,
-            names: provided_arg_shape_names,
-            dims: provided_arg_shape_data,
-            starts: provided_arg_shape_idx,
-        };
-        let arrays = ArraysOut {
-            num_args: num_in_args,
-            args: in_args,
-            grads: arg_grads,
-            num_aux: num_aux_states,
-            aux: aux_states,
-        };
-        args.reshape("MXExecutorReshape", arrays, out)
+    call_with_parameters!(ReshapeArgs.reshape("MXExecutorReshape") {
+        partial_shaping, allow_up_sizing, dev_type, dev_id, num_map_keys, map_keys, map_dev_types,
+        map_dev_ids, num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data,
+        provided_arg_shape_idx, num_in_args, in_args, arg_grads, num_aux_states, aux_states, shared_exec,
+        out
     })
 }
 
@@ -377,26 +385,11 @@ pub extern "C" fn MXExecutorReshapeEx(
     shared_exec: ExecutorHandle,
     out: *mut ExecutorHandle,
 ) -> c_int {
-    guard(|| {
-        let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
-        let (partial_shaping, allow_up_sizing) = (partial_shaping != 0, allow_up_sizing != 0);
-        let args = ReshapeArgs {
-            executor: shared_exec,
-            context,
-            options: ReshapeOptions { partial_shaping, allow_up_sizing },
-            num_shapes: num_provided_arg_shapes,
-            names: provided_arg_shape_names,
-            dims: provided_arg_shape_data,
-            starts: provided_arg_shape_idx,
-        };
-        let arrays = ArraysOut {
-            num_args: num_in_args,
-            args: in_args,
-            grads: arg_grads,
-            num_aux: num_aux_states,
-            aux: aux_states,
-        };
-        args.reshape("MXExecutorReshapeEx", arrays, out)
+    call_with_parameters!(ReshapeArgs.reshape("MXExecutorReshapeEx") {
+        partial_shaping, allow_up_sizing, dev_type, dev_id, num_map_keys, map_keys, map_dev_types,
+        map_dev_ids, num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data,
+        provided_arg_shape_idx, num_in_args, in_args, arg_grads, num_aux_states, aux_states, shared_exec,
+        out
     })
 }
 

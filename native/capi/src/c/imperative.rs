@@ -47,10 +47,12 @@ fn check_results(name: &str, inputs: &[Arc<Tensor>], results: &[Arc<Tensor>]) ->
         return Ok(());
     }
     match results.iter().find_map(unknown) {
-        Some(shape) if !matches!(registry::find(name)?.1.forward, Forward::Dynamic(_)) => Err(Error::Value(format!(
-            "Operator {name} inferring shapes failed.: without NumPy shape semantics the shape {shape} of the result is unknown; call \
+        Some(shape) if !matches!(registry::find(name)?.1.kernels.forward, Forward::Dynamic(_)) => {
+            Err(Error::Value(format!(
+                "Operator {name} inferring shapes failed.: without NumPy shape semantics the shape {shape} of the result is unknown; call \
              MXSetIsNumpyShape, or set_np_shape in Python"
-        ))),
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn describe(
     let arguments = def.map(OpDef::arguments).unwrap_or_default();
     let mut ret = Ret::new();
     put(name, ret.text(op), "name")?;
-    put(description, ret.text(def.map_or("The gradient of an operator.", |def| def.doc)), "description")?;
+    put(description, ret.text(def.map_or("The gradient of an operator.", |def| def.metadata.doc)), "description")?;
     put(num_args, arguments.len() as u32, "num_args")?;
     put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
     put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;

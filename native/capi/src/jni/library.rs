@@ -99,7 +99,7 @@ native! {
 
     fn symbolAtomicInfo(env, op: jlong) -> JObjectArray<'l, JString<'l>> {
         let (name, def) = handle::operator_of(op as u64)?;
-        let mut flat = vec![name.to_string(), def.doc.to_string(), def.key_var_num_args().to_string(), String::new()];
+        let mut flat = vec![name.to_string(), def.metadata.doc.to_string(), def.key_var_num_args().to_string(), String::new()];
         for (arg, ty, doc) in def.arguments() {
             flat.extend([arg.to_string(), ty, doc.to_string()]);
         }

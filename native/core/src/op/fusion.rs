@@ -4,6 +4,34 @@
 use super::kernel::KernelFn;
 use crate::params::Params;
 
+/// How the operator can be fused with others: as a link of a chain of elementwise operators, or in the epilogue of a product.
+#[derive(Clone, Copy)]
+pub struct Fusion {
+    /// Whether the operator is elementwise on operands of equal shapes.
+    pub is_pointwise: bool,
+    /// Whether it broadcasts, and so is elementwise on operands of equal shapes.
+    pub is_broadcasting: bool,
+    /// Whether its kernel consists of loops, which can be recorded.
+    pub consists_of_loops: bool,
+    /// Index of the first scalar input: the operator is elementwise if this input and those after it have one element each.
+    pub first_scalar: usize,
+    /// Its role in epilogue fusion.
+    pub role: Role,
+}
+
+impl Fusion {
+    /// No fusion.
+    pub(super) const fn new() -> Fusion {
+        Fusion {
+            is_pointwise: false,
+            is_broadcasting: false,
+            consists_of_loops: false,
+            first_scalar: usize::MAX,
+            role: Role::None,
+        }
+    }
+}
+
 /// The role of an operator in epilogue fusion.
 #[derive(Clone, Copy)]
 pub enum Role {

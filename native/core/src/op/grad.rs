@@ -2,7 +2,7 @@
 
 use super::args::Deps;
 use super::kernel::{ForeignFn, KernelFn, OpCtx};
-use super::sparse_form::{SparseFn, SparseForm, SparseRule};
+use super::sparse_form::{GradientStorage, SparseFn, SparseForm, SparseRule};
 use super::{OpDef, Operation};
 use crate::error::{Error, Result};
 use crate::params::{Attrs, Params};
@@ -105,9 +105,9 @@ pub struct Backward {
     /// Pairs (kernel input, kernel output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
     /// Whether the kernel handles [`Req::Add`](crate::storage::Req::Add) itself.
-    pub accumulates: bool,
+    pub is_accumulating: bool,
     /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
-    pub pointwise: bool,
+    pub is_pointwise: bool,
     /// Whether the kernel consists of loops; see [`Operator::consists_of_loops`](crate::op::Operator::consists_of_loops()).
     pub consists_of_loops: bool,
     /// The sparse implementation; its inputs and outputs are those of the kernel.
@@ -129,8 +129,8 @@ impl Backward {
             inputs: Deps::None,
             outputs: Deps::None,
             inplace: &[],
-            accumulates: false,
-            pointwise: false,
+            is_accumulating: false,
+            is_pointwise: false,
             consists_of_loops: false,
             sparse: None,
             sparse_gradients: Deps::All,
@@ -140,7 +140,7 @@ impl Backward {
 
     /// A function that runs without the engine's locks, reads all output gradients and handles every request.
     pub const fn foreign(f: ForeignFn) -> Backward {
-        Backward { foreign: Some(f), accumulates: true, ..Backward::new(no_kernel) }
+        Backward { foreign: Some(f), is_accumulating: true, ..Backward::new(no_kernel) }
     }
 
     /// The output gradients that the kernel reads; a loss reads none.
@@ -183,7 +183,7 @@ impl Backward {
 
     /// The kernel handles [`Req::Add`](crate::storage::Req::Add) itself.
     pub const fn accumulates(mut self) -> Backward {
-        self.accumulates = true;
+        self.is_accumulating = true;
         self
     }
 
@@ -213,7 +213,7 @@ impl Backward {
 
     /// The kernel is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> Backward {
-        self.pointwise = true;
+        self.is_pointwise = true;
         self
     }
 
@@ -241,4 +241,30 @@ pub enum Grad {
     Compose(Compose),
     /// Depends on the parameters; see [`OpDef::gradient`].
     By(fn(&Params) -> Grad),
+}
+
+/// The gradient and the storage types of the arrays for it.
+#[derive(Clone, Copy)]
+pub struct Gradient {
+    /// How the gradient is computed.
+    pub rule: Grad,
+    /// The storage types of the gradients that `simple_bind` allocates.
+    pub storage: GradientStorage,
+}
+
+impl Gradient {
+    /// No gradient.
+    pub(super) const fn new() -> Gradient {
+        Gradient { rule: Grad::None, storage: GradientStorage::Composed }
+    }
+}
+
+impl OpDef {
+    /// The gradient of a call with these parameters; never [`Grad::By`].
+    pub fn gradient(&self, params: &Params) -> Grad {
+        match self.gradient.rule {
+            Grad::By(f) => f(params),
+            grad => grad,
+        }
+    }
 }

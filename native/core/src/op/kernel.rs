@@ -4,7 +4,8 @@ use std::any::Any;
 
 use parking_lot::Mutex;
 
-use crate::context::Context;
+use super::OpDef;
+use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
@@ -98,4 +99,56 @@ pub enum Forward {
     Dynamic(DynamicFn),
     /// A foreign function, which runs without the engine's locks.
     Foreign(ForeignFn),
+}
+
+/// The computation, and what the engine may do with its operands.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    /// Computation on the CPU.
+    pub forward: Forward,
+    /// Pairs (input, output) that may be the same memory.
+    pub inplace: &'static [(usize, usize)],
+    /// Whether the kernel handles [`Req::Add`](crate::storage::Req::Add).
+    pub is_accumulating: bool,
+    /// Whether it draws random numbers, so that common subexpression elimination must not merge its nodes.
+    pub is_random: bool,
+    pub(super) check_runnable: Option<fn(&Params) -> Result<()>>,
+}
+
+impl Kernels {
+    /// No kernel: a call is an error.
+    pub(super) const fn new() -> Kernels {
+        Kernels {
+            forward: Forward::Kernel(no_kernel),
+            inplace: &[],
+            is_accumulating: false,
+            is_random: false,
+            check_runnable: None,
+        }
+    }
+}
+
+fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
+    Err(Error::Internal(format!("operator {} was defined without a kernel", ctx.op)))
+}
+
+impl OpDef {
+    /// The computation on a type of device.
+    ///
+    /// # Errors
+    /// There is no backend for the device.
+    pub fn forward_on(&self, device: DeviceType) -> Result<Forward> {
+        match device {
+            DeviceType::Gpu => Err(Error::Unsupported(format!("operator {} has no GPU kernel", self.name))),
+            _ => Ok(self.kernels.forward),
+        }
+    }
+
+    /// Checks that a call with these parameters can run.
+    ///
+    /// # Errors
+    /// Something is missing; the message says how to supply it.
+    pub fn check_runnable(&self, params: &Params) -> Result<()> {
+        self.kernels.check_runnable.map_or(Ok(()), |f| f(params))
+    }
 }

@@ -40,7 +40,7 @@ impl<P> Operator<P> {
 
     /// True if the operator takes this number of inputs. The last of several may be optional.
     pub const fn takes(&self, num_inputs: usize) -> bool {
-        match self.def.inputs {
+        match self.def.signature.inputs {
             Inputs::Fixed(inputs) => num_inputs <= inputs.len(),
             Inputs::Variadic { .. } => true,
         }

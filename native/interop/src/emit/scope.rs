@@ -91,7 +91,7 @@ impl<'a, 't> Scope<'a, 't> {
         // Inputs may also be passed by name.
         let mut attrs = Vec::new();
         for (key, value) in params {
-            let index = match def.inputs {
+            let index = match def.signature.inputs {
                 ferromx_core::op::Inputs::Fixed(inputs) => inputs.iter().position(|a| a.name == key),
                 ferromx_core::op::Inputs::Variadic { .. } => None,
             };

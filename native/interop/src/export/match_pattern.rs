@@ -98,7 +98,7 @@ impl<'p> PatternMatch<'_, 'p> {
         self.covered.push(node);
         let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
         let descriptor = mxnet::descriptor(def);
-        let is_variadic = matches!(def.inputs, Inputs::Variadic { .. });
+        let is_variadic = matches!(def.signature.inputs, Inputs::Variadic { .. });
         let inputs: Vec<Value> = n.inputs.iter().map(|name| self.source.value(name)).collect();
         let mut named: HashMap<usize, &'p Expr> = HashMap::new();
         for (key, e) in &call.named {

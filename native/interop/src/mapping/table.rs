@@ -187,11 +187,11 @@ fn check_call(table: &Table, call: &Call) -> Result<(), String> {
         return Err(format!("'{}' is neither a rule nor an operator", call.name));
     };
     let fields = def.fields();
-    let inputs: &[_] = match def.inputs {
+    let inputs: &[_] = match def.signature.inputs {
         Inputs::Fixed(args) => args,
         Inputs::Variadic { .. } => &[],
     };
-    if matches!(def.inputs, Inputs::Fixed(_)) && call.args.len() > inputs.len() {
+    if matches!(def.signature.inputs, Inputs::Fixed(_)) && call.args.len() > inputs.len() {
         return Err(format!("{} has only {} inputs", call.name, inputs.len()));
     }
     for (key, _) in &call.named {

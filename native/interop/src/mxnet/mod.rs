@@ -74,7 +74,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
 
 /// The descriptor of a registered operator.
 pub fn descriptor(def: &OpDef) -> OpDescriptor {
-    let inputs = match def.inputs {
+    let inputs = match def.signature.inputs {
         Inputs::Fixed(args) => args.iter().map(|a| ArgDescriptor { name: a.name.into(), arity: Arity::One }).collect(),
         Inputs::Variadic { arg, .. } => vec![ArgDescriptor { name: arg.name.into(), arity: Arity::Many }],
     };

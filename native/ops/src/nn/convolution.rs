@@ -19,7 +19,7 @@ use ferromx_kernels::conv::{
 use ferromx_kernels::float::FloatElement;
 
 use super::fused::{ProductEpilogue, with_epilogue};
-use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
+use super::spatial::{infer_channels_last, sizes, triple};
 use crate::packed::{Packed, Version};
 
 param_enum! {
@@ -84,26 +84,28 @@ pub(crate) static CONVOLUTION: Operator<ConvolutionParam> = Operator::new("Convo
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None))
     .role(Role::Product { kernel: forward_fused, channels: |_, _| 1 });
 
+/// The number of spatial dimensions of a convolution or deconvolution. Checks the parameters against each other.
+pub(super) fn num_spatial(
+    kernel: &Shape,
+    num_filter: u32,
+    num_group: u32,
+    layout: Option<ConvLayout>,
+) -> Result<usize> {
+    let n = kernel.dims().len();
+    ensure!((1..=3).contains(&n), "kernel {kernel} must have one, two or three numbers");
+    ensure!(num_filter.is_multiple_of(num_group), "num_filter {num_filter} is not a multiple of num_group {num_group}");
+    match (layout, n) {
+        (None, _)
+        | (Some(ConvLayout::Ncw), 1)
+        | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
+        | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
+        (Some(layout), n) => Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions"))),
+    }
+}
+
 impl ConvolutionParam {
-    /// The number of spatial dimensions. Checks the parameters against each other.
     fn num_spatial(&self) -> Result<usize> {
-        let n = self.kernel.dims().len();
-        ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
-        ensure!(
-            self.num_filter.is_multiple_of(self.num_group),
-            "num_filter {} is not a multiple of num_group {}",
-            self.num_filter,
-            self.num_group
-        );
-        match (self.layout, n) {
-            (None, _)
-            | (Some(ConvLayout::Ncw), 1)
-            | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
-            | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
-            (Some(layout), n) => {
-                Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
-            }
-        }
+        num_spatial(&self.kernel, self.num_filter, self.num_group, self.layout)
     }
 
     /// True for NHWC and NDHWC.
@@ -147,16 +149,11 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 /// Shape inference for `Convolution` and `Convolution_v1`.
 pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
-    if !p.channels_last() {
-        return infer_channels_first(p, io);
+    if p.channels_last() {
+        infer_channels_last(io, |io| infer_channels_first(p, io))
+    } else {
+        infer_channels_first(p, io)
     }
-    let mut ins: Vec<Shape> = io.ins.iter().map(channels_to_front).collect();
-    let mut outs: Vec<Shape> = io.outs.iter().map(channels_to_front).collect();
-    infer_channels_first(p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
-    for (to, from) in io.ins.iter_mut().chain(io.outs.iter_mut()).zip(ins.iter().chain(&outs)) {
-        *to = channels_to_back(from);
-    }
-    Ok(())
 }
 
 fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {

@@ -14,8 +14,8 @@ use ferromx_kernels::conv::{
 };
 use ferromx_kernels::float::FloatElement;
 
-use super::convolution::{ConvLayout, CudnnTune};
-use super::spatial::{channels_to_back, channels_to_front, first_items, sizes, triple};
+use super::convolution::{ConvLayout, CudnnTune, num_spatial};
+use super::spatial::{first_items, infer_channels_last, sizes, triple};
 
 params! {
     /// Parameters of `Deconvolution`.
@@ -73,25 +73,8 @@ pub(super) static DECONVOLUTION: Operator<DeconvolutionParam> = Operator::new("D
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None));
 
 impl DeconvolutionParam {
-    /// The number of spatial dimensions. Checks the parameters against each other.
     fn num_spatial(&self) -> Result<usize> {
-        let n = self.kernel.dims().len();
-        ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
-        ensure!(
-            self.num_filter.is_multiple_of(self.num_group),
-            "num_filter {} is not a multiple of num_group {}",
-            self.num_filter,
-            self.num_group
-        );
-        match (self.layout, n) {
-            (None, _)
-            | (Some(ConvLayout::Ncw), 1)
-            | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
-            | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
-            (Some(layout), n) => {
-                Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
-            }
-        }
+        num_spatial(&self.kernel, self.num_filter, self.num_group, self.layout)
     }
 
     /// The first `n` items of `target_shape`; empty if all are 0, which MXNet treats as unset.
@@ -176,16 +159,11 @@ impl DeconvolutionParam {
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<DeconvolutionParam>();
-    if !p.channels_last() {
-        return infer_channels_first(p, io);
+    if p.channels_last() {
+        infer_channels_last(io, |io| infer_channels_first(p, io))
+    } else {
+        infer_channels_first(p, io)
     }
-    let mut ins: Vec<Shape> = io.ins.iter().map(channels_to_front).collect();
-    let mut outs: Vec<Shape> = io.outs.iter().map(channels_to_front).collect();
-    infer_channels_first(p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
-    for (to, from) in io.ins.iter_mut().chain(io.outs.iter_mut()).zip(ins.iter().chain(&outs)) {
-        *to = channels_to_back(from);
-    }
-    Ok(())
 }
 
 fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::shape::Shape;
 
 /// The tuple parameter `name` for `n` spatial dimensions as (depth, height, width). Dimensions before the last `n`, and all dimensions of
@@ -40,7 +41,7 @@ pub(crate) fn sizes(dims: &[i64]) -> [usize; 3] {
 }
 
 /// The shape with its last axis moved to axis 1: (batch, ..., channels) becomes (batch, channels, ...).
-pub(crate) fn channels_to_front(shape: &Shape) -> Shape {
+fn channels_to_front(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
         dims[1..].rotate_right(1);
@@ -49,10 +50,24 @@ pub(crate) fn channels_to_front(shape: &Shape) -> Shape {
 }
 
 /// The inverse of [`channels_to_front`].
-pub(crate) fn channels_to_back(shape: &Shape) -> Shape {
+fn channels_to_back(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
         dims[1..].rotate_left(1);
     }
     shape
+}
+
+/// Infers shapes with channels last by a rule for channels first.
+pub(super) fn infer_channels_last(
+    io: &mut ShapeIo<'_>,
+    infer_channels_first: impl FnOnce(&mut ShapeIo<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut ins: Vec<Shape> = io.ins.iter().map(channels_to_front).collect();
+    let mut outs: Vec<Shape> = io.outs.iter().map(channels_to_front).collect();
+    infer_channels_first(&mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+    for (to, from) in io.ins.iter_mut().chain(io.outs.iter_mut()).zip(ins.iter().chain(&outs)) {
+        *to = channels_to_back(from);
+    }
+    Ok(())
 }

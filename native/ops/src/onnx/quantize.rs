@@ -211,7 +211,7 @@ pub(super) static CONV_INTEGER: Operator<ConvolutionParam> = Operator::new("_onn
         let kernel = &p.kernel;
         ensure!(kernel.dims().len() <= 2, "ConvInteger needs at most two spatial dimensions, but kernel is {kernel}");
         let params = Params::new(p.clone());
-        (CONVOLUTION.infer_shape)(&params, &mut ShapeIo { ins: &mut io.ins[..2], outs: &mut io.outs[..1] })
+        (CONVOLUTION.inference.shape)(&params, &mut ShapeIo { ins: &mut io.ins[..2], outs: &mut io.outs[..1] })
     })
     .dtype(|_, io| integer_dtypes(io))
     .grad(Grad::Zero)

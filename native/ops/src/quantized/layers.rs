@@ -242,7 +242,7 @@ pub(super) static NORM: Operator<BatchNormParam> = Operator::new("_contrib_quant
 
 fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut outs = [io.outs[0].clone(), Shape::unknown(), Shape::unknown()];
-    (BATCH_NORM.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..5], outs: &mut outs })?;
+    (BATCH_NORM.inference.shape)(p, &mut ShapeIo { ins: &mut io.ins[..5], outs: &mut outs })?;
     io.assign_out(0, &outs[0])?;
     range_shapes(io, 5)
 }

@@ -84,7 +84,7 @@ fn copy_range(ins: &[In<'_>], i: usize, outs: &mut [Out<'_>]) -> Result<()> {
 /// Shape rule of a layer whose first `num_data` inputs and first output follow the rule of another operator. The other operands are ends of
 /// ranges.
 fn shape_like(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, num_data: usize) -> Result<()> {
-    (def.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..num_data], outs: &mut io.outs[..1] })?;
+    (def.inference.shape)(p, &mut ShapeIo { ins: &mut io.ins[..num_data], outs: &mut io.outs[..1] })?;
     range_shapes(io, num_data)
 }
 

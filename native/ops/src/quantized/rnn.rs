@@ -69,7 +69,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         !rnn.use_sequence_length,
         "quantized_rnn does not support sequence lengths: dequantize the data and use RNN"
     );
-    (RNN.infer_shape)(rnn_params(p), &mut ShapeIo { ins: &mut io.ins[..NUM_RNN_INPUTS], outs: &mut *io.outs })?;
+    (RNN.inference.shape)(rnn_params(p), &mut ShapeIo { ins: &mut io.ins[..NUM_RNN_INPUTS], outs: &mut *io.outs })?;
     (NUM_RNN_INPUTS..io.ins.len()).try_for_each(|i| io.assign_in(i, &[1].into()))
 }
 

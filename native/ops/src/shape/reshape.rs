@@ -433,7 +433,7 @@ mod tests {
         let attrs = [("shape", shape.to_string()), ("reverse", reverse.to_string())];
         let p = RESHAPE.parse(&attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect())?;
         let (mut ins, mut outs) = ([Shape::new(dims)], [Shape::unknown()]);
-        (RESHAPE.infer_shape)(&p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        (RESHAPE.inference.shape)(&p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
         Ok(outs[0].clone())
     }
 

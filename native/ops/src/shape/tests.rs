@@ -51,7 +51,7 @@ fn cases() -> Vec<(&'static str, Vec<(&'static str, &'static str)>, Vec<NDArray>
 }
 
 fn is_view(def: &OpDef) -> bool {
-    matches!(def.forward, ferromx_core::op::Forward::View)
+    matches!(def.kernels.forward, ferromx_core::op::Forward::View)
 }
 
 #[test]

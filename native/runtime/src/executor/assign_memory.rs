@@ -234,7 +234,7 @@ fn is_computed_in(step: &[usize], e: Entry) -> bool {
 fn in_place_pairs(node: &GraphNode) -> &'static [(usize, usize)] {
     match &node.action {
         Action::Variable | Action::Fused { .. } => &[],
-        Action::Forward(op) => op.def.inplace,
+        Action::Forward(op) => op.def.kernels.inplace,
         Action::Backward { backward, .. } => backward.inplace,
     }
 }

@@ -17,7 +17,7 @@ const BLOCK_LEN: usize = 1 << 10;
 
 fn consists_of_loops(action: &Action) -> bool {
     match action {
-        Action::Forward(op) => op.def.consists_of_loops,
+        Action::Forward(op) => op.def.fusion.consists_of_loops,
         Action::Backward { backward, .. } => backward.consists_of_loops,
         Action::Variable | Action::Fused { .. } => false,
     }
@@ -127,7 +127,7 @@ impl ChainDraft {
         for i in &self.nodes {
             let node = &graph.nodes[*i];
             let (op, kernel) = match &node.action {
-                Action::Forward(op) => match op.def.forward {
+                Action::Forward(op) => match op.def.kernels.forward {
                     Forward::Kernel(kernel) => (op, kernel),
                     _ => return Err(Error::Internal(format!("{} has no kernel", op.name))),
                 },

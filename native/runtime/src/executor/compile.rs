@@ -370,7 +370,7 @@ impl Compiler<'_> {
     ) -> Result<()> {
         let kernel_of = |name: &str, attrs: &Attrs| {
             let call = OpCall::new(name, attrs)?;
-            match call.def.forward {
+            match call.def.kernels.forward {
                 Forward::Kernel(kernel) => Ok((kernel, call.params)),
                 _ => Err(Error::Internal(format!("{name} has no kernel"))),
             }

@@ -44,7 +44,7 @@ impl Plans {
     /// Compiles the plan that is most likely needed, so that errors are reported when the symbol is bound.
     pub(super) fn new(blueprint: Blueprint, head_grads: Vec<Option<Entry>>, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
-        let has_random = blueprint.forward_calls().any(|(_, op)| op.def.random);
+        let has_random = blueprint.forward_calls().any(|(_, op)| op.def.kernels.is_random);
         let mut plans = Plans {
             is_train: false,
             is_spent: false,

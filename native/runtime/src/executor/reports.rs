@@ -238,7 +238,7 @@ impl Recorder<'_> {
         let names = op.monitored_input_names(node.inputs.len());
         for (i, k) in differentiable.iter().enumerate() {
             let output = match differentiable.len() {
-                _ if op.def.is_legacy => names.get(*k).cloned().unwrap_or_default(),
+                _ if op.def.metadata.is_legacy => names.get(*k).cloned().unwrap_or_default(),
                 1 => "output".into(),
                 _ => format!("output{i}"),
             };

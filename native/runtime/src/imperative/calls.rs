@@ -79,10 +79,10 @@ pub fn prepare<'a>(
     }
     let text_attrs: Vec<_> = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let call = Rc::new(parse(op, &text_attrs, num_inputs)?);
-    if !call.op.def.reusable(&call.op.params) {
+    if !call.op.def.is_reusable(&call.op.params) {
         return Ok(call);
     }
-    let generation = if matches!(call.op.def.forward, Forward::Foreign(_)) { generation } else { 0 };
+    let generation = if matches!(call.op.def.kernels.forward, Forward::Foreign(_)) { generation } else { 0 };
     let cached = CachedCall { op, attrs: text_attrs, num_inputs, hash, generation, call: call.clone() };
     CALLS.with_borrow_mut(|calls| {
         if calls.table.len() >= CAPACITY {

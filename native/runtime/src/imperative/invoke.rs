@@ -48,7 +48,7 @@ pub fn invoke_with(
     let locate = |e| op.locate(e, op.title(), inputs.len());
     let context = prepare(op, context, inputs, outputs).map_err(locate)?;
     let ctx = op.ctx(context, is_train, cache);
-    if let Forward::Dynamic(f) = op.def.forward {
+    if let Forward::Dynamic(f) = op.def.kernels.forward {
         // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;
         let results = f(&OpCtx { cache: None, ..ctx }, inputs);
@@ -65,7 +65,7 @@ pub fn invoke_with(
 /// Checks a call, allocates missing outputs if their shapes can be inferred, and returns the device.
 fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays) -> Result<Context> {
     let def = op.def;
-    def.ready(&op.params)?;
+    def.check_runnable(&op.params)?;
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
         // CPU devices share memory, so inputs on several of them need no copies.
@@ -89,8 +89,8 @@ fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
         Forward::Foreign(f) => return run_foreign(f, ctx, inputs, outs),
     };
-    let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
-    run(ctx, kernel, (def.inplace, mutates), inputs, outs)
+    let inputs = if matches!(def.kernels.forward, Forward::View) { &inputs[..1] } else { inputs };
+    run(ctx, kernel, (def.kernels.inplace, mutates), inputs, outs)
 }
 
 /// Checks the number of inputs.
@@ -146,14 +146,14 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
         // An output array determines the dimensions that the parameters leave unknown.
         shapes_without_inputs(op, &mut shapes)?;
     } else {
-        (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
+        (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
     }
     if let Some((k, s)) = shapes.iter().enumerate().find(|(_, s)| !s.is_known()) {
         return Err(Error::Value(format!("the shape of output {k} cannot be inferred (known so far: {s})")));
     }
     let mut in_types: SmallVec<[Option<DType>; 6]> = inputs.iter().map(|a| Some(a.dtype())).collect();
     let mut types: SmallVec<[Option<DType>; 4]> = (0..n).map(|k| outs.get(k).map(NDArray::dtype)).collect();
-    (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut in_types, outs: &mut types })?;
+    (op.def.inference.dtype)(&op.params, &mut DTypeIo { ins: &mut in_types, outs: &mut types })?;
     for k in outs.len()..n {
         outs.push(NDArray::empty(&shapes[k], types[k].unwrap_or(DType::F32), context)?);
     }

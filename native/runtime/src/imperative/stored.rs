@@ -115,7 +115,7 @@ fn dispatch_by_storage(
         Ok(outputs.into_vec())
     };
     let shapes = infer(op, inputs, outputs)?;
-    let is_foreign = matches!(op.def.forward, Forward::Foreign(_));
+    let is_foreign = matches!(op.def.kernels.forward, Forward::Foreign(_));
     let call = SparseCall {
         ctx: &op.ctx(context, is_train, cache.filter(|_| is_foreign)),
         ins: inputs,
@@ -139,10 +139,10 @@ fn infer(op: &OpCall, inputs: &[Array], outputs: &[Array]) -> Result<Vec<Shape>>
         outs.iter_mut().zip(outputs).for_each(|(shape, out)| *shape = out.shape().clone());
         shapes_without_inputs(op, &mut outs)?;
     } else {
-        (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
     }
     let mut ins: Vec<Option<DType>> = inputs.iter().map(|a| Some(a.dtype())).collect();
-    (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut vec![None; n] })?;
+    (op.def.inference.dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut vec![None; n] })?;
     Ok(outs)
 }
 
@@ -162,7 +162,7 @@ fn dense_fallback(
     };
     let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
     invoke_with(op, Some(context), &arrays, &mut results, is_train, cache)?;
-    for i in op.def.mutates {
+    for i in op.def.signature.mutates {
         if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
             assign(state, updated.clone().into())?;
         }
@@ -292,7 +292,7 @@ impl GradientCall<'_> {
             Ok(gradients.into_vec())
         };
         let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
-        if op.def.gradient_storage == GradientStorage::OfOperands
+        if op.def.gradient.storage == GradientStorage::OfOperands
             && let Some(first) = types.first().filter(|first| **first != StorageType::Default)
             && types.iter().all(|t| t == first)
         {

@@ -118,7 +118,7 @@ fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<
 fn output_suffix(e: &NodeEntry) -> String {
     let Some(op) = e.node.op() else { return String::new() };
     let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
-    match name.filter(|_| op.def.names_outputs) {
+    match name.filter(|_| op.def.metadata.has_output_names) {
         Some(name) => format!("_{name}"),
         None => format!("_{}", e.index),
     }
@@ -255,7 +255,7 @@ impl Pass<'_> {
         let mut ins: Vec<Option<DType>> =
             inputs.iter().map(|e| self.types.get(&(Arc::as_ptr(&e.node), e.index)).copied()).collect();
         let mut outs = unknown.clone();
-        let is_valid = (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs }).is_ok();
+        let is_valid = (op.def.inference.dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs }).is_ok();
         let are_known = is_valid && ins.iter().chain(&outs).all(Option::is_some);
         Ok(if are_known { outs } else { unknown })
     }

@@ -69,7 +69,7 @@ impl Schedule {
 /// Index of the first scalar input of a node. Every block of a chain reads the same scalar.
 pub fn first_scalar(node: &GraphNode) -> usize {
     match &node.action {
-        Action::Forward(op) => op.def.first_scalar,
+        Action::Forward(op) => op.def.fusion.first_scalar,
         _ => usize::MAX,
     }
 }
@@ -168,10 +168,11 @@ impl ChainBuilder<'_> {
         let is_declared = match &node.action {
             Action::Forward(op) => {
                 let def = op.def;
-                let is_elementwise = def.pointwise || def.broadcasts || def.first_scalar != usize::MAX;
-                is_elementwise && op.mutated().is_empty() && !def.random
+                let is_elementwise =
+                    def.fusion.is_pointwise || def.fusion.is_broadcasting || def.fusion.first_scalar != usize::MAX;
+                is_elementwise && op.mutated().is_empty() && !def.kernels.is_random
             }
-            Action::Backward { backward, .. } => backward.pointwise,
+            Action::Backward { backward, .. } => backward.is_pointwise,
             Action::Variable | Action::Fused { .. } => false,
         };
         let shape = &r.shapes[entry(i, 0)];

@@ -43,8 +43,8 @@ pub fn eliminate(graph: &mut Graph, needed: &[bool], live_out: &HashSet<Entry>, 
 fn is_pure(node: &GraphNode) -> bool {
     match &node.action {
         Action::Forward(op) => {
-            let is_function = matches!(op.def.forward, Forward::Kernel(_) | Forward::View);
-            is_function && !op.def.random && op.mutated().is_empty()
+            let is_function = matches!(op.def.kernels.forward, Forward::Kernel(_) | Forward::View);
+            is_function && !op.def.kernels.is_random && op.mutated().is_empty()
         }
         _ => false,
     }

@@ -48,7 +48,7 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
     }
     for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
         let Action::Forward(op) = &graph.nodes[i].action else { continue };
-        let Role::Product { kernel, channels } = op.def.role else { continue };
+        let Role::Product { kernel, channels } = op.def.fusion.role else { continue };
         let product = entry(i, 0);
         let is_float = matches!(request.dtypes[product], Some(DType::F32 | DType::F64));
         if !is_float || graph.nodes[i].inputs.iter().any(|e| request.mutated.contains(e)) {
@@ -102,7 +102,7 @@ impl Sequence {
             return false;
         }
         let rank = request.shapes[self.result].dims().len();
-        match op.def.role {
+        match op.def.fusion.role {
             Role::Normalization(axis)
                 if request.is_inference
                     && !self.fused.residual
@@ -149,7 +149,7 @@ impl Sequence {
         else {
             return false;
         };
-        let (Role::Function(elementwise), true) = (gate.def.role, MULTIPLICATIONS.contains(&op.def.name)) else {
+        let (Role::Function(elementwise), true) = (gate.def.fusion.role, MULTIPLICATIONS.contains(&op.def.name)) else {
             return false;
         };
         let gate_output = entry(function, 0);

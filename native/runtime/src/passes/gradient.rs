@@ -295,7 +295,7 @@ fn compose_gradient(
     let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
     let grad_node = GradNode { params: &op.params, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
     let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
-    if matches!(op.def.forward, Forward::Foreign(_)) {
+    if matches!(op.def.kernels.forward, Forward::Foreign(_)) {
         let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));
         graph.checked_gradients.extend(pairs.map(|(input, gradient)| CheckedGradient { of: i, input, gradient }));
     }

@@ -118,7 +118,7 @@ fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<
 /// unknown, as is the batch size of a recurrent network's initial states. A length of 0 that follows from other parameters is known.
 pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut inferred: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut inferred })?;
+    (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut inferred })?;
     let has_zero = inferred.iter().any(|shape| shape.dims().contains(&0));
     if has_zero && !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
         inferred.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
@@ -166,8 +166,10 @@ pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape
             Action::Forward(op) if ins.is_empty() => {
                 shapes_without_inputs(op, &mut outs).map_err(|e| node_error(node, e))?
             }
-            Action::Forward(op) => (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
-                .map_err(|e| node_error(node, e))?,
+            Action::Forward(op) => {
+                (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+                    .map_err(|e| node_error(node, e))?
+            }
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
                 let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);
@@ -209,8 +211,10 @@ pub fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Optio
         match &node.action {
             // Fusion runs after inference.
             Action::Variable | Action::Fused { .. } => return Ok(Effect { has_changed: false, is_complete: true }),
-            Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
-                .map_err(|e| node_error(node, e))?,
+            Action::Forward(op) => {
+                (op.def.inference.dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
+                    .map_err(|e| node_error(node, e))?
+            }
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
                 let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);

@@ -117,7 +117,7 @@ fn may_be_sparse(node: &Node) -> bool {
 
 /// The storage of gradients of the forward node, if the node helps to compute them.
 fn gradient_storage(graph: &Graph, node: &GraphNode) -> Option<GradientStorage> {
-    Some(graph.nodes[node.gradient_of? as usize].op()?.def.gradient_storage)
+    Some(graph.nodes[node.gradient_of? as usize].op()?.def.gradient.storage)
 }
 
 /// The storage type in the attributes of a variable.
@@ -155,7 +155,7 @@ fn infer_types(
                 (rule(form.map(|(f, _)| f), &op.params), Deps::All)
             }
             Action::Backward { op, backward, .. } => {
-                let follows_operands = op.def.gradient_storage == GradientStorage::OfOperands;
+                let follows_operands = op.def.gradient.storage == GradientStorage::OfOperands;
                 let common = ins.first().copied().filter(|t| follows_operands && ins.iter().all(|i| i == t));
                 form = backward.sparse.map(|f| (f, op));
                 (rule(backward.sparse, &op.params).or(common), backward.sparse_gradients)

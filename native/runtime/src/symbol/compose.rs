@@ -59,8 +59,8 @@ impl AtomicSymbol {
             attrs.entry(stored_key(&key)).or_insert(value);
         }
         let mut with_count = attrs.clone();
-        if let Inputs::Variadic { count, .. } = def.inputs {
-            with_count.entry(count.into()).or_insert_with(|| (def.graph_args.len() + 1).to_string());
+        if let Inputs::Variadic { count, .. } = def.signature.inputs {
+            with_count.entry(count.into()).or_insert_with(|| (def.signature.graph_args.len() + 1).to_string());
         }
         def.parse(&with_count)?;
         Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new(), name: None })
@@ -106,11 +106,11 @@ impl AtomicSymbol {
         let name = name.unwrap_or_else(|| automatic_name(self.op));
         let locate = |e: Error| e.in_operator(self.op, &name);
         let mut attrs = self.attrs.clone();
-        let (graphs, args) = args.split_at(def.graph_args.len().min(args.len()));
+        let (graphs, args) = args.split_at(def.signature.graph_args.len().min(args.len()));
         let inputs: Vec<NodeEntry> =
             args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>().map_err(locate)?;
-        let is_variadic = matches!(def.inputs, Inputs::Variadic { .. });
-        if def.expands {
+        let is_variadic = matches!(def.signature.inputs, Inputs::Variadic { .. });
+        if def.signature.is_expanded {
             expand(def, &name, &attrs, &inputs, graphs).map_err(locate)?;
             let op = subgraph_call(self.op, &attrs).map_err(locate)?;
             attrs.extend(self.extra.clone());
@@ -128,7 +128,7 @@ impl AtomicSymbol {
             return Err(locate(Error::Value(text)));
         }
         let mut count = graphs.len() + inputs.len();
-        if let Inputs::Variadic { count: key, .. } = def.inputs {
+        if let Inputs::Variadic { count: key, .. } = def.signature.inputs {
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
             count = text.trim().parse().unwrap_or(count);
             check_count("inputs", count).map_err(locate)?;
@@ -165,7 +165,7 @@ fn all_outputs(node: Arc<Node>) -> Symbol {
 /// # Errors
 /// Subgraphs that the operator does not accept.
 pub fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> {
-    if graphs.is_empty() && def.graph_args.is_empty() {
+    if graphs.is_empty() && def.signature.graph_args.is_empty() {
         return Ok(params);
     }
     def.attach(params, graphs.iter().map(|graph| Arc::new(SymbolSubgraph::new(graph)) as Arc<dyn Subgraph>).collect())
@@ -184,7 +184,7 @@ pub(super) fn automatic_variable(node: &str, arg: &str, attrs: &Attrs) -> NodeEn
 
 /// Gives variables without an initializer the one of their input, as MXNet does: also those that the program has created.
 pub(super) fn set_initializers(def: &OpDef, inputs: &[NodeEntry]) {
-    for (i, init) in def.input_init {
+    for (i, init) in def.signature.input_init {
         if let Some(input) = inputs.get(*i).filter(|input| input.node.is_variable()) {
             input.node.attrs.write().entry("__init__".into()).or_insert_with(|| (*init).into());
         }

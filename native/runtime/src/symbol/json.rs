@@ -261,7 +261,7 @@ fn read_node(
             attrs: NodeAttrs::new(attrs),
         }));
     }
-    if let Inputs::Variadic { count, .. } = def.inputs {
+    if let Inputs::Variadic { count, .. } = def.signature.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);

@@ -38,7 +38,7 @@ pub(super) fn upgrade_attrs(op: &str, attrs: &mut Attrs, version: i64) {
 
 /// Moves attributes such as `weight_lr_mult` of an operator to its input variable `weight`, as `__lr_mult__`.
 pub(super) fn move_attrs_of_arguments(def: &OpDef, attrs: &mut Attrs, inputs: &[NodeEntry]) {
-    let Inputs::Fixed(args) = def.inputs else { return };
+    let Inputs::Fixed(args) = def.signature.inputs else { return };
     for (arg, input) in args.iter().zip(inputs).filter(|(_, input)| input.node.is_variable()) {
         for key in HIDDEN_KEYS {
             if let Some(value) = attrs.shift_remove(&format!("{}_{key}", arg.name)) {
@@ -58,11 +58,11 @@ pub(super) fn add_missing_states(
     version: i64,
 ) {
     let def = op.def;
-    if version >= 900 || def.mutates.is_empty() {
+    if version >= 900 || def.signature.mutates.is_empty() {
         return;
     }
     let names = def.input_names(&op.params, expected);
-    while inputs.len() < expected && def.mutates.contains(&inputs.len()) {
+    while inputs.len() < expected && def.signature.mutates.contains(&inputs.len()) {
         let i = inputs.len();
         inputs.push(automatic_variable(node, &names[i], attrs));
     }

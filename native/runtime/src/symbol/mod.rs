@@ -189,7 +189,7 @@ impl Symbol {
     pub fn check_ready(&self) -> Result<()> {
         for node in self.nodes() {
             if let (Some(op), None) = (node.op(), node.subgraph()) {
-                op.def.ready(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
+                op.def.check_runnable(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
             }
         }
         Ok(())

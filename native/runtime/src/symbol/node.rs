@@ -50,12 +50,12 @@ impl OpCall {
 
     /// Whether the output shapes depend on the values of the inputs.
     pub fn is_dynamic(&self) -> bool {
-        matches!(self.def.forward, Forward::Dynamic(_))
+        matches!(self.def.kernels.forward, Forward::Dynamic(_))
     }
 
     /// The name in messages: the registered name of a user operator, or else [`OpCall::name`].
     pub fn title(&self) -> &str {
-        self.def.title(&self.params).unwrap_or(self.name)
+        self.def.display_name(&self.params).unwrap_or(self.name)
     }
 
     /// Adds operator, node and argument name to an error of inference or of a kernel. The call has `inputs` inputs.
@@ -67,7 +67,7 @@ impl OpCall {
     pub(crate) fn monitored_input_names(&self, n: usize) -> Vec<String> {
         let names = self.def.input_names(&self.params, n);
         match names.as_slice() {
-            [name] if name == "data" && !self.def.names_data => vec!["input0".into()],
+            [name] if name == "data" && !self.def.metadata.has_data_name => vec!["input0".into()],
             _ => names,
         }
     }
@@ -75,7 +75,7 @@ impl OpCall {
     /// The names of the outputs in calls of a cached operator's hook.
     pub(crate) fn hooked_output_names(&self) -> Vec<String> {
         let mut names = self.def.output_names(&self.params);
-        for (k, name) in names.iter_mut().enumerate().filter(|_| !self.def.names_outputs) {
+        for (k, name) in names.iter_mut().enumerate().filter(|_| !self.def.metadata.has_output_names) {
             if *name == "output" || *name == format!("output{k}") {
                 *name = k.to_string();
             }
@@ -96,7 +96,7 @@ pub(super) fn is_cached_op(def: &OpDef) -> bool {
 
 /// Whether nodes of the operator hold a subgraph.
 pub(super) fn is_subgraph_op(def: &OpDef) -> bool {
-    def.expands || is_cached_op(def)
+    def.signature.is_expanded || is_cached_op(def)
 }
 
 /// The attributes of a node, copied on write.

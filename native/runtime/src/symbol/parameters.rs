@@ -38,7 +38,7 @@ impl Node {
         }
         let params = attach(op.def, op.def.parse(attrs)?, &self.graphs)?;
         let count = self.graphs.len() + self.inputs.len();
-        let inputs = match op.def.inputs {
+        let inputs = match op.def.signature.inputs {
             Inputs::Variadic { count: key, .. } => attrs.get(key).and_then(|n| n.trim().parse().ok()).unwrap_or(count),
             _ if self.graphs.is_empty() => op.def.num_inputs(&params).unwrap_or(count),
             _ => count,

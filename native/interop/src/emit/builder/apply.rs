@@ -204,7 +204,7 @@ impl Builder {
         {
             ins[1] = weights;
         }
-        if matches!(call.def.forward, Forward::Dynamic(_)) && self.is_executing() {
+        if matches!(call.def.kernels.forward, Forward::Dynamic(_)) && self.is_executing() {
             return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
         }
         self.add(&call, &attrs, name, &ins, graphs)
@@ -213,7 +213,7 @@ impl Builder {
     pub(super) fn call(&self, op: &str, attrs: &Attrs, num_inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {
         let (name, def) = registry::find(op)?;
         let mut attrs = attrs.clone();
-        if let Inputs::Variadic { count, .. } = def.inputs {
+        if let Inputs::Variadic { count, .. } = def.signature.inputs {
             attrs.entry(count.into()).or_insert_with(|| (num_inputs + graphs.len()).to_string());
         }
         let params = attach(def, def.parse(&attrs)?, graphs)?;

@@ -20,7 +20,7 @@ const SMALL_CONSTANT_BYTES: usize = 1 << 12;
 
 /// True if the outputs depend only on the inputs, so that a call can be folded.
 pub(super) fn is_pure(def: &OpDef) -> bool {
-    !def.random && !matches!(def.forward, Forward::Foreign(_)) && def.name != "Custom"
+    !def.kernels.is_random && !matches!(def.kernels.forward, Forward::Foreign(_)) && def.name != "Custom"
 }
 
 /// Operators that plans compute on 8-bit integers if both operands are dequantized.
@@ -61,10 +61,10 @@ impl Builder {
     /// Folds an operator with constant inputs. `None` if the result is much larger than the inputs or exceeds the budget.
     pub(super) fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
         let num_in: usize = values.iter().map(NDArray::len).sum();
-        if !self.is_executing() && !matches!(call.def.forward, Forward::Dynamic(_)) {
+        if !self.is_executing() && !matches!(call.def.kernels.forward, Forward::Dynamic(_)) {
             let mut ins: Vec<Shape> = values.iter().map(|v| v.shape().clone()).collect();
             let mut outs = vec![Shape::unknown(); call.def.num_outputs(&call.params)];
-            (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+            (call.def.inference.shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| call.locate(e, name, values.len()))?;
             let num_out = outs.iter().filter_map(|s| s.checked_elements().ok()).max().unwrap_or(0);
             let size = values.iter().map(|v| v.dtype().size()).max().unwrap_or(size_of::<f64>());

@@ -79,7 +79,7 @@ impl Builder {
     fn with_unshared_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
         let mut unshared = Vec::with_capacity(ins.len());
         for (i, h) in ins.iter().copied().enumerate() {
-            let is_state = call.def.mutates.contains(&i);
+            let is_state = call.def.signature.mutates.contains(&i);
             let is_shared = if is_state {
                 self.read_only.contains(&h) || self.mutated.contains(&h)
             } else {
@@ -114,7 +114,7 @@ impl Builder {
         let n = call.def.num_outputs(&call.params);
         let infer = |mut shapes: Vec<Shape>| {
             let mut outs = vec![Shape::unknown(); n];
-            (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut shapes, outs: &mut outs })
+            (call.def.inference.shape)(&call.params, &mut ShapeIo { ins: &mut shapes, outs: &mut outs })
                 .map_err(|e| call.locate(e, name, ins.len()))
                 .map(|()| outs)
         };
@@ -145,7 +145,7 @@ impl Builder {
     fn infer_dtypes(&self, call: &OpCall, name: &str, ins: &[usize]) -> Result<Vec<Option<DType>>> {
         let mut types: Vec<_> = ins.iter().map(|h| self.tensors[*h].dtype).collect();
         let mut outs = vec![None; call.def.num_outputs(&call.params)];
-        (call.def.infer_dtype)(&call.params, &mut DTypeIo { ins: &mut types, outs: &mut outs })
+        (call.def.inference.dtype)(&call.params, &mut DTypeIo { ins: &mut types, outs: &mut outs })
             .map_err(|e| call.locate(e, name, ins.len()))?;
         Ok(outs)
     }

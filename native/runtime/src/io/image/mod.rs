@@ -165,6 +165,27 @@ struct CommonParams<'p> {
     seed: u64,
 }
 
+/// The common parameters of `$p`, a [`SourceParam`] or a [`DetectionSourceParam`].
+macro_rules! common_params {
+    ($p:ident, $mean:ident, index: $index:expr, seed: $seed:expr) => {
+        CommonParams {
+            source: Source {
+                records: &$p.path_imgrec,
+                index: $index,
+                list: &$p.path_imglist,
+                num_parts: $p.num_parts as usize,
+                part: $p.part_index as usize,
+            },
+            shape: &$p.data_shape,
+            mean_image: &$mean.mean_img,
+            threads: $p.preprocess_threads,
+            verbose: $p.verbose,
+            shuffle: $p.shuffle.then(|| combined_seed($p.seed, $p.shuffle_chunk_seed)),
+            seed: $seed,
+        }
+    };
+}
+
 impl Producer for Loader {
     fn start(&mut self, epoch: Epoch) -> Result<()> {
         self.order = self.records.order(self.shuffle, epoch.number);
@@ -413,21 +434,8 @@ fn create_classification(attrs: &Attrs, supported: &[DType]) -> Result<Box<dyn D
         Augmenter { param: parse_group::<AugmentParam>(attrs)?, warp: parse_group(attrs)?, size: (dims[1], dims[2]) };
     augmenter.check()?;
     let task = Task::Label { augmenter, label_width: p.label_width as usize };
-    let common = CommonParams {
-        source: Source {
-            records: &p.path_imgrec,
-            index: &p.path_imgidx,
-            list: &p.path_imglist,
-            num_parts: p.num_parts as usize,
-            part: p.part_index as usize,
-        },
-        shape: &p.data_shape,
-        mean_image: &mean.mean_img,
-        threads: p.preprocess_threads,
-        verbose: p.verbose,
-        shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),
-        seed: combined_seed(p.seed_aug.unwrap_or(p.seed), 1),
-    };
+    let seed = combined_seed(p.seed_aug.unwrap_or(p.seed), 1);
+    let common = common_params!(p, mean, index: &p.path_imgidx, seed: seed);
     open(common, &batch, dtype, normalizer, |_| Ok(task))
 }
 
@@ -444,21 +452,7 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let normalizer = Normalizer::new(&mean, &std, jitter, mirror)?;
     let augmenter =
         DetectionAugmenter::new(parse_group(attrs)?, parse_group(attrs)?, &parse_group(attrs)?, (dims[1], dims[2]))?;
-    let common = CommonParams {
-        source: Source {
-            records: &p.path_imgrec,
-            index: "",
-            list: &p.path_imglist,
-            num_parts: p.num_parts as usize,
-            part: p.part_index as usize,
-        },
-        shape: &p.data_shape,
-        mean_image: &mean.mean_img,
-        threads: p.preprocess_threads,
-        verbose: p.verbose,
-        shuffle: p.shuffle.then(|| combined_seed(p.seed, p.shuffle_chunk_seed)),
-        seed: combined_seed(p.seed, 1),
-    };
+    let common = common_params!(p, mean, index: "", seed: combined_seed(p.seed, 1));
     open(common, &batch, dtype, normalizer, |records| {
         let mut max_labels = 0;
         for i in 0..records.len() {

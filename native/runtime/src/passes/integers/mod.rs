@@ -258,7 +258,7 @@ impl Matcher<'_> {
         };
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
-        let is_fused = match op.def.role {
+        let is_fused = match op.def.fusion.role {
             _ if sequence.product.output != Output::Numbers => false,
             Role::None => self.append_quantization(sequence, op, node) || self.append_bias(sequence, op, node),
             _ if sequence.product.clamp.is_some() || (1..node.num_outputs).any(is_read) => false,

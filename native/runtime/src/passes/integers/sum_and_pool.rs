@@ -28,7 +28,7 @@ impl Matcher<'_> {
         let mut source = inputs[0];
         let mut clamp = None;
         let (mut inner, mut operands) = self.only_read_by(graph, source, i)?;
-        if let Role::Function(function) = inner.def.role {
+        if let Role::Function(function) = inner.def.fusion.role {
             clamp = Some(match function(&inner.params)? {
                 Elementwise::Relu => [0.0, f32::INFINITY],
                 Elementwise::Clamp { low, high } => [low as f32, high as f32],
