@@ -188,7 +188,7 @@ pub enum Value {
     /// An absent attribute or input.
     #[default]
     None,
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -222,7 +222,7 @@ impl PartialEq for Value {
 }
 
 impl Value {
-    /// The value as a number; truth values are 0 and 1.
+    /// The value as a number; Booleans are 0 and 1.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -462,7 +462,7 @@ pub enum AttributeKind {
     Tensor,
     /// A graph.
     Graph,
-    /// A truth value.
+    /// A Boolean.
     Bool,
     /// Pairs of integers.
     Pairs,

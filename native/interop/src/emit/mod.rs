@@ -6,7 +6,7 @@
 //! - `builder`: an MXNet graph under construction, with shape inference and constant folding; `operation`: calls of MXNet operators that
 //!   are checked at compile time; `bodies`: the bodies of control flow operators.
 //! - `dimensions`: symbolic dimensions; `symbolic`: their propagation through operators.
-//! - `widened`: integer types that arrays do not support.
+//! - `integer_widening`: integer types that arrays do not support.
 //! - `nodes`: the nodes that an export emits; `onnx_ops`: the ONNX operators that rules emit.
 //! - `hooks`: user code that replaces or adjusts the mapping of a node.
 //!
@@ -18,6 +18,7 @@ mod builder;
 mod dimensions;
 mod eval;
 mod hooks;
+mod integer_widening;
 mod nodes;
 mod onnx_ops;
 mod operation;
@@ -25,7 +26,6 @@ pub mod rules;
 mod scope;
 mod symbolic;
 mod tables;
-mod widened;
 
 use std::collections::HashMap;
 
@@ -39,12 +39,12 @@ pub use builder::{Builder, Mode, TensorInfo};
 pub use dimensions::{Dims, is_symbolic};
 pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, copy_symbols};
+pub(crate) use integer_widening::type_code;
 pub use nodes::{Sink, framework_call};
 pub(crate) use nodes::{framework_node, framework_operator};
 pub(crate) use onnx_ops::OnnxOp;
 pub(crate) use operation::{Operation, op};
 pub use scope::{Names, Naming, Scope};
-pub(crate) use widened::type_code;
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};

@@ -14,7 +14,7 @@ pub enum Kind {
     Int,
     /// An integer or a floating-point number.
     Number,
-    /// A truth value.
+    /// A Boolean.
     Bool,
     /// Text.
     Text,

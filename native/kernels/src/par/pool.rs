@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Spins before an idle worker yields; about twenty microseconds.
 const SPINS: u32 = 2000;
-/// Yields before an idle worker sleeps: some hundred microseconds on an otherwise idle processor. Waking it costs as much as a
+/// Yields before an idle worker sleeps: a few hundred microseconds on an otherwise idle processor. Waking it costs as much as a
 /// small operator.
 const YIELDS: u32 = 400;
 /// A yield that takes longer has let another program run, often for milliseconds, during which the worker misses loops.
@@ -242,7 +242,7 @@ impl Pool {
     }
 }
 
-/// Spins for at most some microseconds; returns true as soon as the condition holds.
+/// Spins for at most about twenty microseconds; returns true as soon as the condition holds.
 fn spin_until(condition: impl Fn() -> bool) -> bool {
     (0..SPINS).any(|_| {
         std::hint::spin_loop();
@@ -258,7 +258,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Waits for at most some hundred microseconds; returns true as soon as the condition holds.
+    /// Waits for at most a few hundred microseconds; returns true as soon as the condition holds.
     fn wait_until(&mut self, condition: impl Fn() -> bool) -> bool {
         condition() || spin_until(&condition) || self.yield_until(condition)
     }

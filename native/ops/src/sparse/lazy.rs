@@ -106,7 +106,7 @@ fn is_same(a: &Array, b: &Array) -> bool {
     }
 }
 
-/// Some rows of an array.
+/// A subset of an array's rows.
 struct Rows {
     /// The array itself, or the stored rows of a row_sparse array.
     data: NDArray,

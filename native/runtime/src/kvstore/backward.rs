@@ -66,6 +66,6 @@ impl KvStore {
         for entry in waiting.iter().filter(|entry| !entry.is_pushed) {
             self.push_group(&entry.key, &entry.arrays)?;
         }
-        self.distributed().map_or(Ok(()), |distributed| distributed.send_open())
+        self.distributed().map_or(Ok(()), |distributed| distributed.send_incomplete_bucket())
     }
 }

@@ -207,7 +207,7 @@ impl Distributed {
     }
 
     /// Sends the bucket that takes gradients, even if it is not full.
-    pub(super) fn send_open(&self) -> Result<()> {
+    pub(super) fn send_incomplete_bucket(&self) -> Result<()> {
         send(&mut self.queue.lock())
     }
 
@@ -229,7 +229,7 @@ impl Distributed {
             Sum::Buckets(ranges) => ranges,
         };
         if ranges.iter().any(|(bucket, _)| !bucket.is_sent()) {
-            self.send_open()?;
+            self.send_incomplete_bucket()?;
         }
         let array = NDArray::empty(&pending.shape, pending.dtype, STORE_CONTEXT)?;
         let mut start = 0;

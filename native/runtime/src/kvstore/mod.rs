@@ -245,7 +245,7 @@ impl KvStore {
     /// A rank that is lost or silent, by name.
     pub fn barrier(&self) -> Result<()> {
         let Some(distributed) = self.distributed() else { return Ok(()) };
-        distributed.send_open()?;
+        distributed.send_incomplete_bucket()?;
         distributed.job.barrier()
     }
 

@@ -38,8 +38,8 @@ rules! {
         let is_key = s.emit(op!(LESS(key, ends)))?;
         let position = s.emit(op!(ADD(ends, query)))?;
         let distance = s.emit(op!(SUBTRACT(position, key)))?;
-        let attends = Window { is_causal: causal, left, right }.condition(s, distance, Some(is_key))?;
-        additive_mask(s, attends.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
+        let can_attend = Window { is_causal: causal, left, right }.condition(s, distance, Some(is_key))?;
+        additive_mask(s, can_attend.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
     }
 
     /// An additive mask with `value` at padded keys. The valid keys are given as lengths (batch,), or as 1 and 0 in (batch, keys) or
@@ -160,9 +160,9 @@ fn dynamic_mask(
     let query = positions(s, offset, end, 1)?;
     let key = positions(s, 0, Value::Int(keys), 0)?;
     let distance = s.emit(op!(SUBTRACT(query, key)))?;
-    let attends = match window.condition(s, distance, None)? {
-        Some(attends) => attends,
+    let can_attend = match window.condition(s, distance, None)? {
+        Some(can_attend) => can_attend,
         None => s.emit(op!(EQUAL(distance, distance)))?,
     };
-    additive_mask(s, attends, Value::Float(f64::NEG_INFINITY), dtype)
+    additive_mask(s, can_attend, Value::Float(f64::NEG_INFINITY), dtype)
 }

@@ -7,12 +7,11 @@
 //! - `tensors`: shapes, types, known elements, and operators by name; `elements`: single elements, activations, quantization and padding;
 //!   `symbolic`: ranges of symbolic integers.
 //! - `windows`: the windows of convolution and pooling; `coordinates`: indices, crops, frames; `resize`: Resize.
-//! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `aligned`: NNEF.
+//! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `nnef`: NNEF.
 //! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time;
 //!   `subgraphs`: their bodies; `batched`: Scan of operator set 8.
 //! - `export_nodes`: ONNX operators with several outputs; `dimension_exprs`: expressions of dimensions in exports.
 
-mod aligned;
 mod batched;
 mod control;
 mod coordinates;
@@ -22,6 +21,7 @@ mod export_nodes;
 mod lists;
 mod loops;
 mod masks;
+mod nnef;
 mod recurrent;
 mod resize;
 mod signal;
@@ -110,7 +110,7 @@ use rules;
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
-        aligned::RULES,
+        nnef::RULES,
         batched::RULES,
         control::RULES,
         coordinates::RULES,
