@@ -254,7 +254,7 @@ pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
 /// The graph of a symbol handle.
 ///
 /// # Errors
-/// Those of [`symbol_state`]; parameters of an operator without inputs that do not parse.
+/// Errors of [`symbol_state`]; parameters of an operator without inputs that do not parse.
 pub fn symbol(handle: u64) -> Result<Symbol> {
     let state = symbol_state(handle)?;
     let state = state.read();

@@ -143,7 +143,7 @@ impl Predictor {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub fn forward(&self) -> Result<()> {
         self.executor.forward(false)
     }
@@ -151,7 +151,7 @@ impl Predictor {
     /// Runs step `step` of the network and returns the number of remaining steps. A step past the end does nothing.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn partial_forward(&self, step: usize) -> Result<usize> {
         self.executor.partial_forward(step)
     }

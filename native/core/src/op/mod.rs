@@ -162,7 +162,7 @@ impl OpDef {
     /// Parses the attributes of a node in a file.
     ///
     /// # Errors
-    /// Those of [`OpDef::parse`].
+    /// See [`OpDef::parse`].
     pub fn parse_in_file(&self, attrs: &Attrs, stored: &StoredNode) -> Result<Params> {
         match self.parse_stored {
             Some(f) => f(attrs, stored).map_err(|e| e.in_operator(self.name, self.name)),

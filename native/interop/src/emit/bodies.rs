@@ -76,7 +76,7 @@ impl Scope<'_, '_> {
     /// Calls `make` to emit the operators of a body, and cuts the body out of the graph. Also returns the tensors that `make` returned.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Errors of `make`.
     pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Handle>>) -> Result<(Body, Vec<Handle>)> {
         let name = self.name.clone();
         let level = self.builder().begin_subgraph(&name);
@@ -103,7 +103,7 @@ impl Scope<'_, '_> {
     /// Adds a control flow operator with its bodies to the graph and returns its outputs.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub(crate) fn emit_with_bodies(&mut self, operation: Operation, bodies: &[&Body]) -> Result<Vec<Handle>> {
         let attrs: Attrs = operation.params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();

@@ -62,25 +62,25 @@ pub trait Hooks: Send + Sync {
     /// True if there is a hook for the node's name or operator.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn applies_to(&self, node: &Node) -> Result<bool>;
 
     /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn prepare(&self, node: &HookNode<'_>) -> Result<Option<RewrittenNode>>;
 
     /// Outputs of a node that replace those of the table. Called before the node is mapped.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn before(&self, node: &HookNode<'_>) -> Result<Option<HookOutputs>>;
 
     /// Outputs of a node that replace `outputs`. Called after the node was mapped.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<HookOutputs>>;
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn located(e: Error, node: &Node) -> Error {
 /// other variables become inputs.
 ///
 /// # Errors
-/// Those of the operators.
+/// Errors of the operators.
 pub fn copy_symbols(
     builder: &mut Builder,
     symbols: &[Symbol],

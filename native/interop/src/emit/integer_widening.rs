@@ -87,7 +87,7 @@ impl Builder {
     /// Records the declared or inferred element types of a node's outputs, and makes results that overflow them wrap around.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub(crate) fn widen(
         &mut self,
         node: &Node,
@@ -129,7 +129,7 @@ impl Builder {
     /// An output of the model. If its element type is widened, this is a copy whose node records the element type for an export.
     ///
     /// # Errors
-    /// Those of the copy.
+    /// Errors of the copy.
     pub fn described_output(&mut self, name: &str, handle: usize) -> Result<usize> {
         let Some(int) = self.info(handle).widened else { return Ok(handle) };
         let copy = self.apply("_copy", name, &[Value::Handle(handle)], &[])?[0];

@@ -67,7 +67,7 @@ fn no_sink() -> Error {
 /// Adds an ONNX operator and returns the tensors of its first `num_outputs` outputs.
 ///
 /// # Errors
-/// Those of [`framework_call`].
+/// See [`framework_call`].
 pub(crate) fn framework_node(
     scope: &mut Scope<'_, '_>,
     operator: OnnxOp,
@@ -91,7 +91,7 @@ pub(crate) fn framework_node(
 /// Adds an ONNX operator without attributes and returns the tensor of its first output.
 ///
 /// # Errors
-/// Those of [`framework_call`].
+/// See [`framework_call`].
 pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, operator: OnnxOp, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
     let call = Call { name: operator.name().into(), args, named: Vec::new(), position: Position::default() };

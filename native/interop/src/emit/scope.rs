@@ -79,7 +79,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds an MXNet operator that a mapping file names. A single output is not wrapped in a list.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn operator(
         &mut self,
         op: &str,
@@ -112,7 +112,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds an operator, named after the node and the operator.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub(crate) fn emit(&mut self, operation: Operation) -> Result<Handle> {
         let name = self.operator_name(operation.def.name, Naming::Operator);
         self.builder().emit(&name, operation)
@@ -121,7 +121,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds the operator that replaces the node, with the node's name.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub(crate) fn emit_named(&mut self, operation: Operation) -> Result<Handle> {
         let name = self.name.clone();
         self.builder().emit(&name, operation)
@@ -130,7 +130,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds an operator, named after the node with a suffix.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub(crate) fn emit_as(&mut self, suffix: &str, operation: Operation) -> Result<Handle> {
         let name = format!("{}/{suffix}", self.name);
         self.builder().emit(&name, operation)

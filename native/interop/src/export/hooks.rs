@@ -48,7 +48,7 @@ fn shown(node: &Node) -> Node {
 /// Calls the hooks for an MXNet node. True if a hook replaced it.
 ///
 /// # Errors
-/// Those of the hooks; a replacement that cannot be written.
+/// Errors of the hooks; a replacement that cannot be written.
 pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
     let hooks = exporter.hooks.hooks.clone();
     let Some(hooks) = hooks else { return Ok(false) };

@@ -46,7 +46,7 @@ impl Hooked {
 /// The graph with the nodes that hooks rewrote, or `None` if they rewrote none.
 ///
 /// # Errors
-/// Those of the hooks.
+/// Errors of the hooks.
 pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Option<Graph>> {
     let mut changed: Option<Graph> = None;
     if importer.hooked.hooks.is_none() {
@@ -96,7 +96,7 @@ impl Importer<'_> {
     /// The outputs of a node: from the hook before the mapping or from `table`, then from the hook after the mapping.
     ///
     /// # Errors
-    /// Those of the hooks, with the node's name, and those of the table.
+    /// Errors of the hooks, with the node's name, and of the table.
     pub(super) fn with_hooks(
         &mut self,
         node: &Node,

@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
     /// A cursor at the beginning of a file.
     ///
     /// # Errors
-    /// Those of [`tokenize`].
+    /// See [`tokenize`].
     pub fn new(file: &'a str, text: &str) -> Result<Cursor<'a>> {
         Ok(Cursor { file, tokens: tokenize(file, text)?, next: 0 })
     }

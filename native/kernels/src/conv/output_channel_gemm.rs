@@ -1,7 +1,7 @@
 //! Implicit GEMM with output channels in the vector lanes: the windows (pixels, depth) times the weights (depth, output channels).
 //!
-//! Most layers have a multiple of 32 output channels, so small images waste no lanes: 49 pixels make four tiles of up to 13 rows,
-//! whereas in the lanes they would fill only three quarters of two panels of 32 columns. Weights are read once, in order, and
+//! Most layers have a multiple of 32 output channels, so small images waste no lanes: 49 pixels make four tiles of up to 13 rows;
+//! as columns, they would fill only three quarters of two 32-wide panels. Weights are read once, in order, and
 //! prefetched. The sums are (pixels, output channels); complete ones are transposed into planes.
 
 use super::ConvShape;

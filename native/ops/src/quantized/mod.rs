@@ -38,7 +38,7 @@ use ferromx_core::storage::{In, Out};
 pub static OPS: &[&[&dyn AnyOperator]] = &[
     // Conversions.
     convert::OPS,
-    // Layers whose range is that of their input, or calibrated.
+    // Layers whose output range equals the input range, or is calibrated.
     layers::OPS,
     // Sums and products.
     product::OPS,

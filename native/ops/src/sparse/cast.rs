@@ -50,7 +50,7 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
 /// rows.
 ///
 /// # Errors
-/// Those of [`to_dense`].
+/// See [`to_dense`].
 pub fn read_dense(array: &Array) -> Result<NDArray> {
     let rows = stored_rows(array)?;
     if rows.indices.is_none() { Ok(rows.values) } else { to_dense(array) }

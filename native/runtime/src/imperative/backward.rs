@@ -52,7 +52,7 @@ pub fn backward(
 /// [`backward`], in training mode only if `is_train` is true.
 ///
 /// # Errors
-/// Those of [`backward`].
+/// See [`backward`].
 pub fn backward_in_mode(
     heads: &[Arc<Tensor>],
     head_grads: &[Option<Arc<Tensor>>],

@@ -132,7 +132,7 @@ impl Tensor {
     /// The dense array.
     ///
     /// # Errors
-    /// Those of [`Tensor::stored`]; the array is sparse.
+    /// Errors of [`Tensor::stored`]; the array is sparse.
     pub fn array(&self) -> Result<NDArray> {
         match &*self.data.read() {
             Some(Array::Dense(a)) => Ok(a.clone()),
@@ -297,7 +297,7 @@ pub(crate) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
 ///
 /// # Errors
-/// Those of [`invoke`](super::invoke()); an output that is a recorded tensor while recording.
+/// Errors of [`invoke`](super::invoke()); an output that is a recorded tensor while recording.
 pub fn record(
     op: &OpCall,
     attrs: &Attrs,

@@ -177,8 +177,8 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
 }
 
 impl KvStore {
-    /// Creates an empty store. As in MXNet, a kind that contains `dist` is that of a distributed store of the job that the environment
-    /// describes, and any other is that of a store of this process, which compresses gradients if its kind contains `device`.
+    /// Creates an empty store. As in MXNet, a kind containing `dist` connects to the distributed job that environment variables describe;
+    /// any other kind is local to the process, and compresses gradients if it contains `device`.
     ///
     /// # Errors
     /// A store of GPUs; a distributed kind that is not supported, missing variables, ranks that do not connect in time.
@@ -469,7 +469,7 @@ impl KvStore {
     /// [`KvStore::pull`] that also copies to sparse outputs, unless `ignore_sparse` is true.
     ///
     /// # Errors
-    /// Those of [`KvStore::pull`].
+    /// See [`KvStore::pull`].
     pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
@@ -518,7 +518,7 @@ impl KvStore {
     /// Pushes arrays, then pulls the results to `outputs`.
     ///
     /// # Errors
-    /// Those of [`KvStore::push`] and [`KvStore::pull`].
+    /// See [`KvStore::push`] and [`KvStore::pull`].
     pub fn push_pull(
         &self,
         (keys, arrays): (&[Key], &[Arc<Tensor>]),
@@ -534,7 +534,7 @@ impl KvStore {
     /// Initializes keys, then pulls the stored arrays to `outputs`.
     ///
     /// # Errors
-    /// Those of [`KvStore::init`] and [`KvStore::pull`].
+    /// See [`KvStore::init`] and [`KvStore::pull`].
     pub fn broadcast(
         &self,
         (keys, arrays): (&[Key], &[Arc<Tensor>]),

@@ -98,7 +98,7 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
 /// [`gradient`] that also records a trace.
 ///
 /// # Errors
-/// Those of [`gradient`].
+/// See [`gradient`].
 pub fn traced(graph: &mut Graph, request: &Request<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
     with_trace(graph, request, Some(trace))
 }

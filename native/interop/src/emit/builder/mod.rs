@@ -325,7 +325,7 @@ impl Builder {
     /// Adds a copy operator for each tensor, even for constants.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn copies(&mut self, name: &str, tensors: &[Handle]) -> Result<Vec<Handle>> {
         let call = self.call(COPY.name(), &Attrs::new(), 1, &[])?;
         tensors.iter().map(|h| Ok(Handle(self.add(&call, &Attrs::new(), name, &[h.0], &[])?[0]))).collect()
