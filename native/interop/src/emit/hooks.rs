@@ -86,8 +86,8 @@ pub trait Hooks: Send + Sync {
 
 impl HookTensor {
     /// A tensor of the graph under a name of the model.
-    pub(crate) fn of(builder: &Builder, name: &str, handle: usize) -> HookTensor {
-        let info = builder.info(handle);
+    pub(crate) fn of(builder: &Builder, name: &str, tensor_id: usize) -> HookTensor {
+        let info = builder.info(tensor_id);
         HookTensor {
             name: name.into(),
             symbol: Symbol::variable(name, Attrs::new()),
@@ -124,15 +124,15 @@ pub fn copy_symbols(
     for node in topological(entries()) {
         let outputs = match node.op() {
             None => match known.get(node.name.as_str()) {
-                Some(handle) => vec![*handle],
+                Some(tensor_id) => vec![*tensor_id],
                 None => {
-                    let handle = builder.input(&node.name, Shape::unknown(), None, None);
-                    known.insert(node.name.to_string(), handle);
-                    vec![handle]
+                    let tensor_id = builder.input(&node.name, Shape::unknown(), None, None);
+                    known.insert(node.name.to_string(), tensor_id);
+                    vec![tensor_id]
                 }
             },
             Some(op) => {
-                let ins = node.inputs.iter().map(|e| Value::Handle(tensors[&Arc::as_ptr(&e.node)][e.index as usize]));
+                let ins = node.inputs.iter().map(|e| Value::TensorId(tensors[&Arc::as_ptr(&e.node)][e.index as usize]));
                 let ins: Vec<Value> = ins.collect();
                 let attrs = node.attrs.read().clone();
                 builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?

@@ -10,7 +10,7 @@
 //! - `nodes`: the nodes that an export emits; `onnx_ops`: the ONNX operators that rules emit.
 //! - `hooks`: user code that replaces or adjusts the mapping of a node.
 //!
-//! Import and export differ in their [`Context`].
+//! Import and export differ in their [`NodeContext`].
 
 mod arguments;
 mod bodies;
@@ -31,8 +31,8 @@ use std::collections::HashMap;
 
 use indexmap::IndexMap;
 
-pub(crate) use arguments::{Argument, Arguments, Outcome};
-pub use arguments::{Handle, SymInt, SymInts};
+pub(crate) use arguments::{Argument, Arguments, RuleResult};
+pub use arguments::{SymInt, SymInts, TensorId};
 pub use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
 pub use builder::{Builder, Mode, TensorInfo};
@@ -165,7 +165,7 @@ impl<'t> Emitter<'t> {
 }
 
 /// The import or export that evaluates a process.
-pub trait Context<'t> {
+pub trait NodeContext<'t> {
     /// The graph and the processes.
     fn emitter(&self) -> &Emitter<'t>;
 

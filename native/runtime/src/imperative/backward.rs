@@ -21,7 +21,7 @@ use super::tape::{Leaf, SavedArrays, TapeEntry, TapeNode, Tensor, Tensors, recor
 use super::tape_graph::TapeGraph;
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, entry};
-use crate::passes::gradient::{Request, gradient};
+use crate::passes::gradient::{GradientArgs, gradient};
 use crate::symbol::OpCall;
 
 /// The part of the tape that a backward pass retains.
@@ -68,9 +68,9 @@ pub fn backward_in_mode(
     let target_entries: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
     let TapeGraph { mut graph, values, leaves, nodes, .. } = recorded;
-    let request =
-        Request { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
-    let entries = gradient(&mut graph, &request)?;
+    let args =
+        GradientArgs { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
+    let entries = gradient(&mut graph, &args)?;
     let destinations = match variables.is_empty() && !create_graph {
         true => destinations(&targets, &entries, &values),
         false => HashMap::new(),

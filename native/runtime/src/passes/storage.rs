@@ -8,7 +8,7 @@ use ferromx_core::sparse::StorageType;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::gradient::{Request, gradient};
+use super::gradient::{GradientArgs, gradient};
 use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::symbol::{Node, Symbol};
@@ -83,7 +83,7 @@ pub fn infer_storage(
     } else {
         gradient(
             &mut graph,
-            &Request { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
+            &GradientArgs { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
         )?
     }
     .into_iter();
