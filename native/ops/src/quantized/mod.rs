@@ -35,7 +35,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Conversions.
     convert::OPS,
     // Layers whose output range equals the input range, or is calibrated.

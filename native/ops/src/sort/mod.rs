@@ -19,7 +19,7 @@ use ferromx_kernels::sort::{self, Order, SortKey};
 use crate::axes::outer_len_inner;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     &[&SORT, &ARGSORT, &topk::TOPK],
     // `unique`.
     unique::OPS,

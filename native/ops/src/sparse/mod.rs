@@ -37,7 +37,7 @@ pub use values::{
 };
 
 /// The operators on storage types and stored values.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Operators on graphs.
     graph::OPS,
     // Conversions between storage types, and operators on stored rows.

@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use super::invoke::{Arrays, invoke_with};
 use super::mode::{is_recording, is_training};
 use super::stored::{self, Stored};
-use crate::arrays::zeros_like;
 use crate::profiler;
 use crate::symbol::OpCall;
 
@@ -199,21 +198,6 @@ impl Tensor {
             Some(TapeEntry::Variable(leaf)) => leaf.is_fresh.load(Ordering::Relaxed),
             _ => false,
         }
-    }
-
-    /// Zeroes the gradient of a variable if its request is to write and `backward` has not written it since the flag was cleared.
-    ///
-    /// # Errors
-    /// The gradient array is empty.
-    pub fn zero_stale_gradient(&self) -> Result<()> {
-        let tape = self.tape.lock().clone();
-        let Some(TapeEntry::Variable(leaf)) = tape.filter(|_| !self.fresh_gradient()) else { return Ok(()) };
-        let gradient = leaf.gradient.lock();
-        if !matches!(gradient.req, Req::Write | Req::Inplace) {
-            return Ok(());
-        }
-        let array = gradient.array.stored()?;
-        stored::write(&array, &zeros_like(&array)?)
     }
 
     /// Sets the flag of [`Tensor::fresh_gradient`]; does nothing if this is not a variable.

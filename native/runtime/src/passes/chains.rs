@@ -13,13 +13,13 @@ use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
 
 /// The order in which nodes run.
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// The nodes of each step: one node, or the members of a chain in topological order.
     pub steps: Vec<Vec<usize>>,
 }
 
 /// The input of the pass.
-pub struct ChainArgs<'a> {
+pub(crate) struct ChainArgs<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// Whether each node runs.
@@ -35,13 +35,8 @@ pub struct ChainArgs<'a> {
 }
 
 impl Schedule {
-    /// The schedule without chains.
-    pub fn unfused(needed: &[bool]) -> Schedule {
-        Schedule { steps: (0..needed.len()).filter(|i| needed[*i]).map(|i| vec![i]).collect() }
-    }
-
     /// The schedule in which elementwise nodes form chains.
-    pub fn fused(args: &ChainArgs<'_>) -> Schedule {
+    pub(crate) fn fused(args: &ChainArgs<'_>) -> Schedule {
         let chain_of = vec![None; args.graph.nodes.len()];
         let mut builder = ChainBuilder { args, chains: Vec::new(), chain_of, readers: HashMap::new() };
         let mut chain_ending_at: HashMap<usize, usize> = HashMap::new();
@@ -67,7 +62,7 @@ impl Schedule {
 }
 
 /// Index of the first scalar input of a node. Every block of a chain reads the same scalar.
-pub fn first_scalar(node: &GraphNode) -> usize {
+pub(crate) fn first_scalar(node: &GraphNode) -> usize {
     match &node.action {
         Action::Forward(op) => op.def.first_scalar,
         _ => usize::MAX,

@@ -23,7 +23,7 @@ pub(super) const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_
 const MULTIPLICATIONS: [&str; 3] = ["elemwise_mul", "broadcast_mul", "_npi_multiply"];
 
 /// The input of the pass.
-pub struct EpilogueArgs<'a> {
+pub(crate) struct EpilogueArgs<'a> {
     /// Whether each node runs.
     pub needed: &'a [bool],
     /// The nodes after these compute gradients.
@@ -41,7 +41,7 @@ pub struct EpilogueArgs<'a> {
 }
 
 /// Fuses products with their epilogues.
-pub fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
+pub(crate) fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
     let mut readers: HashMap<Entry, Vec<usize>> = HashMap::new();
     for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| args.needed[*i]) {
         node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));

@@ -12,7 +12,7 @@ use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
 use crate::symbol::OpCall;
 
 /// The arguments of the pass, as in MXNet's `autograd.grad`.
-pub struct GradientArgs<'a> {
+pub(crate) struct GradientArgs<'a> {
     /// The entries to differentiate.
     pub heads: &'a [Entry],
     /// The gradient of each head.
@@ -25,7 +25,7 @@ pub struct GradientArgs<'a> {
 
 /// A contribution to the gradient of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contribution {
+pub(crate) enum Contribution {
     /// The gradient of a head, by index.
     HeadGrad(usize),
     /// The gradient of a node that reads the entry.
@@ -34,7 +34,7 @@ pub enum Contribution {
 
 /// A record of the pass, from which monitors report gradients as MXNet names and orders them.
 #[derive(Clone, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// The head gradients.
     pub head_grads: Vec<Entry>,
     /// The contributions to the gradient of each entry.
@@ -51,17 +51,17 @@ pub struct Trace {
 
 impl Trace {
     /// The outputs of a forward node whose gradients its input gradients are computed from.
-    pub fn outputs_read(&self, node: usize) -> Vec<Entry> {
+    pub(crate) fn outputs_read(&self, node: usize) -> Vec<Entry> {
         self.outputs_read.get(&node).cloned().unwrap_or_default()
     }
 
     /// The gradient of an entry.
-    pub fn gradient(&self, e: Entry) -> Option<Entry> {
+    pub(crate) fn gradient(&self, e: Entry) -> Option<Entry> {
         self.gradients.get(&e).copied()
     }
 
     /// The trace of the graph whose entries `to` renumbered.
-    pub fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
+    pub(crate) fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
         let node = |i: usize| to(entry(i, 0)).node as usize;
         let contribution = |c: &Contribution| match c {
             Contribution::HeadGrad(k) => Contribution::HeadGrad(*k),
@@ -91,7 +91,7 @@ impl Trace {
 ///
 /// # Errors
 /// An operator between variables and heads that is not differentiable, by operator and node name.
-pub fn gradient(graph: &mut Graph, args: &GradientArgs<'_>) -> Result<Vec<Option<Entry>>> {
+pub(crate) fn gradient(graph: &mut Graph, args: &GradientArgs<'_>) -> Result<Vec<Option<Entry>>> {
     with_trace(graph, args, None)
 }
 
@@ -99,7 +99,7 @@ pub fn gradient(graph: &mut Graph, args: &GradientArgs<'_>) -> Result<Vec<Option
 ///
 /// # Errors
 /// See [`gradient`].
-pub fn traced(graph: &mut Graph, args: &GradientArgs<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
+pub(crate) fn traced(graph: &mut Graph, args: &GradientArgs<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
     with_trace(graph, args, Some(trace))
 }
 
@@ -199,7 +199,7 @@ fn output_gradients(
 }
 
 /// Whether the operator is a loss: its gradient reads no head gradient.
-pub fn is_loss(op: &OpCall) -> bool {
+pub(crate) fn is_loss(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
 

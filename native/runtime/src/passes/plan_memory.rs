@@ -7,7 +7,7 @@ use ferromx_core::storage::ALIGN;
 
 /// A buffer in an arena, used by one entry, or by several that overwrite each other in place.
 #[derive(Clone, Debug)]
-pub struct PlannedBuffer {
+pub(crate) struct PlannedBuffer {
     /// Size in bytes.
     pub bytes: usize,
     /// The step that writes it first.
@@ -20,7 +20,7 @@ pub struct PlannedBuffer {
 const MAX_GREEDY: usize = 1 << 13;
 
 /// Returns the offset of each buffer and the size of the arena. Buffers that are live at the same step do not overlap.
-pub fn assign_offsets(buffers: &[PlannedBuffer]) -> (Vec<usize>, usize) {
+pub(crate) fn assign_offsets(buffers: &[PlannedBuffer]) -> (Vec<usize>, usize) {
     if buffers.len() <= MAX_GREEDY { greedy_by_size(buffers) } else { best_fit(buffers) }
 }
 

@@ -33,7 +33,7 @@ const TRANSPOSES: [&str; 2] = ["transpose", "_np_transpose"];
 const MAX_DEPTH: usize = i32::MAX as usize / (255 * 255);
 
 /// Fuses products, then sums and max pooling.
-pub fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
+pub(crate) fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
     let is_dequantized =
         |node: &GraphNode| node.op().is_some_and(|op| [DEQUANTIZE_LINEAR, DEQUANTIZE].contains(&op.def.name));
     if !graph.nodes.iter().any(is_dequantized) {
