@@ -176,6 +176,15 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
     Ok(())
 }
 
+/// What [`KvStore::pull_with_sparse`] does with sparse outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SparseOutputs {
+    /// Leaves them unchanged.
+    Skip,
+    /// Writes them like dense ones.
+    Write,
+}
+
 impl KvStore {
     /// Creates an empty store. As in MXNet, a kind containing `dist` connects to the distributed job that environment variables describe;
     /// any other kind is local to the process, and compresses gradients if it contains `device`.
@@ -463,18 +472,18 @@ impl KvStore {
     /// # Errors
     /// An unknown key; incompatible arrays.
     pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>]) -> Result<()> {
-        self.pull_with_sparse(keys, outputs, true)
+        self.pull_with_sparse(keys, outputs, SparseOutputs::Skip)
     }
 
-    /// [`KvStore::pull`] that also copies to sparse outputs, unless `ignore_sparse` is true.
+    /// [`KvStore::pull`] with a choice for sparse outputs.
     ///
     /// # Errors
     /// See [`KvStore::pull`].
-    pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
+    pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], sparse: SparseOutputs) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
             let output = output.stored()?;
-            if ignore_sparse && output.storage_type() != StorageType::Default {
+            if sparse == SparseOutputs::Skip && output.storage_type() != StorageType::Default {
                 continue;
             }
             self.apply_pending(key)?;

@@ -66,8 +66,7 @@ pub fn infer_storage(
         }
         variable_types.extend(matches.map(|e| (e, *storage)));
     }
-    let entries = |is_aux: bool| variables.iter().filter(move |v| v.1 == is_aux).map(|v| v.0);
-    let args: Vec<Entry> = entries(false).collect();
+    let args: Vec<Entry> = variables.iter().filter(|(_, is_aux)| !is_aux).map(|(e, _)| *e).collect();
     let num_forward_nodes = graph.nodes.len();
     let mut head_grad_outputs = HashMap::new();
     let mut head_grads = Vec::new();
@@ -98,7 +97,7 @@ pub fn infer_storage(
         has_sparse: forward.into_iter().any(|t| *t != StorageType::Default),
         grads: gradients.collect(),
         args: args.iter().map(|e| types[*e]).collect(),
-        aux: entries(true).map(|e| types[e]).collect(),
+        aux: variables.iter().filter(|(_, is_aux)| *is_aux).map(|(e, _)| types[*e]).collect(),
         outputs: outputs.iter().map(|e| types[*e]).collect(),
     }))
 }

@@ -325,7 +325,7 @@ fn row_sparse_gradients_are_summed() {
         store.init(&[key("a")], &[rows(&[0, 1, 2, 3], rank as f32)]).unwrap();
         store.push(&[key("a")], &[rows(&[rank as i64, 3], 1.0)]).unwrap();
         let out = rows(&[0], 0.0);
-        store.pull_with_sparse(&[key("a")], std::slice::from_ref(&out), false).unwrap();
+        store.pull_with_sparse(&[key("a")], std::slice::from_ref(&out), SparseOutputs::Write).unwrap();
         to_dense(&out.stored().unwrap()).unwrap().to_vec::<f32>().unwrap()
     });
     for sum in sums {
