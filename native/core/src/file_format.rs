@@ -253,7 +253,7 @@ fn read_file(r: &mut Reader<'_>) -> Result<Loaded> {
 /// Reads a `.params` file.
 ///
 /// # Errors
-/// An I/O error, or those of [`from_bytes`].
+/// An I/O error; see also [`from_bytes`].
 pub fn load(path: &str) -> Result<Loaded> {
     let error = |e: std::io::Error| Error::io(path, &e);
     let mut file = File::open(path).map_err(error)?;

@@ -238,7 +238,7 @@ pub fn unknown(op_type: &str) -> Error {
 /// The factory of a type.
 ///
 /// # Errors
-/// There is no type of this name; those of [`lookup`].
+/// There is no type of this name; see also [`lookup`].
 pub fn find(op_type: &str) -> Result<Arc<dyn UserOpFactory>> {
     lookup(op_type)?.ok_or_else(|| unknown(op_type))
 }

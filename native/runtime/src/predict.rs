@@ -110,7 +110,7 @@ impl Network {
     /// Binds the network once per thread; the predictors share the parameters.
     ///
     /// # Errors
-    /// `num_threads` is 0, or those of [`Network::bind`].
+    /// `num_threads` is 0; see also [`Network::bind`].
     pub fn bind_many(&self, inputs: &[(String, Shape)], num_threads: usize) -> Result<Vec<Predictor>> {
         ensure!(num_threads > 0, "num_threads is 0: use at least one thread");
         let mut all = Vec::new();
