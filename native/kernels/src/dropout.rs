@@ -18,7 +18,7 @@ pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, ma
     }
 }
 
-/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
+/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is `dropout_apply` of the gradient of `y`.
 ///
 /// # Panics
 /// Panics if the slices differ in length.

@@ -36,7 +36,7 @@ pub struct Storage {
 /// of its output. `is_requested` says for each argument whether its gradient is requested. Returns `None` if all arrays are dense.
 ///
 /// # Errors
-/// A name that no variable has, an attribute that is not a storage type; see also [`gradient`].
+/// A name that no variable has, an attribute that is not a storage type; an operator without a gradient.
 pub fn infer_storage(
     symbol: &Symbol,
     given: &[(String, StorageType)],
