@@ -40,7 +40,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
         return Error::OutOfMemory(*bytes).to_string();
     }
     let text = text_of(payload);
-    // The recorded backtrace may be that of a later panic on another thread.
+    // Another thread may have panicked since and replaced the recorded backtrace.
     match LAST_BACKTRACE.lock().take_if(|(message, _)| message.starts_with(text)) {
         Some((message, backtrace)) => Error::Internal(format!("{message}\n{backtrace}")).to_string(),
         None => Error::Internal(text.into()).to_string(),

@@ -13,7 +13,7 @@ use ferromx_runtime::io::recordio::{Reader, Writer};
 use ferromx_runtime::kvstore::{KvStore, Member};
 use ferromx_runtime::op::OpDef;
 use ferromx_runtime::predict::Predictor;
-use ferromx_runtime::profiler::Mark;
+use ferromx_runtime::profiler::ProfilerObject;
 use ferromx_runtime::registry;
 use ferromx_runtime::symbol::{AnnotatedGraph, AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -55,7 +55,7 @@ pub enum Object {
     /// A membership in a distributed job.
     Job(Arc<Member>),
     /// A profiling object of the user.
-    Mark(Arc<Mark>),
+    ProfilerObject(Arc<ProfilerObject>),
     /// An object of a packed function.
     Packed(Arc<PackedObject>),
     /// A graph with attributes.
@@ -76,7 +76,7 @@ impl Object {
             Object::RecordWriter(_) => "RecordIO writer",
             Object::KvStore(_) => "KVStore",
             Object::Job(_) => "Job",
-            Object::Mark(_) => "Profile",
+            Object::ProfilerObject(_) => "Profile",
             Object::Packed(_) => "Object",
             Object::Graph(_) => "Graph",
         }
@@ -220,7 +220,7 @@ getters! {
     /// The membership in a distributed job of a handle.
     job -> Job(Arc<Member>), "Job";
     /// The profiling object of a handle.
-    mark -> Mark(Arc<Mark>), "Profile";
+    profiler_object -> ProfilerObject(Arc<ProfilerObject>), "Profile";
     /// The object of packed functions of a handle.
     packed -> Packed(Arc<PackedObject>), "Object";
     /// The graph with attributes of a handle.
@@ -254,7 +254,7 @@ pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
 /// The graph of a symbol handle.
 ///
 /// # Errors
-/// Those of [`symbol_state`]; parameters of an operator without inputs that do not parse.
+/// Errors of [`symbol_state`]; parameters of an operator without inputs that do not parse.
 pub fn symbol(handle: u64) -> Result<Symbol> {
     let state = symbol_state(handle)?;
     let state = state.read();

@@ -253,7 +253,7 @@ fn read_file(r: &mut Reader<'_>) -> Result<Loaded> {
 /// Reads a `.params` file.
 ///
 /// # Errors
-/// An I/O error, or those of [`from_bytes`].
+/// An I/O error; see also [`from_bytes`].
 pub fn load(path: &str) -> Result<Loaded> {
     let error = |e: std::io::Error| Error::io(path, &e);
     let mut file = File::open(path).map_err(error)?;
@@ -286,7 +286,7 @@ struct Serialized {
 
 impl Serialized {
     /// # Errors
-    /// A sparse array with inconsistent parts.
+    /// A sparse array with inconsistent components.
     fn of(array: &Array) -> Result<Serialized> {
         let mut out = Vec::new();
         let dims = array.shape().dims();
@@ -300,14 +300,14 @@ impl Serialized {
                 vec![a.clone()]
             }
             Array::Sparse(a) => {
-                let data = a.parts()?.data;
+                let data = a.components()?.data;
                 let indices = a.stored_indices();
                 put_shape(&mut out, data.shape());
                 put_shape(&mut out, a.shape());
                 put_context_and_type(&mut out, a.context(), a.dtype());
-                for part in &indices {
-                    out.extend(part.dtype().code().to_le_bytes());
-                    put_shape(&mut out, part.shape());
+                for component in &indices {
+                    out.extend(component.dtype().code().to_le_bytes());
+                    put_shape(&mut out, component.shape());
                 }
                 [data].into_iter().chain(indices).collect()
             }
@@ -324,7 +324,7 @@ impl Serialized {
 /// Serializes one array.
 ///
 /// # Errors
-/// A sparse array with inconsistent parts.
+/// A sparse array with inconsistent components.
 pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
     let Serialized { header: mut out, elements } = Serialized::of(array)?;
     for part in &elements {
@@ -350,7 +350,7 @@ pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
 /// Writes arrays to a file, with one name per array or no names; see [`write_atomically`].
 ///
 /// # Errors
-/// An I/O error; a number of names that is neither zero nor that of the arrays; a sparse array with inconsistent parts.
+/// An I/O error; a number of names that is neither zero nor that of the arrays; a sparse array with inconsistent components.
 pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     crate::ensure!(
         names.is_empty() || names.len() == arrays.len(),

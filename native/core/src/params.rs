@@ -651,7 +651,7 @@ mod tests {
             shape: Shape = (Shape::unknown());
             /// A tuple with absent items.
             begin: OptTuple = (OptTuple(Vec::new()));
-            /// A truth value.
+            /// A Boolean.
             flag: bool = false;
         }
     }

@@ -72,7 +72,7 @@ pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
 /// empty shape makes an array of one element, as MXNet's front end expects.
 ///
 /// # Errors
-/// Those of [`shape_from_user`].
+/// See [`shape_from_user`].
 pub fn array_shape_from_user(dims: &[i64]) -> Result<Shape> {
     shape_from_user(Some(dims))?;
     Ok(Shape::new(dims))

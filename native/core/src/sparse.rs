@@ -1,7 +1,7 @@
 //! Sparse arrays: stored rows (`row_sparse`), and matrices in compressed sparse row format (`csr`).
 //!
-//! The parts are dense arrays, which users set one at a time. Therefore the format is checked when an operator reads the array, and not
-//! again until a part is replaced.
+//! The components are dense arrays, which users set one at a time. Therefore the format is checked when an operator reads the array, and
+//! not again until a component is replaced.
 
 use std::fmt;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl fmt::Display for StorageType {
 
 /// The arrays that a sparse array consists of.
 #[derive(Clone)]
-pub struct Parts {
+pub struct Components {
     /// The stored values: one per entry for csr, one row per index for row_sparse.
     pub data: NDArray,
     /// Indices of the stored rows (row_sparse), or the column of each value (csr), ascending (within each row); 64-bit integers.
@@ -84,15 +84,15 @@ pub struct Parts {
 /// What [`SparseArray::check_format`] checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatCheck {
-    /// The lengths of the parts.
+    /// The lengths of the components.
     Lengths,
     /// Also the range and the order of the indices.
     Full,
 }
 
 struct State {
-    parts: Parts,
-    /// Whether the parts are known to be consistent.
+    components: Components,
+    /// Whether the components are known to be consistent.
     is_checked: bool,
 }
 
@@ -136,53 +136,54 @@ impl SparseArray {
             }
             StorageType::Default => return Err(Error::Internal("a sparse array of default storage".into())),
         };
-        let parts = Parts { data: NDArray::empty(&data, dtype, context)?, indices: index_array(0, context)?, indptr };
-        Ok(SparseArray::from_state(storage_type, shape, State { parts, is_checked: true }))
+        let components =
+            Components { data: NDArray::empty(&data, dtype, context)?, indices: index_array(0, context)?, indptr };
+        Ok(SparseArray::from_state(storage_type, shape, State { components, is_checked: true }))
     }
 
     fn from_state(storage_type: StorageType, shape: &Shape, state: State) -> SparseArray {
-        let (dtype, context) = (state.parts.data.dtype(), state.parts.data.context());
+        let (dtype, context) = (state.components.data.dtype(), state.components.data.context());
         let state = Arc::new(RwLock::new(state));
         SparseArray { storage_type, shape: shape.clone(), dtype, context, state }
     }
 
-    /// A csr matrix from parts that nothing else modifies.
+    /// A csr matrix from components that nothing else modifies.
     ///
     /// # Errors
-    /// Inconsistent parts.
+    /// Inconsistent components.
     pub fn csr(shape: &Shape, data: NDArray, indptr: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(shape.dims().len() == 2, "csr arrays have 2 dimensions, not {shape}");
-        let parts = Parts { data, indices, indptr: Some(indptr) };
-        let array = SparseArray::from_state(StorageType::Csr, shape, State { parts, is_checked: false });
-        array.parts()?;
+        let components = Components { data, indices, indptr: Some(indptr) };
+        let array = SparseArray::from_state(StorageType::Csr, shape, State { components, is_checked: false });
+        array.components()?;
         Ok(array)
     }
 
-    /// A row_sparse array from parts that nothing else modifies.
+    /// A row_sparse array from components that nothing else modifies.
     ///
     /// # Errors
-    /// Inconsistent parts.
+    /// Inconsistent components.
     pub fn row_sparse(shape: &Shape, data: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(!shape.dims().is_empty(), "row_sparse arrays have at least 1 dimension");
-        let parts = Parts { data, indices, indptr: None };
-        let array = SparseArray::from_state(StorageType::RowSparse, shape, State { parts, is_checked: false });
-        array.parts()?;
+        let components = Components { data, indices, indptr: None };
+        let array = SparseArray::from_state(StorageType::RowSparse, shape, State { components, is_checked: false });
+        array.components()?;
         Ok(array)
     }
 
     /// An array of the same sparsity pattern with other values.
     ///
     /// # Errors
-    /// Values of a different shape; inconsistent parts.
+    /// Values of a different shape; inconsistent components.
     pub fn with_values(&self, data: NDArray) -> Result<SparseArray> {
-        let parts = self.parts()?;
-        if data.shape() != parts.data.shape() {
-            return Err(Error::Internal(format!("{data:?} cannot replace the values {:?}", parts.data)));
+        let components = self.components()?;
+        if data.shape() != components.data.shape() {
+            return Err(Error::Internal(format!("{data:?} cannot replace the values {:?}", components.data)));
         }
         Ok(SparseArray::from_state(
             self.storage_type,
             &self.shape,
-            State { parts: Parts { data, ..parts }, is_checked: true },
+            State { components: Components { data, ..components }, is_checked: true },
         ))
     }
 
@@ -211,29 +212,29 @@ impl SparseArray {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// The parts, sharing memory, for reading. The first call checks them, and sorts their indices if necessary.
+    /// The components, sharing memory, for reading. The first call checks them, and sorts their indices if necessary.
     ///
     /// # Errors
-    /// Inconsistent parts.
-    pub fn parts(&self) -> Result<Parts> {
+    /// Inconsistent components.
+    pub fn components(&self) -> Result<Components> {
         {
             let state = self.state.read();
             if state.is_checked {
-                return Ok(state.parts.clone());
+                return Ok(state.components.clone());
             }
         }
         let mut state = self.state.write();
-        check_lengths(self.storage_type, &self.shape, &state.parts)?;
-        if let Some(indptr) = &state.parts.indptr {
-            check_bounds(indptr, state.parts.indices.len())?;
+        check_lengths(self.storage_type, &self.shape, &state.components)?;
+        if let Some(indptr) = &state.components.indptr {
+            check_bounds(indptr, state.components.indices.len())?;
         }
-        sort(&mut state.parts)?;
-        check(self.storage_type, &self.shape, &state.parts)?;
+        sort(&mut state.components)?;
+        check(self.storage_type, &self.shape, &state.components)?;
         state.is_checked = true;
-        Ok(state.parts.clone())
+        Ok(state.components.clone())
     }
 
-    /// Checks that the lengths of the parts are consistent and, in a full check, that the indices are in range and ascend. (Operators
+    /// Checks that the lengths of the components are consistent and, in a full check, that the indices are in range and ascend. (Operators
     /// sort the indices of arrays they read.)
     ///
     /// # Errors
@@ -243,21 +244,21 @@ impl SparseArray {
         if state.is_checked {
             return Ok(());
         }
-        let (kind, parts) = (self.storage_type, &state.parts);
-        check_lengths(kind, &self.shape, parts)
+        let (kind, components) = (self.storage_type, &state.components);
+        check_lengths(kind, &self.shape, components)
             .map_err(|e| Error::Value(format!("Shape mismatch of this {kind} NDArray: {e}")))?;
         if scope == FormatCheck::Lengths {
             return Ok(());
         }
-        if let Some(indptr) = &parts.indptr {
-            check_bounds(indptr, parts.indices.len()).map_err(|e| {
+        if let Some(indptr) = &components.indptr {
+            check_bounds(indptr, components.indices.len()).map_err(|e| {
                 Error::Value(format!(
                     "IndPtr of csr NDArray should be non-negative, in non-decreasing order, start with 0, and end with value equal with \
                      size of indices.: {e}"
                 ))
             })?;
         }
-        check(kind, &self.shape, parts).map_err(|e| {
+        check(kind, &self.shape, components).map_err(|e| {
             let expected = match kind {
                 StorageType::Csr => "in ascending order per row  and less than the number of columns.",
                 _ => "less than the size of first dimension and in ascending order",
@@ -268,13 +269,13 @@ impl SparseArray {
 
     /// The values without any check, sharing memory.
     pub fn stored_values(&self) -> NDArray {
-        self.state.read().parts.data.clone()
+        self.state.read().components.data.clone()
     }
 
     /// The index arrays in the order of the C API (csr: row pointers, columns; row_sparse: rows) without any check, sharing memory.
     pub fn stored_indices(&self) -> Vec<NDArray> {
-        let parts = &self.state.read().parts;
-        parts.indptr.iter().chain([&parts.indices]).cloned().collect()
+        let components = &self.state.read().components;
+        components.indptr.iter().chain([&components.indices]).cloned().collect()
     }
 
     /// Replaces the values by a copy of an array; set the index arrays by [`SparseArray::set_indices`].
@@ -300,7 +301,7 @@ impl SparseArray {
         );
         let copy = source.to_context(self.context)?;
         let mut state = self.state.write();
-        state.parts.data = copy;
+        state.components.data = copy;
         state.is_checked = false;
         Ok(())
     }
@@ -320,8 +321,8 @@ impl SparseArray {
         let copy = source.to_context(self.context)?;
         let mut state = self.state.write();
         match (self.storage_type, i) {
-            (StorageType::Csr, 0) => state.parts.indptr = Some(copy),
-            _ => state.parts.indices = copy,
+            (StorageType::Csr, 0) => state.components.indptr = Some(copy),
+            _ => state.components.indices = copy,
         }
         state.is_checked = false;
         Ok(())
@@ -340,15 +341,15 @@ impl SparseArray {
     /// A copy on a device.
     ///
     /// # Errors
-    /// Inconsistent parts; no memory.
+    /// Inconsistent components; no memory.
     pub fn to_context(&self, context: Context) -> Result<SparseArray> {
-        let p = self.parts()?;
-        let parts = Parts {
+        let p = self.components()?;
+        let components = Components {
             data: p.data.to_context(context)?,
             indices: p.indices.to_context(context)?,
             indptr: p.indptr.as_ref().map(|a| a.to_context(context)).transpose()?,
         };
-        Ok(SparseArray::from_state(self.storage_type, &self.shape, State { parts, is_checked: true }))
+        Ok(SparseArray::from_state(self.storage_type, &self.shape, State { components, is_checked: true }))
     }
 
     /// Overwrites this array with a copy of another of the same storage type, shape and element type.
@@ -362,7 +363,7 @@ impl SparseArray {
         self.take(source.to_context(self.context)?)
     }
 
-    /// Overwrites this array with another, whose parts it takes over.
+    /// Overwrites this array with another, whose components it takes over.
     ///
     /// # Errors
     /// The arrays differ in storage type, shape or element type.
@@ -371,8 +372,8 @@ impl SparseArray {
             self.storage_type == source.storage_type && self.shape == source.shape && self.dtype == source.dtype,
             "cannot copy {source:?} into {self:?}: storage, shape and type must be equal"
         );
-        let parts = source.parts()?;
-        *self.state.write() = State { parts, is_checked: true };
+        let components = source.components()?;
+        *self.state.write() = State { components, is_checked: true };
         Ok(())
     }
 }
@@ -383,16 +384,16 @@ impl fmt::Debug for SparseArray {
     }
 }
 
-/// Checks that the lengths of the parts are consistent.
-fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
-    let stored = parts.indices.len();
-    let values = parts.data.shape().dims().first().copied().unwrap_or(0) as usize;
+/// Checks that the lengths of the components are consistent.
+fn check_lengths(storage_type: StorageType, shape: &Shape, components: &Components) -> Result<()> {
+    let stored = components.indices.len();
+    let values = components.data.shape().dims().first().copied().unwrap_or(0) as usize;
     ensure!(
         values == stored,
         "a {storage_type} array of shape {shape} holds {values} values{} and {stored} indices: set the same number of both",
         if storage_type == StorageType::RowSparse { " (rows)" } else { "" }
     );
-    let Some(indptr) = &parts.indptr else { return Ok(()) };
+    let Some(indptr) = &components.indptr else { return Ok(()) };
     let rows = shape.dim(0);
     ensure!(
         indptr.len() as i64 == rows + 1,
@@ -414,44 +415,44 @@ fn check_bounds(indptr: &NDArray, stored: usize) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the parts are consistent, so that no kernel indexes out of bounds.
-fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
-    check_lengths(storage_type, shape, parts)?;
-    if let Some(indptr) = &parts.indptr {
-        check_bounds(indptr, parts.indices.len())?;
+/// Checks that the components are consistent, so that no kernel indexes out of bounds.
+fn check(storage_type: StorageType, shape: &Shape, components: &Components) -> Result<()> {
+    check_lengths(storage_type, shape, components)?;
+    if let Some(indptr) = &components.indptr {
+        check_bounds(indptr, components.indices.len())?;
     }
-    let (bounds, limit, axis_name) = match &parts.indptr {
+    let (bounds, limit, axis_name) = match &components.indptr {
         Some(indptr) => (indptr.to_vec::<i64>()?, shape.dim(1), "column"),
-        None => (vec![0, parts.indices.len() as i64], shape.dim(0), "row"),
+        None => (vec![0, components.indices.len() as i64], shape.dim(0), "row"),
     };
-    storage::read_slice(&parts.indices, |indices: &[i64]| {
+    storage::read_slice(&components.indices, |indices: &[i64]| {
         bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], limit, axis_name))
     })?
 }
 
 /// Sorts the indices (within each row of a csr array), and the values with them.
-fn sort(parts: &mut Parts) -> Result<()> {
-    let bounds = match &parts.indptr {
+fn sort(components: &mut Components) -> Result<()> {
+    let bounds = match &components.indptr {
         Some(indptr) => indptr.to_vec::<i64>()?,
-        None => vec![0, parts.indices.len() as i64],
+        None => vec![0, components.indices.len() as i64],
     };
     let rows = || bounds.windows(2).map(|w| w[0] as usize..w[1] as usize);
-    if storage::read_slice(&parts.indices, |indices: &[i64]| rows().all(|row| indices[row].is_sorted()))? {
+    if storage::read_slice(&components.indices, |indices: &[i64]| rows().all(|row| indices[row].is_sorted()))? {
         return Ok(());
     }
-    let indices = parts.indices.to_vec::<i64>()?;
+    let indices = components.indices.to_vec::<i64>()?;
     let mut order = memory::collected(0..indices.len());
     // Equal indices keep their order. An unstable sort takes no memory.
     rows().for_each(|row| order[row].sort_unstable_by_key(|i| (indices[*i], *i)));
     let sorted = memory::collected(order.iter().map(|i| indices[*i]));
-    let context = parts.indices.context();
-    parts.indices = NDArray::from_slice(&sorted, parts.indices.shape().dims())?.to_context(context)?;
-    parts.data = crate::dispatch!(parts.data.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let values = parts.data.to_vec::<T>()?;
+    let context = components.indices.context();
+    components.indices = NDArray::from_slice(&sorted, components.indices.shape().dims())?.to_context(context)?;
+    components.data = crate::dispatch!(components.data.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let values = components.data.to_vec::<T>()?;
         let width = values.len() / indices.len();
         let mut sorted_values: Vec<T> = memory::with_capacity(values.len());
         order.iter().for_each(|i| sorted_values.extend_from_slice(&values[i * width..(i + 1) * width]));
-        NDArray::from_slice(&sorted_values, parts.data.shape().dims())?.to_context(context)?
+        NDArray::from_slice(&sorted_values, components.data.shape().dims())?.to_context(context)?
     }, other => return Err(Error::Internal(format!("a sparse array of {other}"))));
     Ok(())
 }
@@ -523,7 +524,7 @@ impl Array {
     /// A copy on a device.
     ///
     /// # Errors
-    /// Inconsistent parts; no memory.
+    /// Inconsistent components; no memory.
     pub fn to_context(&self, context: Context) -> Result<Array> {
         Ok(match self {
             Array::Dense(a) => a.to_context(context)?.into(),
@@ -585,7 +586,7 @@ mod tests {
 
     #[test]
     fn operators_read_sorted_indices() {
-        let a = csr(&[0, 2, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).unwrap().parts().unwrap();
+        let a = csr(&[0, 2, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).unwrap().components().unwrap();
         assert_eq!(a.indices.to_vec::<i64>().unwrap(), [0, 2, 1]);
         assert_eq!(a.data.to_vec::<f32>().unwrap(), [2.0, 1.0, 3.0]);
         let rows = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
@@ -594,7 +595,7 @@ mod tests {
         b.set_values(&rows).unwrap();
         b.set_indices(0, &vector(&[3i64, 1])).unwrap();
         assert!(b.check_format(FormatCheck::Full).unwrap_err().to_string().contains("ascend"));
-        assert_eq!(b.parts().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
+        assert_eq!(b.components().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
     }
 
     #[test]
@@ -610,6 +611,6 @@ mod tests {
         assert!(a.set_values(&vector(&[1f32])).is_err());
         let b = SparseArray::zeros(StorageType::RowSparse, a.shape(), DType::F32, Context::default()).unwrap();
         b.copy_from(&a).unwrap();
-        assert_eq!(b.parts().unwrap().indices.to_vec::<i64>().unwrap(), [1, 3]);
+        assert_eq!(b.components().unwrap().indices.to_vec::<i64>().unwrap(), [1, 3]);
     }
 }

@@ -45,12 +45,12 @@ pub trait BoundGraph: Send {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     fn forward(&self, is_train: bool) -> Result<()>;
 
     /// Computes the gradients of the inputs from those of the outputs.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()>;
 }

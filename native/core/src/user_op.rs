@@ -110,7 +110,7 @@ pub trait UserOperator: Send + Sync {
     /// Adds the operators that compute the gradients of the inputs, without the auxiliary states.
     ///
     /// # Errors
-    /// Those of the user's code.
+    /// Errors of the user's code.
     fn compose(&self, graph: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
         let _ = (graph, node);
         Err(Error::Internal("a gradient that an instance computes is not composed of operators".into()))
@@ -119,7 +119,7 @@ pub trait UserOperator: Send + Sync {
     /// Creates the instance of a node for inputs of these shapes and types.
     ///
     /// # Errors
-    /// Those of the user's code.
+    /// Errors of the user's code.
     fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> Result<Box<dyn UserOpInstance>>;
 }
 
@@ -162,13 +162,13 @@ pub trait UserOpInstance: Send {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the user's code.
+    /// Errors of the user's code.
     fn forward(&mut self, call: &UserOpForward<'_>) -> Result<()>;
 
     /// Computes the gradients of the inputs.
     ///
     /// # Errors
-    /// Those of the user's code.
+    /// Errors of the user's code.
     fn backward(&mut self, call: &UserOpBackward<'_>) -> Result<()>;
 }
 
@@ -213,7 +213,7 @@ pub fn register(op_type: &str, factory: Arc<dyn UserOpFactory>) -> bool {
 /// The factory of a type, or `None` if there is none of this name.
 ///
 /// # Errors
-/// Those of the [`Resolver`].
+/// Errors of the [`Resolver`].
 pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn UserOpFactory>>> {
     let registered = FACTORIES.read().as_ref().and_then(|all| all.get(op_type)).cloned();
     if registered.is_some() {
@@ -238,7 +238,7 @@ pub fn unknown(op_type: &str) -> Error {
 /// The factory of a type.
 ///
 /// # Errors
-/// There is no type of this name; those of [`lookup`].
+/// There is no type of this name; see also [`lookup`].
 pub fn find(op_type: &str) -> Result<Arc<dyn UserOpFactory>> {
     lookup(op_type)?.ok_or_else(|| unknown(op_type))
 }

@@ -128,7 +128,7 @@ pub(crate) fn nnef(bytes: &[u8]) {
 /// Runs a target on the files that are given as arguments.
 ///
 /// # Errors
-/// Those of reading the files.
+/// Errors of reading the files.
 pub(crate) fn files(target: fn(&[u8])) -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
         target(&std::fs::read(&path)?);

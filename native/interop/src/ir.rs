@@ -188,7 +188,7 @@ pub enum Value {
     /// An absent attribute or input.
     #[default]
     None,
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -203,7 +203,7 @@ pub enum Value {
     /// A graph: the body of a loop, a branch.
     Graph(Arc<Graph>),
     /// A tensor of the graph under construction, by its index.
-    Handle(usize),
+    TensorId(usize),
 }
 
 impl PartialEq for Value {
@@ -215,14 +215,14 @@ impl PartialEq for Value {
             (Value::List(a), Value::List(b)) => a == b,
             (Value::Tensor(a), Value::Tensor(b)) => a == b,
             (Value::Int(a), Value::Int(b)) => a == b,
-            (Value::Handle(a), Value::Handle(b)) => a == b,
+            (Value::TensorId(a), Value::TensorId(b)) => a == b,
             (a, b) => matches!((a.number(), b.number()), (Some(a), Some(b)) if a == b || a as f32 == b as f32),
         }
     }
 }
 
 impl Value {
-    /// The value as a number; truth values are 0 and 1.
+    /// The value as a number; Booleans are 0 and 1.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -281,7 +281,7 @@ impl Value {
             Value::List(_) => "list",
             Value::Tensor(_) => "tensor",
             Value::Graph(_) => "graph",
-            Value::Handle(_) => "tensor of the graph",
+            Value::TensorId(_) => "tensor of the graph",
         }
     }
 }
@@ -317,7 +317,7 @@ impl fmt::Display for Value {
             }
             Value::Tensor(t) => write!(f, "<tensor {} {:?}>", t.element, t.dims),
             Value::Graph(g) => write!(f, "<graph {}>", g.name),
-            Value::Handle(h) => write!(f, "<tensor {h} of the graph>"),
+            Value::TensorId(h) => write!(f, "<tensor {h} of the graph>"),
         }
     }
 }
@@ -462,7 +462,7 @@ pub enum AttributeKind {
     Tensor,
     /// A graph.
     Graph,
-    /// A truth value.
+    /// A Boolean.
     Bool,
     /// Pairs of integers.
     Pairs,

@@ -18,7 +18,7 @@ pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, ma
     }
 }
 
-/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
+/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is `dropout_apply` of the gradient of `y`.
 ///
 /// # Panics
 /// Panics if the slices differ in length.
@@ -31,7 +31,7 @@ pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64,
 ///
 /// # Panics
 /// Panics if the slices differ in length.
-pub fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
+pub(crate) fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
     assert_eq!([x.len(), mask.len()], [y.len(); 2], "data, mask and result of dropout");
     parallel_rows(y, GRAIN, 1, |i, y| {
         let start = i * GRAIN;

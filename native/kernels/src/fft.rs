@@ -72,7 +72,7 @@ impl<T: Scalar> Fft<T> {
     }
 
     /// The unscaled inverse: like [`Self::run`] with the opposite sign of the exponent.
-    pub fn run_inverse(&self, x: &mut [Complex<T>]) {
+    pub(crate) fn run_inverse(&self, x: &mut [Complex<T>]) {
         x.iter_mut().for_each(|x| *x = conjugate(*x));
         self.run(x);
         x.iter_mut().for_each(|x| *x = conjugate(*x));

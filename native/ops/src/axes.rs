@@ -23,7 +23,8 @@ pub(crate) fn matrix_dims(shape: &Shape) -> (usize, usize) {
     }
 }
 
-/// A shape seen from one axis, as (outer, n, inner): the product of the dimensions before it, its length, the product of those after.
+/// A shape collapsed around an axis to (outer, n, inner): the product of the dimensions before the axis, its length, and the product of the
+/// dimensions after it.
 pub(crate) fn outer_len_inner(dims: &[usize], axis: usize) -> (usize, usize, usize) {
     (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
 }

@@ -20,7 +20,7 @@ use parking_lot::ReentrantMutex;
 use smallvec::SmallVec;
 
 /// The operators of this family.
-pub static OPS: &[&dyn AnyOperator] = &[&CUSTOM, &CUSTOM_FUNCTION];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&CUSTOM, &CUSTOM_FUNCTION];
 
 /// Parameters of `Custom`: the user operator that the factory of `op_type` creates from the attributes. A saved graph can be loaded
 /// before its operator types are registered. Its nodes then have placeholder names, and each use looks the type up again.

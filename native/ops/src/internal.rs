@@ -8,7 +8,7 @@ use ferromx_core::params;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, ParamValue};
 
 /// The operators of this family.
-pub static OPS: &[&dyn AnyOperator] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &NO_GRADIENT];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &NO_GRADIENT];
 
 const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_string: "NDArray-or-Symbol[]" }];
 

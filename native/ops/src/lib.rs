@@ -41,7 +41,7 @@ pub mod quantized;
 pub mod random;
 pub mod reduce;
 pub mod registry;
-pub mod rules;
+mod rules;
 pub mod shape;
 pub mod sort;
 pub mod sparse;

@@ -53,7 +53,7 @@ impl<L: PartialEq + Clone + Send + 'static, W: Send + Sync + 'static> Packed<L, 
     /// The packed weights. `pack` gets older weights of the same layout that no other node uses, to pack into the same memory.
     ///
     /// # Errors
-    /// Those of `pack`.
+    /// Errors of `pack`.
     pub(crate) fn get<E>(
         &mut self,
         version: Version,
@@ -107,7 +107,7 @@ fn find_or_add<L: PartialEq + Clone + Send + 'static, W: Send + Sync + 'static>(
 
 /// Whether a node uses or packs the weights of a slot.
 fn is_used(slot: &Slot) -> bool {
-    // Other references than that of the table belong to nodes that pack.
+    // The table holds one reference; any other belongs to a node that is packing the weights.
     Arc::strong_count(slot) > 1 || slot.lock().strong_count() > 0
 }
 

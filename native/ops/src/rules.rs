@@ -15,12 +15,12 @@ use ferromx_core::storage::Out;
 use crate::compose::op;
 
 /// The gradient of an operator that only reshapes its input: the output's gradient, reshaped to the input's shape.
-pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
+pub(crate) const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(g.op(op!(shape::reshape::RESHAPE_LIKE(n.ograds[0], n.inputs[0])))?)])
 };
 
 /// The gradient of the identity.
-pub const PASS_BACK: Compose =
+pub(crate) const PASS_BACK: Compose =
     |_: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> { Ok(vec![Some(n.ograds[0])]) };
 
 /// The first argument of listed gradient operators.
@@ -28,7 +28,7 @@ pub(crate) const OUTPUT_GRADIENT: ArgDef = arg("grad", "The gradient of the outp
 
 /// Infers the only unknown dimension of `shape` from the number of elements of `other`. Does nothing if several dimensions are unknown, or
 /// if the number of elements is unknown or not a multiple of the known dimensions.
-pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
+pub(crate) fn complete_from_size(shape: &mut Shape, other: &Shape) {
     if !other.is_known() {
         return;
     }
@@ -46,12 +46,12 @@ pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
 }
 
 /// Type rule: all operands have one type.
-pub fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(crate) fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.first_known().map_or(Ok(()), |d| io.assign_all(d))
 }
 
 /// Type rule: the first input and the output have one type, and the other inputs may have any type.
-pub fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(crate) fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0].or(io.outs[0]) {
         Some(d) => {
             io.assign_in(0, d)?;
@@ -62,7 +62,7 @@ pub fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// Two inputs, by index, and output 0 have one type.
-pub fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
+pub(crate) fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
     let Some(dtype) = io.ins[a].or(io.ins[b]).or(io.outs[0]) else { return Ok(()) };
     io.assign_in(a, dtype)?;
     io.assign_in(b, dtype)?;
@@ -70,7 +70,7 @@ pub fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
 }
 
 /// Shape rule of listed gradient operators: the outputs have the shapes of the inputs, starting at input `first`.
-pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
+pub(crate) fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
     for k in 0..io.outs.len() {
         let shape = io.ins[first + k].clone();
         io.assign_out(k, &shape)?;
@@ -84,12 +84,12 @@ pub(crate) fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context)
 }
 
 /// The elements of an output; empty if it is not wanted.
-pub fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
+pub(crate) fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
     if out.wanted() { out.slice_mut() } else { Ok(&mut []) }
 }
 
 /// The gradient of an input that has none, such as an index array or a label: zeros.
-pub fn no_gradient(out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn no_gradient(out: &mut Out<'_>) -> Result<()> {
     if out.wanted() {
         out.bytes_mut()?.fill(0);
     }

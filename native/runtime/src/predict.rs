@@ -110,7 +110,7 @@ impl Network {
     /// Binds the network once per thread; the predictors share the parameters.
     ///
     /// # Errors
-    /// `num_threads` is 0, or those of [`Network::bind`].
+    /// `num_threads` is 0; see also [`Network::bind`].
     pub fn bind_many(&self, inputs: &[(String, Shape)], num_threads: usize) -> Result<Vec<Predictor>> {
         ensure!(num_threads > 0, "num_threads is 0: use at least one thread");
         let mut all = Vec::new();
@@ -143,7 +143,7 @@ impl Predictor {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub fn forward(&self) -> Result<()> {
         self.executor.forward(false)
     }
@@ -151,7 +151,7 @@ impl Predictor {
     /// Runs step `step` of the network and returns the number of remaining steps. A step past the end does nothing.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn partial_forward(&self, step: usize) -> Result<usize> {
         self.executor.partial_forward(step)
     }

@@ -85,13 +85,11 @@ impl Inference {
             entries.iter().for_each(|e| values[*e] = value.clone());
         }
         let values = run(&self.graph, values)?;
-        let select = |is_aux: bool| {
-            self.variables.iter().filter(|(_, aux)| *aux == is_aux).map(|(e, _)| values[*e].clone()).collect()
-        };
+        let value = |(e, _): &(Entry, bool)| values[*e].clone();
         Ok(Inferred {
-            args: select(false),
+            args: self.variables.iter().filter(|(_, is_aux)| !is_aux).map(value).collect(),
             outputs: self.outputs.iter().map(|e| values[*e].clone()).collect(),
-            aux: select(true),
+            aux: self.variables.iter().filter(|(_, is_aux)| *is_aux).map(value).collect(),
         })
     }
 }

@@ -294,8 +294,8 @@ fn factorization_machine() -> Symbol {
 
 /// The values and indices of the stored rows.
 fn rows(array: &Array) -> (Vec<f32>, Vec<i64>) {
-    let parts = array.sparse().unwrap().parts().unwrap();
-    (parts.data.to_vec().unwrap(), parts.indices.to_vec().unwrap())
+    let components = array.sparse().unwrap().components().unwrap();
+    (components.data.to_vec().unwrap(), components.indices.to_vec().unwrap())
 }
 
 /// The outputs, the stored rows of the gradients, and those of the weights after an update, of a factorization machine on 8 features that
@@ -315,13 +315,13 @@ fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec
     let executor = simple_bind.bind(&factorization_machine()).unwrap();
     let args = executor.stored_args();
     let spread = |a: &Array, dims: &[i64]| {
-        let parts = a.sparse().unwrap().parts().unwrap();
-        let indices: Vec<i64> = parts.indices.to_vec::<i64>().unwrap().iter().map(|i| i * distance).collect();
+        let components = a.sparse().unwrap().components().unwrap();
+        let indices: Vec<i64> = components.indices.to_vec::<i64>().unwrap().iter().map(|i| i * distance).collect();
         let indices = NDArray::from_slice(&indices, &[indices.len() as i64]).unwrap();
         let shape = Shape::new(dims);
-        match parts.indptr {
-            Some(indptr) => SparseArray::csr(&shape, parts.data, indptr, indices).unwrap(),
-            None => SparseArray::row_sparse(&shape, parts.data, indices).unwrap(),
+        match components.indptr {
+            Some(indptr) => SparseArray::csr(&shape, components.data, indptr, indices).unwrap(),
+            None => SparseArray::row_sparse(&shape, components.data, indices).unwrap(),
         }
     };
     for (name, array) in executor.symbol().list_arguments().iter().zip(&args) {

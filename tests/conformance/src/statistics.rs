@@ -100,7 +100,7 @@ impl Draw {
     /// The samples for a seed, drawn in training mode.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn numbers(&self, seed: u64) -> Result<Vec<f64>> {
         random::seed_context(seed, Context::default());
         let before = imperative::set_training(true);

@@ -74,8 +74,8 @@ fn same_arrays(loaded: &Loaded, expected: &[StoredParam]) -> Result<(), String> 
         let (data, indices, indptr) = match given {
             sparse::Array::Dense(array) => (array.clone(), None, None),
             sparse::Array::Sparse(array) => {
-                let parts = array.parts().map_err(|e| e.to_string())?;
-                (parts.data, Some(parts.indices), parts.indptr)
+                let components = array.components().map_err(|e| e.to_string())?;
+                (components.data, Some(components.indices), components.indptr)
             }
         };
         let all = [(Some(data), Some(&e.data)), (indices, e.indices.as_ref()), (indptr, e.indptr.as_ref())];
@@ -93,7 +93,7 @@ fn same_part(given: Option<&NDArray>, expected: Option<&GoldenArray>) -> Result<
             from_engine(given).expect(&values, Tolerance { rtol: 0.0, atol: 0.0 })
         }
         (None, None) => Ok(()),
-        _ => Err("has other parts".into()),
+        _ => Err("has other components".into()),
     }
 }
 

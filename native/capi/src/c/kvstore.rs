@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{Key, KvStore, Role, Update, Updater, has_job, role, set_environment};
+use ferromx_runtime::kvstore::{Key, KvStore, Role, SparseOutputs, Update, Updater, has_job, role, set_environment};
 
 use super::args::{UserData, attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
@@ -238,6 +238,10 @@ pub extern "C" fn MXKVStorePullEx(
     })
 }
 
+fn sparse_outputs(ignore_sparse: bool) -> SparseOutputs {
+    if ignore_sparse { SparseOutputs::Skip } else { SparseOutputs::Write }
+}
+
 /// Like `MXKVStorePull`; sparse outputs are skipped only if `ignore_sparse` is set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullWithSparse(
@@ -250,7 +254,11 @@ pub extern "C" fn MXKVStorePullWithSparse(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull_with_sparse(&numbers(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
+        kv_store(id(handle))?.pull_with_sparse(
+            &numbers(keys, num)?,
+            &arrays(vals, num, "vals")?,
+            sparse_outputs(ignore_sparse),
+        )
     })
 }
 
@@ -266,7 +274,11 @@ pub extern "C" fn MXKVStorePullWithSparseEx(
 ) -> c_int {
     guard(|| {
         let _ = priority;
-        kv_store(id(handle))?.pull_with_sparse(&names(keys, num)?, &arrays(vals, num, "vals")?, ignore_sparse)
+        kv_store(id(handle))?.pull_with_sparse(
+            &names(keys, num)?,
+            &arrays(vals, num, "vals")?,
+            sparse_outputs(ignore_sparse),
+        )
     })
 }
 

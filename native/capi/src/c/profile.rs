@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
-use ferromx_runtime::profiler::{self, Kind, Layout, Mark, SortBy, StatisticsOptions};
+use ferromx_runtime::profiler::{self, Kind, Layout, ProfilerObject, SortBy, StatisticsOptions};
 
 use super::args::{attrs, count, id, text};
 use super::guard;
 use super::ret::{put_handle, put_text};
 use super::types::{KVStoreHandle, ProfileHandle};
-use crate::handle::{self, Object, insert, mark};
+use crate::handle::{self, Object, insert, profiler_object};
 
 /// Checks that `profile_process` is 0, the worker. 1 would be the servers of a distributed store, which do not exist here.
 fn check_process(process: c_int) -> Result<()> {
@@ -26,8 +26,8 @@ fn configure(n: c_int, keys: *const *const c_char, vals: *const *const c_char) -
     profiler::configure(&attrs(keys.cast_mut(), vals.cast_mut(), count(n, "num_params")?)?)
 }
 
-fn put_mark(out: *mut ProfileHandle, new: Mark) -> Result<()> {
-    put_handle(out, || Ok(insert(Object::Mark(Arc::new(new)))))
+fn put_profiler_object(out: *mut ProfileHandle, new: ProfilerObject) -> Result<()> {
+    put_handle(out, || Ok(insert(Object::ProfilerObject(Arc::new(new)))))
 }
 
 /// Configures the profiler. The parameters are `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
@@ -146,7 +146,7 @@ pub extern "C" fn MXAggregateProfileStatsPrintEx(
 /// Creates a domain, which groups other profiling objects.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateDomain(domain: *const c_char, out: *mut ProfileHandle) -> c_int {
-    guard(|| put_mark(out, Mark::Domain(text(domain, "domain")?.into_owned())))
+    guard(|| put_profiler_object(out, ProfilerObject::Domain(text(domain, "domain")?.into_owned())))
 }
 
 /// Creates a task, which lasts from a start to a stop.
@@ -157,7 +157,14 @@ pub extern "C" fn MXProfileCreateTask(
     out: *mut ProfileHandle,
 ) -> c_int {
     guard(|| {
-        put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(task_name, "task_name")?, Kind::Overlapping))
+        put_profiler_object(
+            out,
+            ProfilerObject::duration(
+                profiler_object(id(domain))?.domain()?,
+                &text(task_name, "task_name")?,
+                Kind::Overlapping,
+            ),
+        )
     })
 }
 
@@ -169,10 +176,10 @@ pub extern "C" fn MXProfileCreateFrame(
     out: *mut ProfileHandle,
 ) -> c_int {
     guard(|| {
-        put_mark(
+        put_profiler_object(
             out,
-            Mark::duration(
-                &format!("{},frame", mark(id(domain))?.domain()?),
+            ProfilerObject::duration(
+                &format!("{},frame", profiler_object(id(domain))?.domain()?),
                 &text(frame_name, "frame_name")?,
                 Kind::Frame,
             ),
@@ -183,7 +190,9 @@ pub extern "C" fn MXProfileCreateFrame(
 /// Creates an event without a domain, which lasts from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateEvent(event_name: *const c_char, out: *mut ProfileHandle) -> c_int {
-    guard(|| put_mark(out, Mark::duration("event", &text(event_name, "event_name")?, Kind::Nested)))
+    guard(|| {
+        put_profiler_object(out, ProfilerObject::duration("event", &text(event_name, "event_name")?, Kind::Nested))
+    })
 }
 
 /// Creates a counter of value 0.
@@ -193,7 +202,12 @@ pub extern "C" fn MXProfileCreateCounter(
     counter_name: *const c_char,
     out: *mut ProfileHandle,
 ) -> c_int {
-    guard(|| put_mark(out, Mark::counter(mark(id(domain))?.domain()?, &text(counter_name, "counter_name")?)))
+    guard(|| {
+        put_profiler_object(
+            out,
+            ProfilerObject::counter(profiler_object(id(domain))?.domain()?, &text(counter_name, "counter_name")?),
+        )
+    })
 }
 
 /// Frees a domain, task, frame, event or counter; null is ignored.
@@ -205,25 +219,25 @@ pub extern "C" fn MXProfileDestroyHandle(frame_handle: ProfileHandle) -> c_int {
 /// Starts a task, frame or event.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileDurationStart(duration_handle: ProfileHandle) -> c_int {
-    guard(|| mark(id(duration_handle))?.start())
+    guard(|| profiler_object(id(duration_handle))?.start())
 }
 
 /// Stops a task, frame or event.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileDurationStop(duration_handle: ProfileHandle) -> c_int {
-    guard(|| mark(id(duration_handle))?.stop())
+    guard(|| profiler_object(id(duration_handle))?.stop())
 }
 
 /// Sets a counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileSetCounter(counter_handle: ProfileHandle, value: u64) -> c_int {
-    guard(|| mark(id(counter_handle))?.set_counter(value.cast_signed()))
+    guard(|| profiler_object(id(counter_handle))?.set_counter(value.cast_signed()))
 }
 
 /// Adds to a counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileAdjustCounter(counter_handle: ProfileHandle, value: i64) -> c_int {
-    guard(|| mark(id(counter_handle))?.add_to_counter(value))
+    guard(|| profiler_object(id(counter_handle))?.add_to_counter(value))
 }
 
 /// Records an instant marker; the scope is `global`, `process`, `thread`, `task` or `marker`.
@@ -235,6 +249,6 @@ pub extern "C" fn MXProfileSetMarker(
 ) -> c_int {
     guard(|| {
         let name = text(instant_marker_name, "instant_marker_name")?;
-        profiler::mark(mark(id(domain))?.domain()?, &name, &text(scope, "scope")?)
+        profiler::mark(profiler_object(id(domain))?.domain()?, &name, &text(scope, "scope")?)
     })
 }

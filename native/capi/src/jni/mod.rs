@@ -136,8 +136,8 @@ macro_rules! native {
 }
 use native;
 
-/// Calls Java on the thread that called the engine, in its own frame of local references. Does nothing while an exception of an earlier
-/// callback is pending. A new exception stays pending until the native method returns.
+/// Calls Java on the current thread in a new frame of local references. Does nothing while an exception is pending; a new one stays pending
+/// until the native method returns.
 fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
     let leave_pending = AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
     JavaVM::singleton()?.attach_current_thread_with_config(

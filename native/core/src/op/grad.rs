@@ -28,7 +28,7 @@ pub trait GradGraph {
     /// Copies a node of another graph, whose parameters are already parsed.
     ///
     /// # Errors
-    /// Those of [`GradGraph::apply`].
+    /// See [`GradGraph::apply`].
     fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
         self.apply(node.def, inputs, node.attrs.clone())
     }
@@ -36,7 +36,7 @@ pub trait GradGraph {
     /// Adds an operator and returns all its outputs.
     ///
     /// # Errors
-    /// Those of [`GradGraph::apply`].
+    /// See [`GradGraph::apply`].
     fn outputs(&mut self, operation: Operation<Entry, String>) -> Result<Vec<Entry>> {
         let Operation { def, inputs, params } = operation;
         let mut attrs: Attrs = params.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
@@ -50,7 +50,7 @@ pub trait GradGraph {
     /// Adds an operator and returns its first output.
     ///
     /// # Errors
-    /// Those of [`GradGraph::apply`].
+    /// See [`GradGraph::apply`].
     fn op(&mut self, operation: Operation<Entry, String>) -> Result<Entry> {
         Ok(self.outputs(operation)?[0])
     }

@@ -58,7 +58,7 @@ impl OpDef {
     /// Parses attributes.
     ///
     /// # Errors
-    /// Those of the parameter struct, with the operator's name.
+    /// See [`OpParams::parse`](crate::params::OpParams::parse); the errors name the operator.
     pub fn parse(&self, attrs: &Attrs) -> Result<Params> {
         let parse = |attrs: &Attrs| {
             let params = (self.parameters.parse)(attrs).and_then(|params| self.check_arity(&params).map(|()| params));
@@ -81,7 +81,7 @@ impl OpDef {
     /// Parses the attributes of a node in a file.
     ///
     /// # Errors
-    /// Those of [`OpDef::parse`].
+    /// See [`OpDef::parse`].
     pub fn parse_in_file(&self, attrs: &Attrs, stored: &StoredNode) -> Result<Params> {
         match self.parameters.parse_stored {
             Some(f) => f(attrs, stored).map_err(|e| e.in_operator(self.name, self.name)),

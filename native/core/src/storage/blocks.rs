@@ -107,7 +107,7 @@ impl Block<'_> {
     /// Runs the kernel of index `call` on this block. All kernels of a block get the same `scratch` memory.
     ///
     /// # Errors
-    /// Those of the kernel; scratch memory that is too small or not aligned.
+    /// Errors of the kernel; scratch memory that is too small or not aligned.
     pub fn call<R>(
         &mut self,
         call: usize,

@@ -92,7 +92,7 @@ impl Call {
     /// Runs a kernel on the operands.
     ///
     /// # Errors
-    /// Those of the kernel; a guard of another region.
+    /// Errors of the kernel; a guard of another region.
     pub fn with<R>(
         &self,
         guard: &mut RegionGuard<'_>,
@@ -145,7 +145,7 @@ fn find_shared_outputs(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<Sma
 /// Runs a kernel once. A kernel that runs repeatedly uses a [`Region`] and a [`Call`].
 ///
 /// # Errors
-/// Those of [`Call::new`] and of the kernel.
+/// Errors of [`Call::new`] and of the kernel.
 pub fn call_once<R>(
     ins: &[&NDArray],
     outs: &[(&NDArray, Req)],

@@ -104,7 +104,7 @@ pub struct Chain {
     pub(super) streams: Vec<Stream>,
     pub(super) len: usize,
     pub(super) block: usize,
-    /// The shape of a block, that of the last one, which may be shorter, and that of a scalar.
+    /// Shapes of a full block, of the last block, which may be shorter, and of a scalar.
     pub(super) shapes: [Shape; 3],
     /// Bytes of the scratch buffers.
     pub(super) buffer_bytes: usize,
@@ -121,8 +121,7 @@ impl Chain {
     /// Checks the operands of a chain whose kernels run on blocks of `block` elements.
     ///
     /// # Errors
-    /// Arrays of different lengths, that the region does not lock, or that partially overlap a written one; two outputs of one kernel in
-    /// the same memory.
+    /// The arrays differ in length, are not locked by the region, or partially overlap an output; two outputs of one kernel share memory.
     pub fn new(region: &Region, arrays: Vec<NDArray>, calls: &[ChainCall], block: usize) -> Result<Chain> {
         let invalid = |reason: &str| Error::Internal(format!("a chain of elementwise kernels: {reason}"));
         let is_scalar_at = |i: usize| {

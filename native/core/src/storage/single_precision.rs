@@ -27,7 +27,7 @@ impl HalfConversion {
     /// requests of `add` and mutable inputs read it.
     ///
     /// # Errors
-    /// Those of the kernel and of the conversions; no memory for the copies.
+    /// Errors of the kernel and of the conversions; no memory for the copies.
     pub fn call(
         &self,
         ins: &[In<'_>],

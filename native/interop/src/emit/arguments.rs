@@ -11,7 +11,7 @@ use crate::mapping::Kind;
 
 /// A tensor of the graph that is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(pub usize);
+pub struct TensorId(pub usize);
 
 /// An integer that may be a symbolic dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +94,12 @@ arguments! {
         Value::List(items) => items.iter().map(Value::number).collect(),
         _ => None,
     });
-    Vec<Handle>: List = |value| match value {
-        Value::List(items) => items.iter().map(Handle::read).collect(),
+    Vec<TensorId>: List = |value| match value {
+        Value::List(items) => items.iter().map(TensorId::read).collect(),
         _ => Ok(None),
     };
-    Handle: Tensor = |value| Ok(match value {
-        Value::Handle(h) => Some(Handle(*h)),
+    TensorId: Tensor = |value| Ok(match value {
+        Value::TensorId(h) => Some(TensorId(*h)),
         _ => None,
     });
     Arc<Graph>: Graph = |value| Ok(match value {
@@ -133,7 +133,7 @@ impl<'v, T: Argument<'v>> Argument<'v> for Option<T> {
 }
 
 /// A Rust type for results of rules.
-pub(crate) trait Outcome {
+pub(crate) trait RuleResult {
     /// The kind in the signature.
     const KIND: Kind;
 
@@ -143,7 +143,7 @@ pub(crate) trait Outcome {
 
 macro_rules! outcomes {
     ($($ty:ty: $kind:ident = |$x:ident| $made:expr;)*) => {$(
-        impl Outcome for $ty {
+        impl RuleResult for $ty {
             const KIND: Kind = Kind::$kind;
 
             fn value(self) -> Value {
@@ -166,13 +166,13 @@ outcomes! {
     SymInt: Int = |x| Value::Int(x.0);
     f64: Number = |x| Value::Float(x);
     DType: Text = |x| Value::Text(x.name().into());
-    Handle: Tensor = |x| Value::Handle(x.0);
+    TensorId: Tensor = |x| Value::TensorId(x.0);
     SymInts: List = |x| Value::from(x.0);
     Vec<Value>: List = |x| Value::List(x);
-    Vec<Handle>: List = |x| Value::List(x.into_iter().map(Value::from).collect());
+    Vec<TensorId>: List = |x| Value::List(x.into_iter().map(Value::from).collect());
 }
 
-impl Outcome for Value {
+impl RuleResult for Value {
     const KIND: Kind = Kind::Any;
 
     fn value(self) -> Value {
@@ -180,7 +180,7 @@ impl Outcome for Value {
     }
 }
 
-impl Outcome for Vec<i64> {
+impl RuleResult for Vec<i64> {
     const KIND: Kind = Kind::List;
 
     fn value(self) -> Value {
@@ -188,7 +188,7 @@ impl Outcome for Vec<i64> {
     }
 }
 
-impl Outcome for &'static str {
+impl RuleResult for &'static str {
     const KIND: Kind = Kind::Text;
 
     fn value(self) -> Value {

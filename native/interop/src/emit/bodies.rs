@@ -11,23 +11,23 @@ use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::{NodeEntry, Symbol};
 
-use super::{Builder, Handle, Operation, Scope};
+use super::{Builder, Operation, Scope, TensorId};
 use crate::error::{Error, Result};
 
 /// The body of a control flow operator.
 pub struct Body {
     symbol: Symbol,
     /// The tensor of each variable: a body input or a value of the outer graph.
-    inputs: Vec<Handle>,
+    inputs: Vec<TensorId>,
 }
 
 /// The distinct inputs of a control flow operator.
 #[derive(Default)]
-pub struct Operands(Vec<Handle>);
+pub struct Operands(Vec<TensorId>);
 
 impl Operands {
     /// The index of a tensor among the inputs; adds it if it is new.
-    pub fn index_of(&mut self, tensor: Handle) -> i64 {
+    pub fn index_of(&mut self, tensor: TensorId) -> i64 {
         let known = self.0.iter().position(|t| *t == tensor);
         known.unwrap_or_else(|| {
             self.0.push(tensor);
@@ -36,29 +36,29 @@ impl Operands {
     }
 
     /// The inputs.
-    pub fn values(&self) -> Vec<Handle> {
+    pub fn values(&self) -> Vec<TensorId> {
         self.0.clone()
     }
 }
 
 impl Body {
     /// The tensors of its variables, in order.
-    pub fn inputs(&self) -> &[Handle] {
+    pub fn inputs(&self) -> &[TensorId] {
         &self.inputs
     }
 }
 
 impl Builder {
     /// A variable for a body input that receives `source` or its slices.
-    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, source: Handle) -> Handle {
-        Handle(match self.info(source.0).is_from_placeholder {
+    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, source: TensorId) -> TensorId {
+        TensorId(match self.info(source.0).is_from_placeholder {
             true => self.placeholder(name, shape, dtype),
             false => self.input(name, shape, dtype, None),
         })
     }
 
     /// A symbol with these outputs.
-    pub fn group(&mut self, outputs: &[Handle]) -> Symbol {
+    pub fn group(&mut self, outputs: &[TensorId]) -> Symbol {
         let symbols: Vec<Symbol> = outputs.iter().map(|h| self.symbol(h.0)).collect();
         Symbol::group(&symbols)
     }
@@ -67,8 +67,8 @@ impl Builder {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<Handle> {
-        Ok(Handle(self.constant(name, NDArray::from_slice(&[x], &[])?)))
+    pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<TensorId> {
+        Ok(TensorId(self.constant(name, NDArray::from_slice(&[x], &[])?)))
     }
 }
 
@@ -76,8 +76,8 @@ impl Scope<'_, '_> {
     /// Calls `make` to emit the operators of a body, and cuts the body out of the graph. Also returns the tensors that `make` returned.
     ///
     /// # Errors
-    /// Those of `make`.
-    pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Handle>>) -> Result<(Body, Vec<Handle>)> {
+    /// Errors of `make`.
+    pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<TensorId>>) -> Result<(Body, Vec<TensorId>)> {
         let name = self.name.clone();
         let level = self.builder().begin_subgraph(&name);
         let built =
@@ -90,12 +90,12 @@ impl Scope<'_, '_> {
             cut.iter().filter_map(|s| Some((s.list_outputs().pop()?, s.entries().first()?.clone()))).collect();
         let mut inputs = Vec::new();
         for variable in symbol.list_inputs() {
-            let handle = match outside.get(&variable) {
-                Some(entry) => builder.handle_of(entry),
+            let tensor_id = match outside.get(&variable) {
+                Some(entry) => builder.tensor_id_of(entry),
                 None => builder.variable(&variable),
             };
             let unknown = || Error::value(format!("the input '{variable}' of a subgraph is unknown"));
-            inputs.push(Handle(handle.ok_or_else(unknown)?));
+            inputs.push(TensorId(tensor_id.ok_or_else(unknown)?));
         }
         Ok((Body { symbol, inputs }, results))
     }
@@ -103,12 +103,12 @@ impl Scope<'_, '_> {
     /// Adds a control flow operator with its bodies to the graph and returns its outputs.
     ///
     /// # Errors
-    /// Those of the operator.
-    pub(crate) fn emit_with_bodies(&mut self, operation: Operation, bodies: &[&Body]) -> Result<Vec<Handle>> {
+    /// The operator's errors.
+    pub(crate) fn emit_with_bodies(&mut self, operation: Operation, bodies: &[&Body]) -> Result<Vec<TensorId>> {
         let attrs: Attrs = operation.params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
         let name = self.name.clone();
         let outputs = self.builder().apply_with(operation.def.name, &name, &operation.inputs, attrs, &graphs)?;
-        Ok(outputs.into_iter().map(Handle).collect())
+        Ok(outputs.into_iter().map(TensorId).collect())
     }
 }

@@ -11,7 +11,7 @@ impl Scope<'_, '_> {
     /// The value of an expression, whose outermost operator is named by `naming`.
     ///
     /// # Errors
-    /// Those of rules and operators.
+    /// Errors of rules and operators.
     pub fn eval(&mut self, e: &Expr, names: &Names<'_>, naming: Naming) -> Result<Value> {
         Ok(match e {
             Expr::Literal(value) => value.clone(),

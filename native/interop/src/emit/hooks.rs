@@ -62,32 +62,32 @@ pub trait Hooks: Send + Sync {
     /// True if there is a hook for the node's name or operator.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn applies_to(&self, node: &Node) -> Result<bool>;
 
     /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn prepare(&self, node: &HookNode<'_>) -> Result<Option<RewrittenNode>>;
 
     /// Outputs of a node that replace those of the table. Called before the node is mapped.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn before(&self, node: &HookNode<'_>) -> Result<Option<HookOutputs>>;
 
     /// Outputs of a node that replace `outputs`. Called after the node was mapped.
     ///
     /// # Errors
-    /// Those of the hook.
+    /// Errors of the hook.
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<HookOutputs>>;
 }
 
 impl HookTensor {
     /// A tensor of the graph under a name of the model.
-    pub(crate) fn of(builder: &Builder, name: &str, handle: usize) -> HookTensor {
-        let info = builder.info(handle);
+    pub(crate) fn of(builder: &Builder, name: &str, tensor_id: usize) -> HookTensor {
+        let info = builder.info(tensor_id);
         HookTensor {
             name: name.into(),
             symbol: Symbol::variable(name, Attrs::new()),
@@ -113,7 +113,7 @@ pub(crate) fn located(e: Error, node: &Node) -> Error {
 /// other variables become inputs.
 ///
 /// # Errors
-/// Those of the operators.
+/// Errors of the operators.
 pub fn copy_symbols(
     builder: &mut Builder,
     symbols: &[Symbol],
@@ -124,15 +124,15 @@ pub fn copy_symbols(
     for node in topological(entries()) {
         let outputs = match node.op() {
             None => match known.get(node.name.as_str()) {
-                Some(handle) => vec![*handle],
+                Some(tensor_id) => vec![*tensor_id],
                 None => {
-                    let handle = builder.input(&node.name, Shape::unknown(), None, None);
-                    known.insert(node.name.to_string(), handle);
-                    vec![handle]
+                    let tensor_id = builder.input(&node.name, Shape::unknown(), None, None);
+                    known.insert(node.name.to_string(), tensor_id);
+                    vec![tensor_id]
                 }
             },
             Some(op) => {
-                let ins = node.inputs.iter().map(|e| Value::Handle(tensors[&Arc::as_ptr(&e.node)][e.index as usize]));
+                let ins = node.inputs.iter().map(|e| Value::TensorId(tensors[&Arc::as_ptr(&e.node)][e.index as usize]));
                 let ins: Vec<Value> = ins.collect();
                 let attrs = node.attrs.read().clone();
                 builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?

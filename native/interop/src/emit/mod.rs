@@ -6,11 +6,11 @@
 //! - `builder`: an MXNet graph under construction, with shape inference and constant folding; `operation`: calls of MXNet operators that
 //!   are checked at compile time; `bodies`: the bodies of control flow operators.
 //! - `dimensions`: symbolic dimensions; `symbolic`: their propagation through operators.
-//! - `widened`: integer types that arrays do not support.
+//! - `integer_widening`: integer types that arrays do not support.
 //! - `nodes`: the nodes that an export emits; `onnx_ops`: the ONNX operators that rules emit.
 //! - `hooks`: user code that replaces or adjusts the mapping of a node.
 //!
-//! Import and export differ in their [`Context`].
+//! Import and export differ in their [`NodeContext`].
 
 mod arguments;
 mod bodies;
@@ -18,6 +18,7 @@ mod builder;
 mod dimensions;
 mod eval;
 mod hooks;
+mod integer_widening;
 mod nodes;
 mod onnx_ops;
 mod operation;
@@ -25,26 +26,25 @@ pub mod rules;
 mod scope;
 mod symbolic;
 mod tables;
-mod widened;
 
 use std::collections::HashMap;
 
 use indexmap::IndexMap;
 
-pub(crate) use arguments::{Argument, Arguments, Outcome};
-pub use arguments::{Handle, SymInt, SymInts};
+pub(crate) use arguments::{Argument, Arguments, RuleResult};
+pub use arguments::{SymInt, SymInts, TensorId};
 pub use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
 pub use builder::{Builder, Mode, TensorInfo};
 pub use dimensions::{Dims, is_symbolic};
 pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, copy_symbols};
+pub(crate) use integer_widening::type_code;
 pub use nodes::{Sink, framework_call};
 pub(crate) use nodes::{framework_node, framework_operator};
 pub(crate) use onnx_ops::OnnxOp;
 pub(crate) use operation::{Operation, op};
 pub use scope::{Names, Naming, Scope};
-pub(crate) use widened::type_code;
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};
@@ -165,7 +165,7 @@ impl<'t> Emitter<'t> {
 }
 
 /// The import or export that evaluates a process.
-pub trait Context<'t> {
+pub trait NodeContext<'t> {
     /// The graph and the processes.
     fn emitter(&self) -> &Emitter<'t>;
 

@@ -15,7 +15,7 @@ use crate::mapping::ast::{Call, Expr};
 pub struct Sink {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// The names of tensors in the model, by handle: tensors of the MXNet graph and those that nodes of the framework added.
+    /// The names of tensors in the model, by index: tensors of the MXNet graph and those that nodes of the framework added.
     pub names: HashMap<usize, String>,
     /// All names in use.
     pub used: HashSet<String>,
@@ -35,9 +35,9 @@ impl Sink {
 
     /// A new tensor of this name.
     pub fn tensor(&mut self, builder: &mut Builder, name: &str) -> usize {
-        let handle = builder.input(name, Shape::unknown(), None, None);
-        self.names.insert(handle, name.to_string());
-        handle
+        let tensor_id = builder.input(name, Shape::unknown(), None, None);
+        self.names.insert(tensor_id, name.to_string());
+        tensor_id
     }
 
     /// The name of a tensor in the model. A constant gets its name at the first use.
@@ -45,16 +45,16 @@ impl Sink {
     /// # Errors
     /// A value that is not a tensor.
     pub fn name_of(&mut self, builder: &Builder, value: &Value) -> Result<String> {
-        let handle = match value {
+        let tensor_id = match value {
             Value::None => return Ok(String::new()),
-            Value::Handle(h) => *h,
+            Value::TensorId(h) => *h,
             other => return Err(Error::value(format!("an input would be a {}", other.kind()))),
         };
-        if let Some(name) = self.names.get(&handle) {
+        if let Some(name) = self.names.get(&tensor_id) {
             return Ok(name.clone());
         }
-        let name = self.unique(&format!("{}/constant", builder.info(handle).name));
-        self.names.insert(handle, name.clone());
+        let name = self.unique(&format!("{}/constant", builder.info(tensor_id).name));
+        self.names.insert(tensor_id, name.clone());
         Ok(name)
     }
 }
@@ -67,7 +67,7 @@ fn no_sink() -> Error {
 /// Adds an ONNX operator and returns the tensors of its first `num_outputs` outputs.
 ///
 /// # Errors
-/// Those of [`framework_call`].
+/// See [`framework_call`].
 pub(crate) fn framework_node(
     scope: &mut Scope<'_, '_>,
     operator: OnnxOp,
@@ -81,7 +81,7 @@ pub(crate) fn framework_node(
     let base_name = format!("{}/{op}", scope.name);
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
     let names: Vec<String> = (0..num_outputs).map(|_| sink.unique(&base_name)).collect();
-    let outputs = names.iter().map(|name| Value::Handle(sink.tensor(builder, name))).collect();
+    let outputs = names.iter().map(|name| Value::TensorId(sink.tensor(builder, name))).collect();
     let outer_name = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
     let result = framework_call(scope, &call, &Names::new(), Some(&names));
     scope.name = outer_name;
@@ -91,7 +91,7 @@ pub(crate) fn framework_node(
 /// Adds an ONNX operator without attributes and returns the tensor of its first output.
 ///
 /// # Errors
-/// Those of [`framework_call`].
+/// See [`framework_call`].
 pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, operator: OnnxOp, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
     let call = Call { name: operator.name().into(), args, named: Vec::new(), position: Position::default() };
@@ -152,12 +152,12 @@ pub fn framework_call(
     let base_name = format!("{}/{}", scope.name, call.name);
     let given_name = scope.name.clone();
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
-    let (name, outputs, handle) = match outputs {
+    let (name, outputs, tensor_id) = match outputs {
         Some(outputs) => (given_name, outputs.to_vec(), Value::None),
         None => {
             let name = sink.unique(&base_name);
-            let handle = sink.tensor(builder, &name);
-            (name.clone(), vec![name], Value::Handle(handle))
+            let tensor_id = sink.tensor(builder, &name);
+            (name.clone(), vec![name], Value::TensorId(tensor_id))
         }
     };
     let is_variadic = descriptor.outputs.last().is_some_and(|o| o.arity == Arity::Many);
@@ -171,5 +171,5 @@ pub fn framework_call(
         attributes,
         ..Node::default()
     });
-    Ok(handle)
+    Ok(tensor_id)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ferromx_core::ndarray::NDArray;
 
-use super::{Builder, Context, Handle, Operation, TensorInfo};
+use super::{Builder, NodeContext, Operation, TensorId, TensorInfo};
 use crate::error::Result;
 use crate::ir::{Node, Value};
 use crate::mapping::ast::Process;
@@ -24,7 +24,7 @@ pub enum Naming {
 /// A process that is applied to a node: evaluates expressions and adds operators. Rules get it as their first argument.
 pub struct Scope<'a, 't> {
     /// The import or export.
-    pub context: &'a mut (dyn Context<'t> + 'a),
+    pub context: &'a mut (dyn NodeContext<'t> + 'a),
     /// The node that is mapped.
     pub node: &'a Node,
     /// The name for the operator that replaces the node.
@@ -40,7 +40,7 @@ pub struct Scope<'a, 't> {
 impl<'a, 't> Scope<'a, 't> {
     /// The scope of a process applied to a node.
     pub fn new(
-        context: &'a mut (dyn Context<'t> + 'a),
+        context: &'a mut (dyn NodeContext<'t> + 'a),
         node: &'a Node,
         name: String,
         process: &'a Process,
@@ -54,7 +54,7 @@ impl<'a, 't> Scope<'a, 't> {
     }
 
     /// The known facts about a tensor.
-    pub fn info(&self, tensor: Handle) -> &TensorInfo {
+    pub fn info(&self, tensor: TensorId) -> &TensorInfo {
         self.context.emitter().builder.info(tensor.0)
     }
 
@@ -79,7 +79,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds an MXNet operator that a mapping file names. A single output is not wrapped in a list.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn operator(
         &mut self,
         op: &str,
@@ -105,15 +105,15 @@ impl<'a, 't> Scope<'a, 't> {
         }
         let name = self.operator_name(op, naming);
         let outs = self.builder().apply(op, &name, &args, &attrs)?;
-        let mut values: Vec<Value> = outs.into_iter().map(Value::Handle).collect();
+        let mut values: Vec<Value> = outs.into_iter().map(Value::TensorId).collect();
         Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
     }
 
     /// Adds an operator, named after the node and the operator.
     ///
     /// # Errors
-    /// Those of the operator.
-    pub(crate) fn emit(&mut self, operation: Operation) -> Result<Handle> {
+    /// The operator's errors.
+    pub(crate) fn emit(&mut self, operation: Operation) -> Result<TensorId> {
         let name = self.operator_name(operation.def.name, Naming::Operator);
         self.builder().emit(&name, operation)
     }
@@ -121,8 +121,8 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds the operator that replaces the node, with the node's name.
     ///
     /// # Errors
-    /// Those of the operator.
-    pub(crate) fn emit_named(&mut self, operation: Operation) -> Result<Handle> {
+    /// The operator's errors.
+    pub(crate) fn emit_named(&mut self, operation: Operation) -> Result<TensorId> {
         let name = self.name.clone();
         self.builder().emit(&name, operation)
     }
@@ -130,29 +130,29 @@ impl<'a, 't> Scope<'a, 't> {
     /// Adds an operator, named after the node with a suffix.
     ///
     /// # Errors
-    /// Those of the operator.
-    pub(crate) fn emit_as(&mut self, suffix: &str, operation: Operation) -> Result<Handle> {
+    /// The operator's errors.
+    pub(crate) fn emit_as(&mut self, suffix: &str, operation: Operation) -> Result<TensorId> {
         let name = format!("{}/{suffix}", self.name);
         self.builder().emit(&name, operation)
     }
 
     /// A constant, named after the node.
-    pub fn constant(&mut self, array: NDArray) -> Handle {
+    pub fn constant(&mut self, array: NDArray) -> TensorId {
         let name = self.name.clone();
-        Handle(self.builder().constant(&name, array))
+        TensorId(self.builder().constant(&name, array))
     }
 
     /// A constant, named after the node with a suffix.
-    pub fn inner_constant(&mut self, suffix: &str, array: NDArray) -> Handle {
+    pub fn inner_constant(&mut self, suffix: &str, array: NDArray) -> TensorId {
         let name = format!("{}/{suffix}", self.name);
-        Handle(self.builder().constant(&name, array))
+        TensorId(self.builder().constant(&name, array))
     }
 
     /// A constant vector of 64-bit integers, named after the node with a suffix.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn integers(&mut self, suffix: &str, items: &[i64]) -> Result<Handle> {
+    pub fn integers(&mut self, suffix: &str, items: &[i64]) -> Result<TensorId> {
         let array = NDArray::from_slice(items, &[items.len() as i64])?;
         Ok(self.inner_constant(suffix, array))
     }

@@ -138,7 +138,7 @@ fn map_broadcast(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -
 /// the type of the first output.
 ///
 /// # Errors
-/// Those of the operator.
+/// The operator's errors.
 pub(super) fn propagate(
     dimensions: &mut Dimensions,
     call: &OpCall,

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Dim, ElementType, Graph, Node, Value, ValueInfo};
 use crate::mxnet;
 
-/// The ONNX nodes of a graph, and the names and handles of its outputs.
+/// The ONNX nodes of a graph, and the names and indices of its outputs.
 #[derive(Default)]
 struct Subgraph {
     nodes: Vec<Node>,
@@ -89,11 +89,11 @@ impl Writer<'_, '_> {
         value.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
     }
 
-    /// The handle of an input of the operator.
+    /// The index of an input tensor of the operator.
     fn input(&self, index: usize) -> Result<usize> {
         let name = self.node.inputs.get(index);
-        let handle = name.and_then(|name| self.source.handles.get(name)).copied();
-        handle.ok_or_else(|| Error::value(format!("{} has no input {index}", self.node.op)))
+        let tensor_id = name.and_then(|name| self.source.tensor_ids.get(name)).copied();
+        tensor_id.ok_or_else(|| Error::value(format!("{} has no input {index}", self.node.op)))
     }
 
     fn unique(&mut self, suffix: &str) -> String {
@@ -104,13 +104,13 @@ impl Writer<'_, '_> {
     /// A new tensor with a unique name.
     fn tensor(&mut self, suffix: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
         let name = self.unique(suffix);
-        let handle = self.exporter.emitter.builder.input(&name, shape, dtype, None);
-        self.exporter.sink.names.insert(handle, name.clone());
-        (name, handle)
+        let tensor_id = self.exporter.emitter.builder.input(&name, shape, dtype, None);
+        self.exporter.sink.names.insert(tensor_id, name.clone());
+        (name, tensor_id)
     }
 
-    fn name_of(&mut self, handle: usize) -> Result<String> {
-        self.exporter.name_of(&Value::Handle(handle))
+    fn name_of(&mut self, tensor_id: usize) -> Result<String> {
+        self.exporter.name_of(&Value::TensorId(tensor_id))
     }
 
     fn operator(op: &str, inputs: Vec<String>, output: &str) -> Node {
@@ -132,16 +132,16 @@ impl Writer<'_, '_> {
         let mut renamed: HashMap<String, String> = HashMap::new();
         for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
             let old = mxnet::value_name(&e.node, e.index as usize);
-            let (name, handle) = match known.get(&old).filter(|_| e.node.is_variable()) {
-                Some(handle) => (self.name_of(*handle)?, *handle),
+            let (name, tensor_id) = match known.get(&old).filter(|_| e.node.is_variable()) {
+                Some(tensor_id) => (self.name_of(*tensor_id)?, *tensor_id),
                 None => self.tensor(&format!("{prefix}/{old}"), shape, dtype.or(Some(DType::F32))),
             };
-            inner.names.resize(inner.names.len().max(handle + 1), String::new());
-            inner.names[handle].clone_from(&name);
-            if let Some(x) = self.source.scalar(handle) {
-                inner.scalars.insert(handle, x);
+            inner.names.resize(inner.names.len().max(tensor_id + 1), String::new());
+            inner.names[tensor_id].clone_from(&name);
+            if let Some(x) = self.source.scalar(tensor_id) {
+                inner.scalars.insert(tensor_id, x);
             }
-            inner.handles.insert(name.clone(), handle);
+            inner.tensor_ids.insert(name.clone(), tensor_id);
             renamed.insert(old, name);
         }
         let rename = |name: &mut String| {
@@ -161,7 +161,8 @@ impl Writer<'_, '_> {
         inner.index();
         let mut chunks = nodes(self.exporter, &inner, self.opset)?;
         chunks.reverse();
-        let outputs = inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.handles.get(&o.name)?)));
+        let outputs =
+            inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.tensor_ids.get(&o.name)?)));
         Ok(Subgraph { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
     }
 
@@ -174,8 +175,8 @@ impl Writer<'_, '_> {
         outputs: &[(String, usize)],
     ) -> Value {
         let mut output_infos: Vec<ValueInfo> = Vec::new();
-        for (name, handle) in outputs {
-            let t = self.exporter.emitter.builder.info(*handle);
+        for (name, tensor_id) in outputs {
+            let t = self.exporter.emitter.builder.info(*tensor_id);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let mut name = name.clone();
             let is_inner = nodes.iter().any(|n| n.outputs.contains(&name));
@@ -192,10 +193,10 @@ impl Writer<'_, '_> {
 
     /// The output of a condition as a Boolean scalar, whose nodes are added to `subgraph`.
     fn scalar_condition(&mut self, suffix: &str, subgraph: &mut Subgraph) -> Result<(String, usize)> {
-        let Some((mut name, handle)) = subgraph.outputs.first().cloned() else {
+        let Some((mut name, tensor_id)) = subgraph.outputs.first().cloned() else {
             return Err(Error::value("a condition has no output"));
         };
-        let t = self.exporter.emitter.builder.info(handle);
+        let t = self.exporter.emitter.builder.info(tensor_id);
         let (rank, is_bool) = (t.shape.ndim(), t.dtype == Some(DType::Bool));
         if rank != Some(0) {
             let shape = self.exporter.integers(&format!("{suffix}/shape"), &[], &[0])?;
@@ -204,13 +205,13 @@ impl Writer<'_, '_> {
             subgraph.nodes.push(Self::operator("Reshape", inputs, &scalar));
             name = scalar;
         }
-        let (end, handle) = self.tensor(&format!("{suffix}/truth"), Shape::new(&[]), Some(DType::Bool));
+        let (end, tensor_id) = self.tensor(&format!("{suffix}/truth"), Shape::new(&[]), Some(DType::Bool));
         let mut node = Self::operator(if is_bool { "Identity" } else { "Cast" }, vec![name], &end);
         if !is_bool {
             node.attributes.insert("to".into(), Value::Int(9));
         }
         subgraph.nodes.push(node);
-        Ok((end, handle))
+        Ok((end, tensor_id))
     }
 
     fn push(&mut self, before: Vec<Node>, node: Node) {
@@ -252,24 +253,24 @@ impl Writer<'_, '_> {
             inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
-            let (name, handle) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
+            let (name, tensor_id) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
             state_infos.push(info(&name, &shape, dtype));
-            variables[*index] = handle;
+            variables[*index] = tensor_id;
         }
         for (k, index) in data.iter().enumerate() {
             let outer = self.input(k)?;
             inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (dtype, row) = (t.dtype, t.shape.dims().get(1..).unwrap_or(&[]).to_vec());
-            let (name, handle) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
+            let (name, tensor_id) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
             row_infos.push(info(&name, &Shape::new(&row), dtype));
-            variables[*index] = handle;
+            variables[*index] = tensor_id;
             if row.is_empty() {
                 // A row of a vector has the shape (1,) here and () in ONNX.
                 let axes = self.exporter.integers(&format!("{name}/axes"), &[0], &[1])?;
-                let (reshaped, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
+                let (reshaped, tensor_id) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
                 before.push(Self::operator("Unsqueeze", vec![name, self.name_of(axes)?], &reshaped));
-                variables[*index] = handle;
+                variables[*index] = tensor_id;
             }
         }
         for (k, index) in captured.iter().enumerate() {
@@ -313,9 +314,9 @@ impl Writer<'_, '_> {
             inputs.push(self.name_of(outer)?);
             let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
-            let (name, handle) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
+            let (name, tensor_id) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
             infos.push(info(&name, &shape, dtype));
-            variables[*index] = handle;
+            variables[*index] = tensor_id;
         }
         let subgraph = self.splice(round, &variables, "round")?;
         // The condition of the next iteration reads the outputs of this one.
@@ -323,7 +324,7 @@ impl Writer<'_, '_> {
         for loc in test_locs {
             let var = variable_indices.iter().position(|index| round_locs[*index] == loc);
             next.push(match var.and_then(|v| subgraph.outputs.get(num_scan_outputs + v)) {
-                Some((_, handle)) => *handle,
+                Some((_, tensor_id)) => *tensor_id,
                 None => self.input(loc)?,
             });
         }
@@ -336,9 +337,9 @@ impl Writer<'_, '_> {
         let (scan_names, mut outputs) =
             (self.node.outputs[..num_scan_outputs].to_vec(), self.node.outputs[num_scan_outputs..].to_vec());
         let mut after = Vec::new();
-        for (name, (_, handle)) in scan_names.iter().zip(scan_outputs) {
+        for (name, (_, tensor_id)) in scan_names.iter().zip(scan_outputs) {
             outputs.push(self.unique("rows"));
-            self.pad_rows(&outputs[outputs.len() - 1].clone(), *handle, name, &mut after)?;
+            self.pad_rows(&outputs[outputs.len() - 1].clone(), *tensor_id, name, &mut after)?;
         }
         let name = self.node.name.clone();
         self.push(start.nodes, Node { name, op: "Loop".into(), inputs, outputs, attributes, ..Node::default() });
@@ -352,8 +353,8 @@ impl Writer<'_, '_> {
         let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is unknown")))?;
         let max_iterations = self.int_param("max_iterations") as i64;
         let mut constant = |what: &str, items: &[i64]| {
-            let handle = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
-            self.exporter.name_of(&Value::Handle(handle))
+            let tensor_id = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
+            self.exporter.name_of(&Value::TensorId(tensor_id))
         };
         let (max_rows, first) = (constant("most", &[max_iterations])?, constant("first", &[0])?);
         let (before, after) = (constant("before", &vec![0; rank + 1])?, constant("after", &vec![0; rank])?);

@@ -20,7 +20,7 @@ const SAMPLES: [[[i64; 8]; 2]; 3] = [
 /// The shapes of all outputs of a graph, with -1 for dimensions that depend on unknown dimensions of the inputs.
 ///
 /// # Errors
-/// Those of inference.
+/// Errors of inference.
 pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>> {
     let plain = infer_shapes(symbol, &given).map(|inferred| inferred.outputs);
     if plain.as_ref().is_ok_and(|shapes| shapes.iter().all(Shape::is_known)) {

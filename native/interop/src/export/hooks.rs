@@ -48,7 +48,7 @@ fn shown(node: &Node) -> Node {
 /// Calls the hooks for an MXNet node. True if a hook replaced it.
 ///
 /// # Errors
-/// Those of the hooks; a replacement that cannot be written.
+/// Errors of the hooks; a replacement that cannot be written.
 pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
     let hooks = exporter.hooks.hooks.clone();
     let Some(hooks) = hooks else { return Ok(false) };
@@ -59,7 +59,7 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
     let inputs = node
         .inputs
         .iter()
-        .map(|name| Some(HookTensor::of(&exporter.emitter.builder, name, *source.handles.get(name)?)))
+        .map(|name| Some(HookTensor::of(&exporter.emitter.builder, name, *source.tensor_ids.get(name)?)))
         .collect();
     let hooked = HookNode { node: &node, version: opset, inputs };
     if let Some(replacement) = hooks.before(&hooked).map_err(|e| located(e, &node))? {
@@ -88,9 +88,9 @@ fn write_symbols(
     let mut variables = Vec::new();
     for name in graph.list_inputs() {
         let constant = replacement.constants.iter().find(|(known, _)| *known == name);
-        variables.push(match (constant, source.handles.get(&name).filter(|_| node.inputs.contains(&name))) {
+        variables.push(match (constant, source.tensor_ids.get(&name).filter(|_| node.inputs.contains(&name))) {
             (Some((_, array)), _) => exporter.emitter.builder.constant(&name, array.clone()),
-            (None, Some(handle)) => *handle,
+            (None, Some(tensor_id)) => *tensor_id,
             (None, None) => {
                 let text =
                     format!("its hook uses a variable '{name}', which is neither an input of the node nor a constant");
@@ -119,14 +119,14 @@ fn write_node(
     let mut node = rewritten.node;
     let mut added = IndexMap::new();
     for (name, array) in rewritten.constants {
-        let handle = exporter.emitter.builder.constant(&name, array);
-        added.insert(name, handle);
+        let tensor_id = exporter.emitter.builder.constant(&name, array);
+        added.insert(name, tensor_id);
     }
     for name in node.inputs.iter_mut().filter(|name| !name.is_empty()) {
-        let Some(handle) = added.get(name).or_else(|| source.handles.get(name)) else {
+        let Some(tensor_id) = added.get(name).or_else(|| source.tensor_ids.get(name)) else {
             return Err(Error::value(format!("its hook gives it an input '{name}', which the network does not have")));
         };
-        *name = exporter.name_of(&Value::Handle(*handle))?;
+        *name = exporter.name_of(&Value::TensorId(*tensor_id))?;
     }
     node.outputs.clone_from(&mxnet_node.outputs);
     let described = exporter.emitter.schema.written_version(&node.domain);

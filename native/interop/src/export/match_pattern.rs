@@ -160,7 +160,7 @@ impl<'p> PatternMatch<'_, 'p> {
                     }
                 }
                 None => match value {
-                    Value::Handle(h) => match self.source.producer(*h) {
+                    Value::TensorId(h) => match self.source.producer(*h) {
                         Some(node) => self.call(call, node),
                         None => Err(format!("an input is not the output of {}", call.name)),
                     },
@@ -169,7 +169,7 @@ impl<'p> PatternMatch<'_, 'p> {
             },
             other => match (self.known(other), value) {
                 (Some(expected), _) if expected.eq_as_f32(value) => Ok(()),
-                (Some(expected), Value::Handle(h))
+                (Some(expected), Value::TensorId(h))
                     if self.source.scalar(*h).is_some_and(|x| Some(x) == expected.number()) =>
                 {
                     Ok(())

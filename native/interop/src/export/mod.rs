@@ -23,7 +23,7 @@ use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
 use crate::emit::{
-    Builder, Context, Emitter, Hooks, Mode, Names, Naming, NumpyShapes, Scope, Sink, framework_call, type_code,
+    Builder, Emitter, Hooks, Mode, Names, Naming, NodeContext, NumpyShapes, Scope, Sink, framework_call, type_code,
 };
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
@@ -45,12 +45,12 @@ pub struct Source {
     /// Number of uses of each value.
     uses: HashMap<String, usize>,
     /// Handles by name.
-    handles: HashMap<String, usize>,
-    /// Names by handle.
+    tensor_ids: HashMap<String, usize>,
+    /// Names by tensor.
     names: Vec<String>,
     /// The producer of each value.
     producers: HashMap<String, usize>,
-    /// The elements of one-element constants, by handle.
+    /// The elements of one-element constants, by tensor.
     scalars: HashMap<usize, f64>,
     /// Control flow operators, by name.
     control_flow: HashMap<String, Arc<SymbolNode>>,
@@ -61,7 +61,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source without handles, producers and uses.
+    /// A source without tensors, producers and uses.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
         let named = |n: Arc<SymbolNode>| (n.name.to_string(), n);
         let control_flow = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
@@ -69,7 +69,7 @@ impl Source {
         Source {
             graph,
             uses: HashMap::new(),
-            handles: HashMap::new(),
+            tensor_ids: HashMap::new(),
             names: Vec::new(),
             producers: HashMap::new(),
             scalars: HashMap::new(),
@@ -90,7 +90,7 @@ impl Source {
 
     /// The tensor of a name.
     fn value(&self, name: &str) -> Value {
-        self.handles.get(name).map_or(Value::None, |h| Value::Handle(*h))
+        self.tensor_ids.get(name).map_or(Value::None, |h| Value::TensorId(*h))
     }
 
     /// The index of an input in the model that the graph was imported from; inputs without one come last.
@@ -100,14 +100,14 @@ impl Source {
     }
 
     /// The node of which a tensor is the first output.
-    fn producer(&self, handle: usize) -> Option<usize> {
-        let name = self.names.get(handle)?;
+    fn producer(&self, tensor_id: usize) -> Option<usize> {
+        let name = self.names.get(tensor_id)?;
         self.producers.get(name).copied().filter(|n| self.graph.nodes[*n].outputs[0] == *name)
     }
 
     /// The element of a one-element constant.
-    fn scalar(&self, handle: usize) -> Option<f64> {
-        self.scalars.get(&handle).copied()
+    fn scalar(&self, tensor_id: usize) -> Option<f64> {
+        self.scalars.get(&tensor_id).copied()
     }
 }
 
@@ -123,7 +123,7 @@ struct Exporter<'t> {
     hooks: ExportHooks,
 }
 
-impl<'t> Context<'t> for Exporter<'t> {
+impl<'t> NodeContext<'t> for Exporter<'t> {
     fn emitter(&self) -> &Emitter<'t> {
         &self.emitter
     }
@@ -187,8 +187,8 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     let mut emitter = Emitter::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), Mode::Build)?;
     let source = read_source(symbol, params, options, &mut emitter.builder)?;
     let mut sink = Sink::default();
-    for (name, handle) in &source.handles {
-        sink.names.insert(*handle, name.clone());
+    for (name, tensor_id) in &source.tensor_ids {
+        sink.names.insert(*tensor_id, name.clone());
         sink.used.insert(name.clone());
     }
     let hooks = ExportHooks { hooks: options.hooks.clone(), ..ExportHooks::default() };
@@ -237,17 +237,17 @@ fn read_source(
     let mut source = Source::of(graph, symbol);
     for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
         let name = mxnet::value_name(&e.node, e.index as usize);
-        let handle = match params.get(&name).filter(|_| e.node.is_variable()) {
+        let tensor_id = match params.get(&name).filter(|_| e.node.is_variable()) {
             Some(array) => builder.constant(&name, array.clone()),
             None => builder.input(&name, shape, dtype.or(Some(DType::F32)), None),
         };
         if let Some([x]) = params.get(&name).filter(|a| a.len() == 1).and_then(|a| a.to_vec_as::<f64>().ok()).as_deref()
         {
-            source.scalars.insert(handle, *x);
+            source.scalars.insert(tensor_id, *x);
         }
-        source.handles.insert(name.clone(), handle);
-        source.names.resize(source.names.len().max(handle + 1), String::new());
-        source.names[handle] = name;
+        source.tensor_ids.insert(name.clone(), tensor_id);
+        source.names.resize(source.names.len().max(tensor_id + 1), String::new());
+        source.names[tensor_id] = name;
     }
     source.index();
     Ok(source)
@@ -391,15 +391,15 @@ fn add_values(
     let mut by_name: Vec<(&String, usize)> = names.iter().map(|(h, n)| (n, *h)).collect();
     by_name.sort();
     let mut constants = IndexMap::new();
-    for (name, handle) in by_name {
+    for (name, tensor_id) in by_name {
         if (used.contains(name) || heads.contains(&name))
-            && let Some(array) = &exporter.emitter.builder.info(handle).value
+            && let Some(array) = &exporter.emitter.builder.info(tensor_id).value
         {
             constants.insert(name.clone(), Tensor::from_array(array));
         }
     }
     let info = |name: &str| {
-        let t = source.handles.get(name).map(|h| exporter.emitter.builder.info(*h));
+        let t = source.tensor_ids.get(name).map(|h| exporter.emitter.builder.info(*h));
         let attrs = source.variables.get(name).map(|node| node.attrs.read().clone()).unwrap_or_default();
         let unknown =
             |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));

@@ -153,14 +153,14 @@ impl Importer<'_> {
         let shape = if check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok());
         self.diagnosis.has_placeholders = true;
-        Value::Handle(self.emitter.builder.placeholder(name, shape, dtype))
+        Value::TensorId(self.emitter.builder.placeholder(name, shape, dtype))
     }
 
     /// Marks the outputs of a node that reads placeholders, even if it reads only their shapes.
     pub(super) fn propagate_placeholders(&mut self, node: &Node, outputs: &[Value]) {
         if self.diagnosis.has_placeholders && !self.inputs_from_placeholders(node).is_empty() {
             for output in outputs {
-                if let Value::Handle(h) = output {
+                if let Value::TensorId(h) = output {
                     self.emitter.builder.mark_from_placeholder(*h);
                 }
             }
@@ -173,7 +173,7 @@ impl Importer<'_> {
         names.sort_unstable();
         names.dedup();
         let from_placeholders = |name: &str| match self.value(name) {
-            Ok(Value::Handle(h)) if self.emitter.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
+            Ok(Value::TensorId(h)) if self.emitter.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
             _ => None,
         };
         names.into_iter().filter_map(from_placeholders).collect()
@@ -233,7 +233,7 @@ impl Importer<'_> {
     /// True if an input that does not depend on placeholders has unknown elements. Symbolic dimensions may come from placeholders.
     fn lacks_value(&self, node: &Node) -> bool {
         node.inputs.iter().any(|name| match self.value(name) {
-            Ok(Value::Handle(h)) => {
+            Ok(Value::TensorId(h)) => {
                 let info = self.emitter.builder.info(h);
                 !info.is_from_placeholder && info.value.is_none() && info.symbolic_value.is_none()
             }
@@ -245,7 +245,7 @@ impl Importer<'_> {
     fn guesses(&self, node: &Node, from_placeholders: &[(String, usize)]) -> (Vec<Option<DType>>, Vec<Option<usize>>) {
         let infos: Vec<_> = from_placeholders.iter().map(|(_, h)| self.emitter.builder.info(*h)).collect();
         let others = node.inputs.iter().filter_map(|name| match self.value(name) {
-            Ok(Value::Handle(h)) => Some(self.emitter.builder.info(h)),
+            Ok(Value::TensorId(h)) => Some(self.emitter.builder.info(h)),
             _ => None,
         });
         let (mut dtypes, mut ranks) = (vec![None], vec![None]);
@@ -334,11 +334,11 @@ impl Importer<'_> {
             let shape = shape.map_or(Shape::unknown(), |dims| Shape::new(&dims));
             let is_small = shape.checked_elements().is_ok_and(|n| n <= 1 << 16);
             let zeros = |shape: &Shape| NDArray::zeros(shape, dtype.unwrap_or(DType::F32), Context::default()).ok();
-            let handle = match Some(&shape).filter(|_| guess.is_constant && is_small).and_then(zeros) {
+            let tensor_id = match Some(&shape).filter(|_| guess.is_constant && is_small).and_then(zeros) {
                 Some(array) => self.emitter.builder.constant(name, array),
                 None => self.emitter.builder.placeholder(name, shape, dtype),
             };
-            scope.insert(name.clone(), Value::Handle(handle));
+            scope.insert(name.clone(), Value::TensorId(tensor_id));
         }
         scope
     }

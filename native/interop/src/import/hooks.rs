@@ -46,7 +46,7 @@ impl Hooked {
 /// The graph with the nodes that hooks rewrote, or `None` if they rewrote none.
 ///
 /// # Errors
-/// Those of the hooks.
+/// Errors of the hooks.
 pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Option<Graph>> {
     let mut changed: Option<Graph> = None;
     if importer.hooked.hooks.is_none() {
@@ -89,14 +89,14 @@ pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Op
 impl Importer<'_> {
     /// A value, as passed to hooks.
     fn hook_tensor(&self, name: &str, value: &Value) -> Option<HookTensor> {
-        let Value::Handle(h) = value else { return None };
+        let Value::TensorId(h) = value else { return None };
         Some(HookTensor::of(&self.emitter.builder, name, *h))
     }
 
     /// The outputs of a node: from the hook before the mapping or from `table`, then from the hook after the mapping.
     ///
     /// # Errors
-    /// Those of the hooks, with the node's name, and those of the table.
+    /// Errors of the hooks, with the node's name, and of the table.
     pub(super) fn with_hooks(
         &mut self,
         node: &Node,
@@ -143,17 +143,17 @@ impl Importer<'_> {
                 node.outputs.len()
             )));
         }
-        let mut handles = HashMap::new();
+        let mut tensor_ids = HashMap::new();
         for (name, value) in known {
-            if let Value::Handle(h) = value {
-                handles.insert(name.clone(), *h);
+            if let Value::TensorId(h) = value {
+                tensor_ids.insert(name.clone(), *h);
             }
         }
         for (name, array) in replacement.constants {
             let constant = self.emitter.builder.constant(&name, array);
-            handles.insert(name, constant);
+            tensor_ids.insert(name, constant);
         }
-        let outputs = copy_symbols(&mut self.emitter.builder, &replacement.outputs, &mut handles)?;
-        Ok(outputs.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
+        let outputs = copy_symbols(&mut self.emitter.builder, &replacement.outputs, &mut tensor_ids)?;
+        Ok(outputs.into_iter().take(node.outputs.len()).map(Value::TensorId).collect())
     }
 }

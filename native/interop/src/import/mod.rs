@@ -28,7 +28,7 @@ use hooks::Hooked;
 use match_pattern::GraphContext;
 
 use crate::emit::{
-    ADVICE, Builder, Context, Dims, Emitter, Hooks, Mode, Naming, NumpyShapes, Scope, Sink, check_shape,
+    ADVICE, Builder, Dims, Emitter, Hooks, Mode, Naming, NodeContext, NumpyShapes, Scope, Sink, check_shape,
 };
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Graph, Model, Node, Value, ValueInfo};
@@ -77,7 +77,7 @@ const MAX_DEPTH: usize = 24;
 /// Maximum number of nodes of branches and loops that an import maps. Nodes of an unrolled loop count for each iteration.
 const MAX_MAPPED: usize = 1 << 18;
 
-impl<'t> Context<'t> for Importer<'t> {
+impl<'t> NodeContext<'t> for Importer<'t> {
     fn emitter(&self) -> &Emitter<'t> {
         &self.emitter
     }
@@ -131,7 +131,7 @@ impl<'t> Importer<'t> {
 
     /// The element of a name's value, if it is a constant of one element.
     fn known_number(&self, name: &str) -> Result<Option<f64>> {
-        let Value::Handle(h) = self.value(name)? else { return Ok(None) };
+        let Value::TensorId(h) = self.value(name)? else { return Ok(None) };
         let Some(array) = self.emitter.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
@@ -155,9 +155,9 @@ impl<'t> Importer<'t> {
         for (name, tensor) in &graph.constants {
             let value = match tensor.to_array() {
                 Ok(array) => {
-                    let handle = self.emitter.builder.parameter(name, array);
-                    self.emitter.builder.record_element_type(handle, Some(&tensor.element));
-                    Value::Handle(handle)
+                    let tensor_id = self.emitter.builder.parameter(name, array);
+                    self.emitter.builder.record_element_type(tensor_id, Some(&tensor.element));
+                    Value::TensorId(tensor_id)
                 }
                 Err(e) => {
                     self.report(e.at(format!("initializer '{name}'")));
@@ -173,7 +173,7 @@ impl<'t> Importer<'t> {
             scope.insert(name.to_string(), value);
         }
         for info in &graph.inputs {
-            if let Some(Value::Handle(h)) = scope.get(&info.name) {
+            if let Some(Value::TensorId(h)) = scope.get(&info.name) {
                 self.emitter.builder.record_element_type(*h, info.element.as_ref());
             }
         }
@@ -317,7 +317,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
         single => vec![single],
     };
     for (k, name) in node.outputs.iter().enumerate() {
-        if !name.is_empty() && !matches!(values.get(k), Some(Value::Handle(_))) {
+        if !name.is_empty() && !matches!(values.get(k), Some(Value::TensorId(_))) {
             return Err(Error::unsupported(format!(
                 "its output {k} ('{name}') is not computed by the process for {}",
                 node.op
@@ -334,8 +334,8 @@ fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOption
     for (index, info) in model.graph.inputs.iter().enumerate() {
         let location = format!("input '{}'", info.name);
         if let Some(array) = options.values.get(&info.name) {
-            let handle = importer.emitter.builder.constant(&info.name, array.clone());
-            scope.insert(info.name.clone(), Value::Handle(handle));
+            let tensor_id = importer.emitter.builder.constant(&info.name, array.clone());
+            scope.insert(info.name.clone(), Value::TensorId(tensor_id));
             continue;
         }
         if let Some(kind) = info.non_tensor_kind {
@@ -377,10 +377,10 @@ fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOption
                 });
             dims.collect::<Dims>()
         });
-        let handle = importer.emitter.builder.input(&info.name, shape, dtype, dims);
-        importer.emitter.builder.record_dims(handle, info.dims.as_deref().unwrap_or_default());
-        importer.emitter.builder.record_input_index(handle, index);
-        scope.insert(info.name.clone(), Value::Handle(handle));
+        let tensor_id = importer.emitter.builder.input(&info.name, shape, dtype, dims);
+        importer.emitter.builder.record_dims(tensor_id, info.dims.as_deref().unwrap_or_default());
+        importer.emitter.builder.record_input_index(tensor_id, index);
+        scope.insert(info.name.clone(), Value::TensorId(tensor_id));
     }
     let unknown =
         options.shapes.keys().chain(options.values.keys()).find(|n| !model.graph.inputs.iter().any(|i| i.name == **n));
@@ -402,7 +402,7 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let mut importer = importer;
     let mut heads = Vec::new();
     for (info, value) in model.graph.outputs.iter().zip(&values) {
-        let Value::Handle(h) = value else { return Err(Error::format("an output is not a tensor")) };
+        let Value::TensorId(h) = value else { return Err(Error::format("an output is not a tensor")) };
         let output = importer.emitter.builder.described_output(&info.name, *h)?;
         heads.push(importer.emitter.builder.symbol(output));
     }
@@ -431,7 +431,7 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     let options = ImportOptions { values: inputs, ..ImportOptions::default() };
     let (importer, values) = run(model, &options, Mode::Execute)?;
     let value = |v: Value| match v {
-        Value::Handle(h) => importer.emitter.builder.info(h).value.clone(),
+        Value::TensorId(h) => importer.emitter.builder.info(h).value.clone(),
         _ => None,
     };
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()

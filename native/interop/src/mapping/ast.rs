@@ -175,12 +175,3 @@ impl Call {
         self.named.iter().for_each(|(_, e)| e.visit(f));
     }
 }
-
-impl Process {
-    /// All expressions of MXNet's side: definitions, conditions and the result.
-    pub fn visit_right<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
-        self.lets.iter().for_each(|(_, e)| e.visit(f));
-        self.conditions.iter().for_each(|(e, _)| e.visit(f));
-        self.right.visit(f);
-    }
-}

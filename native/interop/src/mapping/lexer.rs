@@ -4,7 +4,7 @@ use crate::error::{Error, Position, Result};
 
 /// A token.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Token {
+pub(crate) enum Token {
     /// A name: letters, digits and underscores.
     Name(String),
     /// An integer.
@@ -29,7 +29,7 @@ const PUNCTUATION: [&str; 30] = [
 ///
 /// # Errors
 /// A character that begins no token, an unterminated string.
-pub fn tokenize(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
+pub(crate) fn tokenize(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
     let mut out = Vec::new();
     let mut end = Position { line: 1, column: 1 };
     for (number, line) in text.lines().enumerate() {
@@ -96,7 +96,7 @@ fn number(text: &str) -> Result<(Token, usize), String> {
 }
 
 /// A cursor over the tokens of a file.
-pub struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     file: &'a str,
     tokens: Vec<(Token, Position)>,
     next: usize,
@@ -106,50 +106,50 @@ impl<'a> Cursor<'a> {
     /// A cursor at the beginning of a file.
     ///
     /// # Errors
-    /// Those of [`tokenize`].
-    pub fn new(file: &'a str, text: &str) -> Result<Cursor<'a>> {
+    /// See [`tokenize`].
+    pub(crate) fn new(file: &'a str, text: &str) -> Result<Cursor<'a>> {
         Ok(Cursor { file, tokens: tokenize(file, text)?, next: 0 })
     }
 
     /// The next token.
-    pub fn peek(&self) -> &Token {
+    pub(crate) fn peek(&self) -> &Token {
         self.peek_at(0)
     }
 
     /// The token after `ahead` others.
-    pub fn peek_at(&self, ahead: usize) -> &Token {
+    pub(crate) fn peek_at(&self, ahead: usize) -> &Token {
         &self.tokens[(self.next + ahead).min(self.tokens.len() - 1)].0
     }
 
     /// The position of the next token.
-    pub fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         self.tokens[self.next].1
     }
 
     /// The line of the last token taken.
-    pub fn last_line(&self) -> usize {
+    pub(crate) fn last_line(&self) -> usize {
         self.tokens[self.next.saturating_sub(1)].1.line
     }
 
     /// Takes the next token.
-    pub fn take(&mut self) -> Token {
+    pub(crate) fn take(&mut self) -> Token {
         let token = self.peek().clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
 
     /// An error at the next token.
-    pub fn error(&self, message: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, message: impl Into<String>) -> Error {
         self.error_at(self.position(), message)
     }
 
     /// An error at a position.
-    pub fn error_at(&self, position: Position, message: impl Into<String>) -> Error {
+    pub(crate) fn error_at(&self, position: Position, message: impl Into<String>) -> Error {
         Error::Mapping { file: self.file.into(), position, message: message.into() }
     }
 
     /// Takes the next token if it is this punctuation.
-    pub fn accept(&mut self, punctuation: &str) -> bool {
+    pub(crate) fn accept(&mut self, punctuation: &str) -> bool {
         let is_next = matches!(self.peek(), Token::Punctuation(s) if *s == punctuation);
         if is_next {
             self.take();
@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the next token if it is this name.
-    pub fn accept_name(&mut self, name: &str) -> bool {
+    pub(crate) fn accept_name(&mut self, name: &str) -> bool {
         let is_next = matches!(self.peek(), Token::Name(n) if n == name);
         if is_next {
             self.take();
@@ -170,7 +170,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// The next token is something else.
-    pub fn expect(&mut self, punctuation: &str) -> Result<()> {
+    pub(crate) fn expect(&mut self, punctuation: &str) -> Result<()> {
         if self.accept(punctuation) { Ok(()) } else { Err(self.unexpected(&format!("'{punctuation}'"))) }
     }
 
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// The next token is something else.
-    pub fn name(&mut self, what: &str) -> Result<String> {
+    pub(crate) fn name(&mut self, what: &str) -> Result<String> {
         match self.peek().clone() {
             Token::Name(name) => {
                 self.take();
@@ -192,7 +192,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// The next token is something else.
-    pub fn int(&mut self, what: &str) -> Result<i64> {
+    pub(crate) fn int(&mut self, what: &str) -> Result<i64> {
         match *self.peek() {
             Token::Int(i) => {
                 self.take();
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The error for an unexpected token.
-    pub fn unexpected(&self, expected: &str) -> Error {
+    pub(crate) fn unexpected(&self, expected: &str) -> Error {
         let found = match self.peek() {
             Token::Name(name) => format!("'{name}'"),
             Token::Int(i) => i.to_string(),

@@ -1,6 +1,6 @@
 //! Mapping processes and operator descriptors.
 //!
-//! - [`lexer`]: the tokens of mapping files, operator descriptors and NNEF graphs.
+//! - `lexer`: the tokens of mapping files, operator descriptors and NNEF graphs.
 //! - [`ast`]: the syntax tree of mapping files; `parser`: their parser.
 //! - `signature`: the arguments and results of rules.
 //! - `schema`: operator descriptors by domain, name and version.
@@ -9,7 +9,7 @@
 
 pub mod ast;
 mod framework;
-pub mod lexer;
+pub(crate) mod lexer;
 mod parser;
 mod schema;
 mod signature;

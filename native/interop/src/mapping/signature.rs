@@ -14,7 +14,7 @@ pub enum Kind {
     Int,
     /// An integer or a floating-point number.
     Number,
-    /// A truth value.
+    /// A Boolean.
     Bool,
     /// Text.
     Text,
@@ -53,7 +53,7 @@ impl Kind {
             Kind::Bool => matches!(value, Value::Bool(_)),
             Kind::Text => matches!(value, Value::Text(_)),
             Kind::List => matches!(value, Value::List(_)),
-            Kind::Tensor => matches!(value, Value::Handle(_)),
+            Kind::Tensor => matches!(value, Value::TensorId(_)),
             Kind::Graph => matches!(value, Value::Graph(_)),
         }
     }

@@ -22,7 +22,7 @@ const MAX_TEXT: u64 = 1 << 26;
 /// Reads a model: a folder, or the file `graph.nnef` in it. Variables are read only from the folder, symbolic links resolved.
 ///
 /// # Errors
-/// Those of [`read()`] and of the system; quantization parameters (`graph.quant`), which are not supported.
+/// See [`read()`]; I/O errors; quantization parameters (`graph.quant`), which are not supported.
 pub fn load(path: &Path) -> Result<Model> {
     let file = if path.is_dir() { path.join("graph.nnef") } else { path.to_path_buf() };
     let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(file.display(), &e));

@@ -25,7 +25,7 @@ use crate::mapped_file::open;
 /// Reads a file that contains all its tensors.
 ///
 /// # Errors
-/// Those of [`read()`], and the system's.
+/// See [`read()`]; I/O errors.
 pub fn load(path: &Path) -> Result<Model> {
     read(open(path)?, &External::refused())
 }
@@ -33,7 +33,7 @@ pub fn load(path: &Path) -> Result<Model> {
 /// Reads a file whose tensors may be stored in other files of its directory.
 ///
 /// # Errors
-/// Those of [`read()`], and the system's.
+/// See [`read()`]; I/O errors.
 pub fn load_with_external_data(path: &Path) -> Result<Model> {
     let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let external = External::within(directory)?;

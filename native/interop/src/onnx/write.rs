@@ -45,7 +45,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
 /// Writes a model to a file atomically.
 ///
 /// # Errors
-/// Those of [`to_bytes`], and the system's.
+/// See [`to_bytes`]; I/O errors.
 pub fn save(model: &Model, path: &Path) -> Result<()> {
     let bytes = to_bytes(model)?;
     Ok(write_atomically(&path.display().to_string(), |file| file.write_all(&bytes))?)

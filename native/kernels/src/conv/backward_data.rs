@@ -1,8 +1,8 @@
 //! The gradient of the input.
 
-use super::gaps::Compact;
 use super::implicit::{Implicit, pack_weights};
 use super::phases::{Bands, PerPhase, PhaseGrad, phases, scatter};
+use super::strided_compaction::Compact;
 use super::{
     ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, output_channel_gemm, single_output, winograd,
 };

@@ -5,7 +5,7 @@
 //! one per pixel, that all taps share. With fewer channels than lanes, neighbouring taps of a row fill the lanes together: they
 //! are contiguous in this order.
 
-use super::gaps::Compact;
+use super::strided_compaction::Compact;
 use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::CACHE_WAY_BYTES;
@@ -245,7 +245,7 @@ impl<'a, T: Accum> Product<'a, T> {
         });
     }
 
-    /// Computes the gradients of some units of a group over some images.
+    /// Computes the gradients of a range of units of a group over a range of images.
     fn run_chunk(&self, group: usize, images: Range<usize>, units: Range<usize>, sums: &mut [T]) {
         let (kernel, rows, nr) = (self.kernel, self.shape.group_out(), self.kernel.nr());
         let units = &self.units[units];
@@ -294,7 +294,7 @@ impl<'a, T: Accum> Product<'a, T> {
         });
     }
 
-    /// Divides the pixels of the images into blocks: several small planes, some rows of one, or some columns of one row.
+    /// Divides the pixels of the images into blocks: several small planes, several rows of one, or several columns of one row.
     fn for_each_block(&self, images: Range<usize>, mut f: impl FnMut(&[PixelRegion])) {
         let [planes, height, width] = self.shape.output();
         let all = images.flat_map(|image| (0..planes).map(move |plane| (image, plane)));

@@ -377,7 +377,7 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                     let grad = &output_grad[row * pixels..(row + 1) * pixels];
                     prefetch(next_planes(input, plane, row + shape.in_channels, 1));
                     prefetch(next_planes(output_grad, pixels, row + shape.in_channels, 1));
-                    layout.spread(layout.geometry().grid[1], grad, grads);
+                    layout.scatter_outputs(layout.geometry().grid[1], grad, grads);
                     correlate(grads, layout.taps(), padded, sums);
                 }
             }

@@ -13,7 +13,8 @@ use super::layout::Layout;
 use crate::float::Accum;
 use crate::gemm::depth_blocks;
 use crate::par::{
-    MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows, with_scratch,
+    MatMut, MatRef, balanced_chunks, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows,
+    with_scratch,
 };
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::prefetch;
@@ -188,7 +189,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             None => {
                 // Tiles of one vector are less efficient, and each chunk packs its windows.
                 let [tiles_down, vectors_across] =
-                    fair_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
+                    balanced_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
                         ((tiles * mr) as f64 + PACKING_ROWS) * (vectors as f64 + 0.25 * (vectors % 2) as f64)
                     });
                 (tiles_down * mr, vectors_across * lanes)

@@ -165,7 +165,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The inverse of [`Self::collect`].
-    pub(super) fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
+    pub(super) fn scatter_outputs<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
             let to = &mut computed[d * self.phase[1] * self.phase[2]..];

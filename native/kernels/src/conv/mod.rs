@@ -21,7 +21,7 @@
 //! - `depthwise`: one kernel per channel.
 //! - `single_output`: kernels that cover the whole image, as plain matrix products.
 //! - `few_outputs`: the gradient of the input for few outputs.
-//! - `gaps`: removes input elements that no window reads.
+//! - `strided_compaction`: removes input elements that no window reads.
 //! - `crop`: removes taps that read only padding.
 //! - `deformable`: deformable convolution.
 //! - `im2col`: the explicit window matrix, as an operator of its own.
@@ -41,7 +41,6 @@ mod depthwise;
 mod epilogue;
 mod few_outputs;
 mod forward;
-mod gaps;
 mod geometry;
 mod im2col;
 mod implicit;
@@ -49,6 +48,7 @@ mod layout;
 mod output_channel_gemm;
 mod phases;
 mod single_output;
+mod strided_compaction;
 #[cfg(test)]
 mod tests;
 mod winograd;

@@ -1,7 +1,7 @@
 //! Implicit GEMM with output channels in the vector lanes: the windows (pixels, depth) times the weights (depth, output channels).
 //!
-//! Most layers have a multiple of 32 output channels, so small images waste no lanes: 49 pixels make four tiles of up to 13 rows,
-//! whereas in the lanes they would fill only three quarters of two panels of 32 columns. Weights are read once, in order, and
+//! Most layers have a multiple of 32 output channels, so small images waste no lanes: 49 pixels make four tiles of up to 13 rows;
+//! as columns, they would fill only three quarters of two 32-wide panels. Weights are read once, in order, and
 //! prefetched. The sums are (pixels, output channels); complete ones are transposed into planes.
 
 use super::ConvShape;
@@ -9,7 +9,7 @@ use super::implicit::{Implicit, SharedOnBlock, Stage, pack_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::gemm::even_blocks;
-use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks_of_groups, with_scratch};
+use crate::par::{MatMut, MatRef, balanced_chunks, num_threads, parallel_blocks_of_groups, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
@@ -81,7 +81,9 @@ impl<T: Accum> Implicit<'_, T> {
         let num_row_blocks = batch * self.groups * pixels.div_ceil(block_pixels);
         let max_channels = match num_row_blocks {
             _ if threads == 1 => self.rows,
-            1 => fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING_COST)[0] * self.kernel.nr(),
+            1 => {
+                balanced_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING_COST)[0] * self.kernel.nr()
+            }
             _ => self.rows.div_ceil((2 * threads).div_ceil(num_row_blocks)),
         };
         let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());

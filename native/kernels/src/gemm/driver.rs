@@ -228,7 +228,7 @@ impl<T: GemmElement> Product<'_, T> {
             // Chunks of rows share the panels of B.
             [tiles_down.div_ceil(chunks_down.next_multiple_of(threads)), tiles_across]
         } else {
-            par::fair_chunks([tiles_down, tiles_across], 1, threads, |rows, cols| {
+            par::balanced_chunks([tiles_down, tiles_across], 1, threads, |rows, cols| {
                 let (down, across) = (rows as f64, cols as f64);
                 let is_too_high = rows > max_tiles_down;
                 if is_too_high { f64::INFINITY } else { down * (across + PACKING_COST) + across * PANEL_COST }

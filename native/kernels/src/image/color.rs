@@ -39,7 +39,7 @@ fn gray(pixel: [f32; 3]) -> f32 {
 }
 
 /// The mean brightness of an image of one or three channels.
-pub fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
+fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
     if image.is_empty() {
         return 0.0;
     }

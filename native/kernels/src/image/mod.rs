@@ -11,7 +11,7 @@ mod resize;
 mod tests;
 
 pub use border::{Border, add_border};
-pub use color::{Change, adjust, gray_mean, lighting, normalize, saturate, to_tensor};
+pub use color::{Change, adjust, lighting, normalize, saturate, to_tensor};
 pub use resize::{Interpolation, Pixel, resize};
 
 /// Elements per chunk.

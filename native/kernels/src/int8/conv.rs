@@ -6,7 +6,7 @@
 
 use super::depthwise::Kernels;
 use super::epilogue::{Channels, overwrite};
-use super::plan::{FillRun, Plan, fill_phases};
+use super::padded_layout::{FillRun, PaddedLayout, fill_phases};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, AlignedVec, MatMut, with_scratch};
@@ -100,7 +100,7 @@ pub fn conv_int8<T: OutputElement>(
     if out.is_empty() {
         return;
     }
-    let plan = Plan::new(shape, weights.layout);
+    let padded = PaddedLayout::new(shape, weights.layout);
     let (filters, inputs) = (shape.out_channels / shape.groups, x.bytes.len() / (shape.batch * shape.groups));
     let channels: Vec<Channels> = (0..shape.groups)
         .map(|g| {
@@ -118,9 +118,9 @@ pub fn conv_int8<T: OutputElement>(
     let convolve_group = |i: usize, out: &mut [T]| {
         let g = i % shape.groups;
         let (image, weights) = (&x.bytes[i * inputs..][..inputs], &weights.words[g * words..][..words]);
-        plan.convolve(image, encoder, weights, &channels[g], MatMut::row_major(out, filters, plan.pixels()));
+        padded.convolve(image, encoder, weights, &channels[g], MatMut::row_major(out, filters, padded.pixels()));
     };
-    let len = filters * plan.pixels();
+    let len = filters * padded.pixels();
     if shape.batch * shape.groups >= MANY_IMAGES {
         par::parallel_rows(out, len, 1, convolve_group);
     } else {
@@ -128,7 +128,7 @@ pub fn conv_int8<T: OutputElement>(
     }
 }
 
-impl Plan {
+impl PaddedLayout {
     /// Convolves one group of one image.
     fn convolve<T: OutputElement>(
         &self,
@@ -145,7 +145,7 @@ impl Plan {
             let grain = ((1 << 15) / per_group.max(1)).max(1);
             par::parallel_rows(&mut words[..filled], per_group, grain, |i, to| {
                 let channels = &image[i * group * source..self.inputs.min((i + 1) * group) * source];
-                multiversion::run(FillWords { plan: self, channels, encoder, to });
+                multiversion::run(FillWords { padded: self, channels, encoder, to });
             });
             let words = &*words;
             let rows = CHUNK_PIXELS.div_ceil(self.output[1]);
@@ -222,7 +222,7 @@ impl Plan {
 
 /// Copies a group of channels to the phases, interleaved into words.
 struct FillWords<'a> {
-    plan: &'a Plan,
+    padded: &'a PaddedLayout,
     channels: &'a [u8],
     encoder: Encoder,
     to: &'a mut [i32],
@@ -233,17 +233,17 @@ impl Kernel for FillWords<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let FillWords { plan, channels, encoder, to } = self;
-        let shape = &plan.shape;
+        let FillWords { padded, channels, encoder, to } = self;
+        let shape = &padded.shape;
         let [_, height, width] = shape.input;
         let source = height * width;
         let last = channels.len() / source - 1;
         // The last channel substitutes for missing ones, whose weights are zero.
         let planes: [&[u8]; 4] = std::array::from_fn(|i| &channels[i.min(last) * source..][..source]);
-        if shape.stride == [1; 3] && shape.pad == [0; 3] && plan.grid == [height, width] {
+        if shape.stride == [1; 3] && shape.pad == [0; 3] && padded.grid == [height, width] {
             return interleave(planes, encoder, &mut to[..source]);
         }
-        fill_phases(plan, to, encoder.zero_word(), &Words { planes, encoder });
+        fill_phases(padded, to, encoder.zero_word(), &Words { planes, encoder });
     }
 }
 

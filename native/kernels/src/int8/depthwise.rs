@@ -1,10 +1,10 @@
 //! Convolutions with one input and one output channel per group.
 //!
 //! With AVX-512 or NEON's dot product the bytes of a plane are multiplied in place. Otherwise the plane is copied once, padded and
-//! split into phases as in [`super::plan`], and its elements are widened, so that each tap is one multiply-add per output.
+//! split into phases as in [`super::padded_layout`], and its elements are widened, so that each tap is one multiply-add per output.
 
 use super::epilogue::{Channels, overwrite};
-use super::plan::{FillRun, Plan, fill_phases};
+use super::padded_layout::{FillRun, PaddedLayout, fill_phases};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, Pod, with_scratch};
@@ -187,17 +187,17 @@ fn convolve_numbers<N: Number, T: OutputElement>(
     channels: &Channels,
     out: &mut [T],
 ) {
-    let plan = Plan::new(shape, Layout::Words);
-    let (source, pixels, taps) = (shape.input[1] * shape.input[2], plan.pixels(), plan.offsets.len());
+    let padded = PaddedLayout::new(shape, Layout::Words);
+    let (source, pixels, taps) = (shape.input[1] * shape.input[2], padded.pixels(), padded.offsets.len());
     let weights: Vec<N> = terms.iter().map(|term| N::of(*term)).collect();
     par::parallel_rows(out, pixels, GRAIN.div_ceil(pixels.max(1)), |i, out| {
         let (channel, plane) = (i % shape.out_channels, &x.bytes[i * source..][..source]);
-        with_scratch(plan.words(), |numbers: &mut [N]| {
-            let (grids, rest) = numbers.split_at_mut(plan.group_words());
+        with_scratch(padded.words(), |numbers: &mut [N]| {
+            let (grids, rest) = numbers.split_at_mut(padded.group_words());
             rest.fill(N::default());
-            multiversion::run(FillPhases { plan: &plan, plane, encoder, to: grids });
+            multiversion::run(FillPhases { padded: &padded, plane, encoder, to: grids });
             let weights = &weights[channel * taps..][..taps];
-            let kernel = Plane { plan: &plan, weights, channels, channel, numbers, out };
+            let kernel = Plane { padded: &padded, weights, channels, channel, numbers, out };
             match taps {
                 9 => multiversion::run(Taps::<9, _, _>(kernel)),
                 _ => multiversion::run(Taps::<1, _, _>(kernel)),
@@ -208,7 +208,7 @@ fn convolve_numbers<N: Number, T: OutputElement>(
 
 /// Copies a plane to its phases, widened.
 struct FillPhases<'a, N> {
-    plan: &'a Plan,
+    padded: &'a PaddedLayout,
     plane: &'a [u8],
     encoder: Encoder,
     to: &'a mut [N],
@@ -219,8 +219,8 @@ impl<N: Number> Kernel for FillPhases<'_, N> {
 
     #[inline(always)]
     fn run(self) {
-        let FillPhases { plan, plane, encoder, to } = self;
-        fill_phases(plan, to, N::default(), &Numbers { plane, encoder });
+        let FillPhases { padded, plane, encoder, to } = self;
+        fill_phases(padded, to, N::default(), &Numbers { plane, encoder });
     }
 }
 
@@ -241,7 +241,7 @@ impl<N: Number> FillRun<N> for Numbers<'_> {
 
 /// The operands of the convolution of a plane.
 struct Plane<'a, N, T> {
-    plan: &'a Plan,
+    padded: &'a PaddedLayout,
     weights: &'a [N],
     channels: &'a Channels,
     channel: usize,
@@ -257,11 +257,11 @@ impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT,
 
     #[inline(always)]
     fn run(self) {
-        let Plane { plan, weights, channels, channel, numbers, out } = self.0;
-        let ([_, width], [rows, cols]) = (plan.grid, plan.output);
+        let Plane { padded, weights, channels, channel, numbers, out } = self.0;
+        let ([_, width], [rows, cols]) = (padded.grid, padded.output);
         let (mut x, mut y) = (0, 0);
         let len = ((rows - 1) * width + cols).next_multiple_of(COLS);
-        let taps = weights.as_chunks::<COUNT>().0.iter().zip(plan.offsets.values().as_chunks::<COUNT>().0);
+        let taps = weights.as_chunks::<COUNT>().0.iter().zip(padded.offsets.values().as_chunks::<COUNT>().0);
         for position in (0..len).step_by(COLS) {
             let mut sums = [N::default(); COLS];
             for (weights, offsets) in taps.clone() {

@@ -148,7 +148,7 @@ impl Channels {
         }
     }
 
-    /// Computes a tile and converts it. The channels starting at `first` are its columns if its rows are data, else its rows.
+    /// Computes a tile and converts it. Output channels start at `first`: along columns if rows are data, else along rows.
     pub(super) fn multiply<T: OutputElement>(
         &self,
         first: usize,

@@ -6,7 +6,7 @@
 //!
 //! - `matrix`: products with a constant matrix.
 //! - `conv`: convolutions as implicit GEMM.
-//! - `plan`: the padded copy of an image.
+//! - `padded_layout`: the padded copy of an image.
 //! - `depthwise`: convolutions with one kernel per channel.
 //! - `epilogue`: bias, scale and rounding.
 
@@ -14,7 +14,7 @@ mod conv;
 mod depthwise;
 mod epilogue;
 mod matrix;
-mod plan;
+mod padded_layout;
 #[cfg(test)]
 mod tests;
 

@@ -7,7 +7,7 @@
 
 use crate::lane::{Elements, ElementsMut, Lane, Load};
 use crate::movement::fill_run;
-use crate::par::{spread, with_scratch};
+use crate::par::{grain_for_all_threads, with_scratch};
 
 /// The number of lanes that a loop gets is a multiple of this.
 pub const LANE_MULTIPLE: usize = 64;
@@ -254,7 +254,7 @@ pub(crate) fn drive<C: Lane, D: Lane>(operands: &[Operand<'_, C>], mut out: Elem
     if out.len() <= GRAIN {
         return drive_chunk(operands, 0, out, body);
     }
-    let grain = spread(out.len(), GRAIN).next_multiple_of(LANE_MULTIPLE);
+    let grain = grain_for_all_threads(out.len(), GRAIN).next_multiple_of(LANE_MULTIPLE);
     out.parallel_chunks(grain, &|start, out| drive_chunk(operands, start, out, body));
 }
 

@@ -1,4 +1,4 @@
-//! Elementwise kernels: those of one operand here, those of several in `zip`.
+//! Elementwise maps of one operand; `zip` has the maps of several.
 //!
 //! `drive` runs the loop of a kernel over the lanes of operands of any type, in parallel and block by block.
 

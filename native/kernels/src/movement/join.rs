@@ -21,7 +21,7 @@ pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     for (part, n) in parts {
         assert_eq!(part.len(), rows * n, "a part of {} elements does not have {rows} rows of {n}", part.len());
     }
-    let grain = par::spread(rows, (GRAIN / width).max(1));
+    let grain = par::grain_for_all_threads(rows, (GRAIN / width).max(1));
     par::parallel_rows(dst, width * grain, 1, |i, dst| {
         multiversion::run(Join { parts, width, first: i * grain, dst });
     });

@@ -21,7 +21,7 @@ pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut 
             multiversion::run(Runs { src, start, outer: &[], inner: Axis { n: dst.len(), ..inner }, first: 0, dst });
         });
     }
-    let runs = par::spread(dst.len() / inner.n, (GRAIN / inner.n).max(1));
+    let runs = par::grain_for_all_threads(dst.len() / inner.n, (GRAIN / inner.n).max(1));
     par::parallel_rows(dst, runs * inner.n, 1, |i, dst| {
         multiversion::run(Runs { src, start, outer, inner, first: i * runs, dst });
     });

@@ -2,7 +2,7 @@
 //!
 //! A chunk is the unit of work of a thread. So that results do not depend on the number of threads, the caller chooses the chunks by
 //! the size of the work alone; they may depend on the number of threads only if the division changes no result. Each thread, the calling
-//! one included, starts with a range of chunks of its own and then helps the others. An idle worker spins for some microseconds, then
+//! one included, starts with a range of chunks of its own and then helps the others. An idle worker spins for several microseconds, then
 //! yields, and finally sleeps. A loop that starts while another one runs, or within a chunk, runs on its calling thread. Starting a loop
 //! costs about a microsecond, so work of less than about ten microseconds should stay in one chunk.
 //!
@@ -31,4 +31,4 @@ pub(crate) use matrix::{parallel_blocks, parallel_blocks_of_groups};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
 pub use split::parallel_copy;
-pub(crate) use split::{fair_chunks, parallel_ranges, parallel_rows, parallel_rows2, spread};
+pub(crate) use split::{balanced_chunks, grain_for_all_threads, parallel_ranges, parallel_rows, parallel_rows2};

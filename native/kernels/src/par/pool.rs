@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Spins before an idle worker yields; about twenty microseconds.
 const SPINS: u32 = 2000;
-/// Yields before an idle worker sleeps: some hundred microseconds on an otherwise idle processor. Waking it costs as much as a
+/// Yields before an idle worker sleeps: a few hundred microseconds on an otherwise idle processor. Waking it costs as much as a
 /// small operator.
 const YIELDS: u32 = 400;
 /// A yield that takes longer has let another program run, often for milliseconds, during which the worker misses loops.
@@ -26,7 +26,7 @@ type Panic = Box<dyn Any + Send>;
 ///
 /// The chunks are divided evenly into ranges, one per thread. A thread first claims the chunks of its own range, so that in successive
 /// loops it works on the same part of the data, which is still in its cache; then it takes what other threads have left.
-struct Job<'a> {
+struct ParallelLoop<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     chunks: usize,
     /// Number of workers that may take part.
@@ -41,7 +41,7 @@ struct Job<'a> {
 #[repr(align(64))]
 struct Claims(AtomicUsize);
 
-impl Job<'_> {
+impl ParallelLoop<'_> {
     /// Claims and runs chunks until none is left. A panic ends its chunk only; the first payload is kept for the caller. `thread` is 0
     /// for the caller and 1 for the first worker.
     fn work(&self, thread: usize) {
@@ -70,30 +70,30 @@ impl Job<'_> {
     }
 }
 
-/// The job of a worker, on cache lines of its own: a worker that waits for a job, or ends one, does not slow down the others.
+/// The loop of a worker, on cache lines of its own: a worker that waits for a loop, or ends one, does not slow down the others.
 ///
-/// It is null, a job that the worker may take, or [`BUSY`] while the worker runs it. The caller takes back a job that the worker has not
-/// taken, and waits while the worker is busy, so it does not drop a job in use.
+/// It is null, a loop that the worker may take, or [`BUSY`] while the worker runs it. The caller takes back a loop that the worker has not
+/// taken, and waits while the worker is busy, so it does not drop a loop in use.
 #[repr(align(128))]
-struct Slot(AtomicPtr<Job<'static>>);
+struct Slot(AtomicPtr<ParallelLoop<'static>>);
 
-/// The address in the slot of a worker that runs a job.
-const BUSY: *mut Job<'static> = std::ptr::dangling_mut();
+/// The address in the slot of a worker that runs a loop.
+const BUSY: *mut ParallelLoop<'static> = std::ptr::dangling_mut();
 
 impl Slot {
     fn is_empty(&self) -> bool {
         self.0.load(Ordering::SeqCst).is_null()
     }
 
-    /// Takes the job, if there is one.
-    fn take(&self) -> Option<*const Job<'static>> {
-        let job = self.0.load(Ordering::Relaxed);
-        let is_job = !job.is_null() && job != BUSY;
-        (is_job && self.replace(job, BUSY)).then_some(job.cast_const())
+    /// Takes the loop, if there is one.
+    fn take(&self) -> Option<*const ParallelLoop<'static>> {
+        let parallel_loop = self.0.load(Ordering::Relaxed);
+        let is_loop = !parallel_loop.is_null() && parallel_loop != BUSY;
+        (is_loop && self.replace(parallel_loop, BUSY)).then_some(parallel_loop.cast_const())
     }
 
     /// Replaces a pointer by another one; false if the slot does not hold it.
-    fn replace(&self, from: *mut Job<'static>, to: *mut Job<'static>) -> bool {
+    fn replace(&self, from: *mut ParallelLoop<'static>, to: *mut ParallelLoop<'static>) -> bool {
         self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 }
@@ -228,21 +228,22 @@ impl Pool {
             }
         }
         let workers = &workers[..max_workers.min(workers.len())];
-        let job = Job { run, chunks, workers: max_workers, claims: Default::default(), panic: Mutex::new(None) };
-        let pointer: *mut Job<'static> = (&raw const job).cast_mut().cast();
+        let parallel_loop =
+            ParallelLoop { run, chunks, workers: max_workers, claims: Default::default(), panic: Mutex::new(None) };
+        let pointer: *mut ParallelLoop<'static> = (&raw const parallel_loop).cast_mut().cast();
         workers.iter().for_each(|worker| worker.slot.0.store(pointer, Ordering::Release));
         workers.iter().for_each(|worker| worker.thread.unpark());
-        job.work(0);
+        parallel_loop.work(0);
         for Worker { slot, .. } in workers {
             if !slot.is_empty() && !slot.replace(pointer, std::ptr::null_mut()) {
                 self.caller.wait_for(slot);
             }
         }
-        job.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
+        parallel_loop.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Spins for at most some microseconds; returns true as soon as the condition holds.
+/// Spins for at most about twenty microseconds; returns true as soon as the condition holds.
 fn spin_until(condition: impl Fn() -> bool) -> bool {
     (0..SPINS).any(|_| {
         std::hint::spin_loop();
@@ -258,7 +259,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Waits for at most some hundred microseconds; returns true as soon as the condition holds.
+    /// Waits for at most a few hundred microseconds; returns true as soon as the condition holds.
     fn wait_until(&mut self, condition: impl Fn() -> bool) -> bool {
         condition() || spin_until(&condition) || self.yield_until(condition)
     }
@@ -293,9 +294,9 @@ fn worker(index: usize, slot: &Slot, caller: &Caller) {
                 std::thread::park();
             }
         }
-        if let Some(job) = slot.take() {
-            // SAFETY: the job was in the slot when it was taken, and the caller does not drop it before the slot is empty.
-            unsafe { &*job }.work(index + 1);
+        if let Some(parallel_loop) = slot.take() {
+            // SAFETY: the loop was in the slot when it was taken, and the caller does not drop it before the slot is empty.
+            unsafe { &*parallel_loop }.work(index + 1);
             slot.0.store(std::ptr::null_mut(), Ordering::SeqCst);
             caller.wake();
         }

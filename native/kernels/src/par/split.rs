@@ -12,7 +12,7 @@ pub(super) fn num_chunks(len: usize, grain: usize) -> usize {
 /// The chunk size, in rows and columns, that splits `count` grids of `size` among `threads` in the least time, where `cost(rows, cols)`
 /// is the time of a chunk. All chunks of a grid but the last in each direction have this size. Among equally good sizes the smallest
 /// is chosen, so that a delayed thread holds up the others less.
-pub(crate) fn fair_chunks(
+pub(crate) fn balanced_chunks(
     size: [usize; 2],
     count: usize,
     threads: usize,
@@ -44,7 +44,7 @@ pub(crate) fn fair_chunks(
     best.map_or(size, |best| best.1)
 }
 
-/// Maximum number of chunks per thread in [`fair_chunks`].
+/// Maximum number of chunks per thread in [`balanced_chunks`].
 const CHUNKS_PER_THREAD: usize = 3;
 
 /// Calls `f` with the consecutive ranges of `grain` items (the last one may be shorter) that make up `0..len`.
@@ -91,12 +91,12 @@ impl<'a, T> SharedSlice<'a, T> {
 
 /// A smaller grain, at least a quarter of `grain`, if `len` items in chunks of `grain` items do not occupy all threads; otherwise `grain`.
 /// For loops whose results do not depend on the chunks.
-pub(crate) fn spread(len: usize, grain: usize) -> usize {
-    spread_among(len, grain, num_threads())
+pub(crate) fn grain_for_all_threads(len: usize, grain: usize) -> usize {
+    grain_for_threads(len, grain, num_threads())
 }
 
-/// [`spread`] for a number of threads.
-pub(super) fn spread_among(len: usize, grain: usize, threads: usize) -> usize {
+/// [`grain_for_all_threads`] for a number of threads.
+pub(super) fn grain_for_threads(len: usize, grain: usize, threads: usize) -> usize {
     if len <= grain { grain } else { len.div_ceil(threads).clamp(grain.div_ceil(4).max(1), grain.max(1)) }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usiz
     let row_len = row_len.max(1);
     let rows = data.len().div_ceil(row_len);
     let slice = SharedSlice::new(data);
-    parallel_ranges(rows, spread(rows, grain), |chunk| {
+    parallel_ranges(rows, grain_for_all_threads(rows, grain), |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.
             f(row, unsafe { slice.take(row * row_len..(row + 1) * row_len) });
@@ -125,7 +125,7 @@ pub(crate) fn parallel_rows2<T: Send, U: Send>(
     let (first_len, second_len) = (first_len.max(1), second_len.max(1));
     let rows = first.len().div_ceil(first_len).min(second.len().div_ceil(second_len));
     let (first, second) = (SharedSlice::new(first), SharedSlice::new(second));
-    parallel_ranges(rows, spread(rows, grain), |chunk| {
+    parallel_ranges(rows, grain_for_all_threads(rows, grain), |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.
             let (a, b) = unsafe {

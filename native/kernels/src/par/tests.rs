@@ -1,5 +1,5 @@
 use super::pool::parse_threads;
-use super::split::{num_chunks, spread_among};
+use super::split::{grain_for_threads, num_chunks};
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -198,7 +198,7 @@ fn chunks_are_fair() {
         ([41, 100], 1, 7),
         ([5, 5], 100, 3),
     ] {
-        let [rows, cols] = fair_chunks(size, count, threads, area);
+        let [rows, cols] = balanced_chunks(size, count, threads, area);
         let mut loads = vec![0; threads];
         for _ in 0..count {
             for (row, col) in (0..size[0]).step_by(rows).flat_map(|r| (0..size[1]).step_by(cols).map(move |c| (r, c))) {
@@ -212,9 +212,9 @@ fn chunks_are_fair() {
             "{size:?} {threads}: {rows} x {cols}, {most} of {units}"
         );
     }
-    assert_eq!(fair_chunks([16, 1], 1, 2, area), [4, 1]);
-    assert_eq!(fair_chunks([16, 1], 1, 2, |rows, _| rows as f64 + 0.5), [8, 1]);
-    assert_eq!(fair_chunks([5, 1], 1, 2, |rows, _| rows as f64 + 0.5), [3, 1]);
+    assert_eq!(balanced_chunks([16, 1], 1, 2, area), [4, 1]);
+    assert_eq!(balanced_chunks([16, 1], 1, 2, |rows, _| rows as f64 + 0.5), [8, 1]);
+    assert_eq!(balanced_chunks([5, 1], 1, 2, |rows, _| rows as f64 + 0.5), [3, 1]);
 }
 
 #[test]
@@ -229,10 +229,10 @@ fn large_slices_are_copied_whole() {
 
 #[test]
 fn small_loops_are_divided_among_all_threads() {
-    let spread = |len, grain| spread_among(len, grain, 8);
-    assert_eq!(spread(100, 100), 100);
-    assert_eq!(spread(120, 100), 25);
-    assert_eq!(spread(400, 100), 50);
-    assert_eq!(spread(10_000, 100), 100);
-    assert_eq!(spread(3, 0), 1);
+    let grain_for_eight = |len, grain| grain_for_threads(len, grain, 8);
+    assert_eq!(grain_for_eight(100, 100), 100);
+    assert_eq!(grain_for_eight(120, 100), 25);
+    assert_eq!(grain_for_eight(400, 100), 50);
+    assert_eq!(grain_for_eight(10_000, 100), 100);
+    assert_eq!(grain_for_eight(3, 0), 1);
 }

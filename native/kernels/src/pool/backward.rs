@@ -359,7 +359,7 @@ fn sum_plane<T: FloatElement>(
                 divide(&mut scales[lead..lead + row], divisors.row, inner);
             }
             if inner == 1 {
-                spread(&phases, scales, split, columns);
+                scatter_scales(&phases, scales, split, columns);
             } else {
                 columns.fill(T::Acc::zero());
                 for (w, scales) in scales.chunks_exact(inner).enumerate() {
@@ -380,7 +380,7 @@ fn sum_plane<T: FloatElement>(
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     /// Adds the scale of each window to the columns of the window.
-    fn spread<A: Accum>(phases: &Phases, scales: &[A], split: &mut [A], columns: &mut [A]) {
+    fn scatter_scales<A: Accum>(phases: &Phases, scales: &[A], split: &mut [A], columns: &mut [A]) {
         split.fill(A::zero());
         phases.scatter(split, |_, start, sums| {
             sums.iter_mut().zip(&scales[start..]).for_each(|(sum, scale)| *sum += *scale);

@@ -199,8 +199,8 @@ impl<T: RnnElement> BackwardPass<'_, T> {
         pairs.into_iter().filter(|(_, rows)| !rows.is_empty())
     }
 
-    /// Runs the time steps in reverse. Leaves the gradients of the gates in `dgates` and those of the initial states in `carry`,
-    /// and writes those of the projection's weights to `parameters`.
+    /// Runs the time steps in reverse. Writes gate gradients to `dgates`, initial-state gradients to `carry`, and projection-weight
+    /// gradients to `parameters`.
     fn steps(&self, dgates: &mut [T], carry: &mut [T], mut parameters: Option<&mut [T]>) {
         let (run, g) = (&self.run, self.run.g);
         let (step_len, state) = (g.batch * self.width(), g.state());

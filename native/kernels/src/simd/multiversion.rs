@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
 ///
 /// The body should consist of loops over slices that the compiler can vectorize; functions that it calls must be inlined. Each
-/// call evaluates [`level`], so it should do at least some hundred operations. With `avx512 if CONDITION;` before it, which
+/// call evaluates [`level`], so it should do at least a few hundred operations. With `avx512 if CONDITION;` before it, which
 /// depends on the generic types, a function is compiled for AVX-512 only if the condition holds.
 macro_rules! per_isa {
     (avx512 if $condition:expr; $($function:tt)+) => {

@@ -5,7 +5,7 @@ use super::{Lengths, SoftmaxKind};
 use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::map::{Elements, ElementsMut};
-use crate::par::{MatMut, parallel_blocks, parallel_rows, spread, with_scratch};
+use crate::par::{MatMut, grain_for_all_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::short_rows;
 use num_traits::One;
 
@@ -57,7 +57,7 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
         });
     }
     if inner == 1 {
-        let rows = spread(y.len() / axis, (GRAIN / axis).max(1));
+        let rows = grain_for_all_threads(y.len() / axis, (GRAIN / axis).max(1));
         return parallel_rows(y, axis * rows, 1, |block, y| {
             with_scratch(row::scratch_len(axis), |exps: &mut [T::Acc]| {
                 for (k, y) in y.chunks_exact_mut(axis).enumerate() {

@@ -10,7 +10,7 @@ pub(crate) mod select;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // The gradient of broadcasting.
     backward::OPS,
     // Arithmetic, comparison and logic of two arrays of one type.

@@ -21,7 +21,7 @@ use ferromx_core::op::AnyOperator;
 pub use fused_subgraphs::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Multi-head attention.
     attention::OPS,
     // Selection by a mask.

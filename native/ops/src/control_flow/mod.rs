@@ -21,7 +21,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::subgraph::Subgraph;
 
 /// The operators of this family.
-pub static OPS: &[&dyn AnyOperator] = &[&foreach::FOREACH, &while_loop::WHILE_LOOP, &branch::COND];
+pub(crate) static OPS: &[&dyn AnyOperator] = &[&foreach::FOREACH, &while_loop::WHILE_LOOP, &branch::COND];
 
 /// A graph (symbol) argument.
 const fn graph(name: &'static str, doc: &'static str) -> ArgDef {

@@ -68,7 +68,7 @@ pub(crate) static COPY_TO: Operator = Operator::new("_copyto")
 /// Converts the stored values of a sparse array to the dtype of the output.
 fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let values = a.parts()?.data;
+    let values = a.components()?.data;
     let dtype = call.outs.first().map_or(a.dtype(), Array::dtype);
     let converted = NDArray::empty(values.shape(), dtype, values.context())?;
     call_once(&[&values], &[(&converted, Req::Write)], |ins, outs| cast(call.ctx, ins, outs))?;

@@ -21,7 +21,7 @@ pub use scalar::ScalarParam;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Arithmetic, comparison and logic of two arrays.
     binary::OPS,
     // Copies, casts, constants.

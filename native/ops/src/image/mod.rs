@@ -17,7 +17,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, infer::ShapeIo};
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Colours.
     color::OPS,
     // Decoding.

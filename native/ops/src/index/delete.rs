@@ -68,7 +68,7 @@ pub(super) static DELETE: Operator<DeleteParam> = Operator::new("_npi_delete")
     })
     .grad(Grad::Kernel(Backward::new(delete_backward).inputs(Deps::All), None));
 
-/// The shape (outer, n, inner) seen from the axis, and the indices along it that are kept.
+/// The shape as (outer, n, inner) around the axis, and the indices along it that are kept.
 fn kept_indices(
     p: &DeleteParam,
     shape: &Shape,

@@ -33,7 +33,7 @@ use ferromx_kernels::index::{self, BadIndex, Bounds};
 use crate::rules::no_gradient;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     &[
         &take::EMBEDDING,
         &take::SPARSE_EMBEDDING,

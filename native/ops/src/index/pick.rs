@@ -184,7 +184,7 @@ fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &indices)
 }
 
-/// The shape (outer, n, inner) seen from the last axis.
+/// The shape as (outer, n, inner) around the last axis.
 fn around_last(shape: &Shape) -> (usize, usize, usize) {
     let dims = shape.to_usize();
     outer_len_inner(&dims, dims.len().saturating_sub(1))

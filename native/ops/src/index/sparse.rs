@@ -113,6 +113,6 @@ pub(super) fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     moved!(a.dtype(), T => {
         let mut builder = CsrBuilder::<T>::new();
         append(a, &mut builder, |b, m| rows.iter().for_each(|r| b.push_row(m, *r, columns)))?;
-        Ok(vec![new_csr(&call.shapes[0], builder.parts(), a.context())?.into()])
+        Ok(vec![new_csr(&call.shapes[0], builder.components(), a.context())?.into()])
     })
 }

@@ -17,7 +17,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Constants.
     &[&ZEROS, &ONES, &ZEROS.renamed("_npi_zeros"), &ONES.renamed("_npi_ones"), &FULL, &FULL_LIKE, &ZEROS_WITHOUT_DTYPE],
     // Identity matrices, indices of a grid.
@@ -51,7 +51,7 @@ pub static ZEROS: Operator<InitParam> = Operator::new("_zeros")
     .grad(Grad::Zero);
 
 /// Ones.
-pub static ONES: Operator<InitParam> = Operator::new("_ones")
+pub(crate) static ONES: Operator<InitParam> = Operator::new("_ones")
     .doc("An array of ones.")
     .inputs(&[])
     .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
@@ -104,7 +104,7 @@ params! {
 }
 
 /// Zeros whose dtype may be inferred.
-pub static ZEROS_WITHOUT_DTYPE: Operator<ZerosWithoutDTypeParam> = Operator::new("_zeros_without_dtype")
+pub(crate) static ZEROS_WITHOUT_DTYPE: Operator<ZerosWithoutDTypeParam> = Operator::new("_zeros_without_dtype")
     .doc("An array of zeros whose element type may be left to inference.")
     .inputs(&[])
     .shape(|p, io| io.assign_out(0, &p.get::<ZerosWithoutDTypeParam>().shape))

@@ -30,7 +30,7 @@ pub(crate) mod transforms;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Matrix products with BLAS's options.
     blas::OPS,
     // Cholesky factorization and triangular solves.

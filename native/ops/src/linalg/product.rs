@@ -136,11 +136,11 @@ macro_rules! half_precision {
 half_precision!(f16 bf16);
 
 /// BLAS's beta, the scale of the output's old contents: 1 for `Req::Add`, otherwise 0.
-pub fn beta(out: &Out<'_>) -> f32 {
+pub(crate) fn beta(out: &Out<'_>) -> f32 {
     if out.req() == Req::Add { 1.0 } else { 0.0 }
 }
 
 /// Matrix `i` of a batch of (rows, cols) matrices.
-pub fn batch_matrix<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize)) -> MatRef<'_, T> {
+pub(crate) fn batch_matrix<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize)) -> MatRef<'_, T> {
     MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols)
 }

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::dot::DotParam;
 use crate::sparse::cast::{cast, read_dense, to_dense};
-use crate::sparse::{Storage, StoredRows, csr_of, csr_parts, new_vector, stored_rows, summed, with_rows};
+use crate::sparse::{Storage, StoredRows, csr_components, csr_of, new_vector, stored_rows, summed, with_rows};
 use StorageType::{Default as Dense, RowSparse};
 
 /// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
@@ -79,9 +79,9 @@ fn operands<'a>(matrix: [&'a NDArray; 3], rhs: &'a StoredRows) -> SmallVec<[&'a 
 
 /// The product of a csr matrix and an array.
 fn product<T: Element + MulAdd>(a: &SparseArray, rhs: &StoredRows, shape: &Shape) -> Result<NDArray> {
-    let parts = a.parts()?;
+    let components = a.components()?;
     let out = NDArray::zeros(shape, T::DTYPE, a.context())?;
-    call_once(&operands(csr_parts(&parts)?, rhs), &[(&out, Req::Write)], |ins, outs| {
+    call_once(&operands(csr_components(&components)?, rhs), &[(&out, Req::Write)], |ins, outs| {
         let (m, values, out) = (csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match ins.get(4) {
             Some(rows) => {
@@ -104,8 +104,8 @@ fn transposed_product<T: Element + MulAdd>(
     shape: &Shape,
     storage_type: StorageType,
 ) -> Result<Array> {
-    let (parts, n) = (a.parts()?, rhs.row_len());
-    let (rows, (indptr, indices, data)) = call_once(&operands(csr_parts(&parts)?, rhs), &[], |ins, _| {
+    let (components, n) = (a.components()?, rhs.row_len());
+    let (rows, (indptr, indices, data)) = call_once(&operands(csr_components(&components)?, rhs), &[], |ins, _| {
         let m = csr_of::<T>(&ins[..3])?;
         let Some(rows) = ins.get(4) else { return Ok(kernels::transpose_stored(m)) };
         let (indptr, indices, data) = kernels::select_rows(m, rows.slice::<i64>()?);
@@ -124,8 +124,8 @@ fn transposed_product<T: Element + MulAdd>(
 /// The product of a dense and a csr matrix. A csr product stores the columns that are not empty in the matrix, as in MXNet.
 fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<Array> {
     ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
-    let parts = rhs.parts()?;
-    let [indptr, indices, values] = csr_parts(&parts)?;
+    let components = rhs.components()?;
+    let [indptr, indices, values] = csr_components(&components)?;
     let (shape, num_columns) = (&call.shapes[0], rhs.shape().dim(1) as usize);
     if call.storage_type != StorageType::Csr {
         let out = NDArray::zeros(shape, lhs.dtype(), lhs.context())?;

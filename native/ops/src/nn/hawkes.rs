@@ -101,7 +101,7 @@ fn hawkes_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// The inputs of one process.
-struct Process<'a, T> {
+struct PointProcess<'a, T> {
     background: &'a [T],
     alpha: &'a [T],
     beta: &'a [T],
@@ -112,7 +112,7 @@ struct Process<'a, T> {
 }
 
 /// Splits the inputs into processes. Checks lengths and marks.
-fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
+fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<PointProcess<'a, T>>> {
     let (n, k) = (ins[0].shape().dim(0) as usize, ins[0].shape().dim(1) as usize);
     let points = ins[4].shape().dim(1) as usize;
     let (lengths, ends) = (ins[6].slice::<T>()?, ins[7].slice::<T>()?);
@@ -128,7 +128,7 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
         if let Some(mark) = marks.iter().find(|m| !(0..k as i32).contains(*m)) {
             ensure!(false, "mark {mark} of process {i} is not within 0 to {}", k as i64 - 1);
         }
-        processes.push(Process {
+        processes.push(PointProcess {
             background: &ins[0].slice()?[i * k..(i + 1) * k],
             alpha: ins[1].slice()?,
             beta: ins[2].slice()?,
@@ -163,7 +163,7 @@ enum Until {
     MaxTime,
 }
 
-impl<T: Element> Process<'_, T> {
+impl<T: Element> PointProcess<'_, T> {
     /// The log-likelihood, and for each mark its state at `max_time` with the derivatives.
     fn run(&self) -> (f64, Vec<Mark>) {
         let mut marks: Vec<Mark> = self.state.iter().map(|s| Mark { state: s.to_f64(), ..Mark::default() }).collect();

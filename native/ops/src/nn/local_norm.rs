@@ -123,7 +123,7 @@ params! {
     pub struct L2NormalizationParam {
         /// Added to the sum of squares for numerical stability.
         eps: f32 = 1e-10;
-        /// Which elements share a norm: those of an example, those of all channels at one position, or those of a channel.
+        /// Elements normalized together: an example, all channels at a position, or one channel.
         mode: L2Mode = (L2Mode::Instance);
     }
 }

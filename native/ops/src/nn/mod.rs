@@ -40,7 +40,7 @@ pub use pooling::{PoolType, PoolingParam};
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     &[
         &activation::ACTIVATION,
         &batch_norm::BATCH_NORM,

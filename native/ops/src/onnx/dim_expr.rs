@@ -122,7 +122,7 @@ impl DimExprs {
     /// Folds each expression from its leaves up; `None` entries stay `None`.
     ///
     /// # Errors
-    /// Those of `leaf` and `combine`.
+    /// Errors of `leaf` and `combine`.
     pub fn build<T, E>(
         &self,
         leaf: &mut dyn FnMut(DimLeaf) -> std::result::Result<T, E>,

@@ -30,7 +30,7 @@ use ferromx_core::storage::In;
 use ferromx_kernels::map::Load;
 
 /// The operators of this family.
-pub static OPS: &[&dyn AnyOperator] = &[
+pub(crate) static OPS: &[&dyn AnyOperator] = &[
     &attention::ATTENTION,
     &gelu::GELU_TANH,
     &max_pool::MAX_POOL,

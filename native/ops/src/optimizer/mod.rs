@@ -18,7 +18,7 @@ mod tests;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // AdamW.
     adamw::OPS,
     // Adam, RMSProp, FTRL, FTML, AdaGrad.

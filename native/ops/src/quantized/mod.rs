@@ -35,10 +35,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Conversions.
     convert::OPS,
-    // Layers whose range is that of their input, or calibrated.
+    // Layers whose output range equals the input range, or is calibrated.
     layers::OPS,
     // Sums and products.
     product::OPS,

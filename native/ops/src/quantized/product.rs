@@ -44,9 +44,9 @@ fn input_names(no_bias: bool) -> Vec<String> {
 
 /// The scales of the sums and of the bias of a layer.
 struct Scales {
-    /// The scale of the sums: that of the data times that of the weights.
+    /// The scale of the sums: data scale times weight scale.
     sum: f32,
-    /// The scale of the bias divided by that of the sums.
+    /// The scale of the bias divided by the scale of the sums.
     bias: f32,
 }
 

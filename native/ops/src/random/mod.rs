@@ -15,7 +15,7 @@ mod scalar_parameters;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Distributions with array parameters.
     array_parameters::OPS,
     // Discrete sampling and shuffling.

@@ -22,7 +22,7 @@ pub(crate) mod sums;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Indices of maxima and minima.
     arg::OPS,
     // Histograms, and comparisons of whole arrays.

@@ -16,7 +16,7 @@ use super::norm::NormParam;
 use crate::axes::resolve_or_exclude;
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{csr_of, csr_parts, new_vector, summed};
+use crate::sparse::{csr_components, csr_of, new_vector, summed};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -34,10 +34,10 @@ pub(super) fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if !a.dtype().is_float() || count == 0 {
         return dense_fallback(call);
     }
-    let parts = a.parts()?;
+    let components = a.components()?;
     let out = NDArray::zeros(&call.shapes[0], a.dtype(), a.context())?;
     let scale = if call.ctx.op.ends_with("mean") { 1.0 / count as f64 } else { 1.0 };
-    call_once(&csr_parts(&parts)?, &[(&out, Req::Write)], |ins, outs| {
+    call_once(&csr_components(&components)?, &[(&out, Req::Write)], |ins, outs| {
         dispatch!(a.dtype(), T in [f32, f64, half::f16] => {
             let (m, out) = (csr_of::<T>(ins)?, outs[0].slice_mut::<T>()?);
             match axes.as_slice() {
@@ -86,18 +86,19 @@ pub(super) fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if a.shape().dims().len() != 2 {
         return dense_fallback(call);
     }
-    let (parts, shape) = (a.parts()?, &call.shapes[0]);
-    if parts.data.is_empty() {
+    let (components, shape) = (a.components()?, &call.shapes[0]);
+    if components.data.is_empty() {
         return Ok(vec![match call.storage_type {
             RowSparse => SparseArray::zeros(RowSparse, shape, a.dtype(), a.context())?.into(),
             _ => NDArray::zeros(shape, a.dtype(), a.context())?.into(),
         }]);
     }
-    let sums = (call.dense)(&[parts.data])?.pop().ok_or_else(|| Error::Internal("a reduction has no output".into()))?;
+    let sums =
+        (call.dense)(&[components.data])?.pop().ok_or_else(|| Error::Internal("a reduction has no output".into()))?;
     if only_axis(call.ctx.params::<ReduceParam>()) == Some(0) {
         return Ok(vec![sums.into()]);
     }
-    let by_row = SparseArray::row_sparse(shape, sums, parts.indices)?.into();
+    let by_row = SparseArray::row_sparse(shape, sums, components.indices)?.into();
     Ok(vec![if call.storage_type == RowSparse { by_row } else { to_dense(&by_row)?.into() }])
 }
 
@@ -123,18 +124,18 @@ pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if x.shape().dims().len() != 2 {
         return dense_fallback(call);
     }
-    let (parts, shape) = (x.parts()?, x.shape());
+    let (components, shape) = (x.components()?, x.shape());
     let is_row_sum = only_axis(call.ctx.params::<ReduceParam>()) == Some(1);
     let (grad, rows, is_grad_stored) = match &call.ins[0] {
         Array::Sparse(grad) if is_row_sum => {
-            let parts = grad.parts()?;
-            (parts.data, parts.indices, true)
+            let components = grad.components()?;
+            (components.data, components.indices, true)
         }
-        grad => (to_dense(grad)?, parts.indices.clone(), false),
+        grad => (to_dense(grad)?, components.indices.clone(), false),
     };
     let (num_rows, len) = (shape.dim(0) as usize, row_len(shape, 1));
     let out = NDArray::zeros(&Shape::new(&[rows.len() as i64, shape.dim(1)]), x.dtype(), x.context())?;
-    call_once(&[&parts.indices, &parts.data, &rows, &grad], &[(&out, Req::Write)], |ins, outs| {
+    call_once(&[&components.indices, &components.data, &rows, &grad], &[(&out, Req::Write)], |ins, outs| {
         let (stored, rows) = (ins[0].slice::<i64>()?, ins[2].slice::<i64>()?);
         let positions = Positions::new(stored, num_rows, rows.len());
         summed!(call, x.dtype(), T => {
@@ -161,7 +162,7 @@ pub(super) fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>)
 /// The norm of the stored values.
 pub(super) fn norm(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let values = a.parts()?.data;
+    let values = a.components()?.data;
     let values = match values.is_empty() {
         true => new_vector(&[0f32], a.context())?,
         false => values.reshape(&Shape::new(&[values.len() as i64]))?,

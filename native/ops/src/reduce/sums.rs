@@ -341,8 +341,8 @@ pub(super) static NP_MEAN: Operator<SumParam> = Operator::new("_npi_mean")
         Some(|graph, n| compose(graph, n, |g, grad, counts| g.div(grad, counts))),
     ));
 
-/// The gradient of a sum or mean, composed of operators that are themselves differentiable: that of the output, broadcast along the reduced
-/// axes. `scale` scales the gradient of the output, given the number of elements that are reduced to one.
+/// The gradient of a sum or mean, composed of differentiable operators: the output's gradient, broadcast along the reduced axes.
+/// `scale` scales the gradient of the output, given the number of elements that are reduced to one.
 fn compose(
     graph: &mut dyn GradGraph,
     n: &GradNode<'_>,

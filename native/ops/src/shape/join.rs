@@ -291,8 +291,8 @@ fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: Join
     split_rows(&ins[0], total, width, outs)
 }
 
-/// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them. Next to its name are those of its arguments, of its
-/// inputs, which are numbered, and of its output.
+/// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them. Takes the operator's name and the names of its data
+/// argument, its numbered inputs and its output.
 macro_rules! joining {
     (
         $name:ident: $op:literal ($data:literal, $names:literal, $output:literal),

@@ -18,7 +18,7 @@ pub(crate) use slice::SliceParam;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Permutation, insertion and removal of axes.
     axes::OPS,
     // Rearrangement between channels and blocks of pixels.

@@ -115,7 +115,7 @@ pub(super) static REPEAT: Operator<RepeatParam> = Operator::new("repeat")
         None,
     ));
 
-/// The shape (outer, n, inner) seen from the axis of repetition.
+/// The shape as (outer, n, inner) around the axis of repetition.
 fn repeat_around(p: &RepeatParam, shape: &Shape) -> Result<(usize, usize, usize)> {
     let dims = shape.to_usize();
     match p.axis {

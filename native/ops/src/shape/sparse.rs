@@ -30,7 +30,7 @@ pub(super) fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     moved!(a.dtype(), T => {
         let mut builder = CsrBuilder::<T>::new();
         append(a, &mut builder, |b, m| (rows.0..rows.1).for_each(|r| b.push_row(m, r as usize, columns)))?;
-        Ok(vec![new_csr(&call.shapes[0], builder.parts(), a.context())?.into()])
+        Ok(vec![new_csr(&call.shapes[0], builder.components(), a.context())?.into()])
     })
 }
 
@@ -49,6 +49,6 @@ pub(super) fn concat(call: &SparseCall<'_>) -> Result<Vec<Array>> {
             let columns = (0, a.shape().dim(1));
             append(a, &mut builder, |b, m| (0..m.rows()).for_each(|r| b.push_row(m, r, columns)))?;
         }
-        Ok(vec![new_csr(&call.shapes[0], builder.parts(), context)?.into()])
+        Ok(vec![new_csr(&call.shapes[0], builder.components(), context)?.into()])
     })
 }

@@ -19,16 +19,16 @@ use ferromx_kernels::sort::{self, Order, SortKey};
 use crate::axes::outer_len_inner;
 
 /// The operators of this family.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     &[&SORT, &ARGSORT, &topk::TOPK],
     // `unique`.
     unique::OPS,
 ];
 
-/// A shape seen from one axis, as (outer, n, inner); see [`outer_len_inner`].
+/// A shape collapsed around an axis to (outer, n, inner); see [`outer_len_inner`].
 type OuterLenInner = (usize, usize, usize);
 
-/// The shape seen from an axis. Without an axis the array is flattened.
+/// The shape as (outer, n, inner) around an axis. Without an axis the array is flattened.
 fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<OuterLenInner> {
     let dims = shape.to_usize();
     match axis {

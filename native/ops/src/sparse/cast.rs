@@ -9,7 +9,7 @@ use ferromx_core::sparse::{Array, FormatCheck, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice, write_bytes};
 use ferromx_kernels::sparse as kernels;
 
-use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, stored_rows, with_rows};
+use super::{csr_components, csr_of, moved, new_array, new_csr, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
 
 /// Converts an array to a dense one. A dense array is returned without a copy.
@@ -28,16 +28,16 @@ pub fn to_dense(array: &Array) -> Result<NDArray> {
 
 /// Writes the stored elements of an array to a dense array of zeros.
 fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
-    let (parts, target) = (a.parts()?, [(out, Req::Write)]);
+    let (components, target) = (a.components()?, [(out, Req::Write)]);
     if a.storage_type() == StorageType::Csr {
-        return call_once(&csr_parts(&parts)?, &target, |ins, outs| {
+        return call_once(&csr_components(&components)?, &target, |ins, outs| {
             moved!(a.dtype(), T => {
                 kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape(), 1), outs[0].slice_mut()?);
                 Ok(())
             })
         });
     }
-    call_once(&[&parts.indices, &parts.data], &target, |ins, outs| {
+    call_once(&[&components.indices, &components.data], &target, |ins, outs| {
         moved!(a.dtype(), T => {
             let indices = ins[0].slice::<i64>()?;
             kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
@@ -50,7 +50,7 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
 /// rows.
 ///
 /// # Errors
-/// Those of [`to_dense`].
+/// See [`to_dense`].
 pub fn read_dense(array: &Array) -> Result<NDArray> {
     let rows = stored_rows(array)?;
     if rows.indices.is_none() { Ok(rows.values) } else { to_dense(array) }
@@ -77,8 +77,8 @@ fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<S
     if storage_type == StorageType::Csr {
         ensure!(n == 2, "only arrays of 2 dimensions can be stored as csr, not {shape}");
         let (rows, columns) = (shape.dim(0) as usize, shape.dim(1) as usize);
-        let parts = read_slice(dense, |x: &[T]| kernels::dense_to_csr(x, rows, columns))?;
-        return new_csr(shape, parts, context);
+        let components = read_slice(dense, |x: &[T]| kernels::dense_to_csr(x, rows, columns))?;
+        return new_csr(shape, components, context);
     }
     ensure!(n >= 1, "a scalar cannot be stored as row_sparse");
     let (rows, len) = (shape.dim(0) as usize, row_len(shape, 1));

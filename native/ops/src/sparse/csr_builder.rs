@@ -6,7 +6,7 @@ use ferromx_core::sparse::SparseArray;
 use ferromx_core::storage::call_once;
 use ferromx_kernels::sparse::Csr as Matrix;
 
-use super::{csr_of, csr_parts};
+use super::{csr_components, csr_of};
 
 /// The rows of a csr matrix so far.
 pub(crate) struct CsrBuilder<T> {
@@ -31,7 +31,7 @@ impl<T: Copy> CsrBuilder<T> {
     }
 
     /// The row pointers, column indices and values.
-    pub(crate) fn parts(self) -> (Vec<i64>, Vec<i64>, Vec<T>) {
+    pub(crate) fn components(self) -> (Vec<i64>, Vec<i64>, Vec<T>) {
         (self.indptr, self.indices, self.values)
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn append<T: Element>(
     builder: &mut CsrBuilder<T>,
     f: impl FnOnce(&mut CsrBuilder<T>, Matrix<'_, T>),
 ) -> Result<()> {
-    call_once(&csr_parts(&a.parts()?)?, &[], |ins, _| {
+    call_once(&csr_components(&a.components()?)?, &[], |ins, _| {
         f(builder, csr_of::<T>(ins)?);
         Ok(())
     })

@@ -16,7 +16,7 @@ use ferromx_kernels::rng::Philox;
 use ferromx_kernels::sparse::{Csr as Matrix, Sample, Sampling, between};
 
 use super::storage_ops::only_csr;
-use super::{csr_parts, new_csr, new_vector};
+use super::{csr_components, new_csr, new_vector};
 use StorageType::{Csr, Default as Dense};
 
 /// The operators of this file.
@@ -113,8 +113,8 @@ fn vertices(array: &Array, n: i64) -> Result<Vec<i64>> {
 
 /// Calls `f` with the csr matrix of a graph.
 fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<R> {
-    let parts = array.sparse()?.parts()?;
-    let [indptr, indices, data] = csr_parts(&parts)?;
+    let components = array.sparse()?.components()?;
+    let [indptr, indices, data] = csr_components(&components)?;
     let (indptr, indices, data) = (indptr.to_vec::<i64>()?, indices.to_vec::<i64>()?, data.to_vec::<i64>()?);
     Ok(f(Matrix { indptr: &indptr, indices: &indices, data: &data }))
 }
@@ -290,8 +290,8 @@ pub(super) static ADJACENCY: Operator = Operator::new("_contrib_dgl_adjacency")
         |_, ins, _| sample_rule(ins),
         |call| {
             let graph = call.ins[0].sparse()?;
-            let parts = graph.parts()?;
-            let [indptr, indices, _] = csr_parts(&parts)?;
+            let components = graph.components()?;
+            let [indptr, indices, _] = csr_components(&components)?;
             let ones = vec![1f32; indices.len()];
             let edges = (indptr.to_vec::<i64>()?, indices.to_vec::<i64>()?, ones);
             Ok(vec![new_csr(graph.shape(), edges, graph.context())?.into()])

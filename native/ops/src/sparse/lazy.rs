@@ -38,8 +38,8 @@ pub(crate) use lazy_rule;
 /// Runs the dense update on the rows that the gradient stores. Rows that a row_sparse weight or state does not store are added to it.
 pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let gradient = call.ins[1].sparse()?;
-    let parts = gradient.parts()?;
-    let rows = parts.indices.to_vec::<i64>()?;
+    let components = gradient.components()?;
+    let rows = components.indices.to_vec::<i64>()?;
     let target = match call.outs.first() {
         Some(out) => out.clone(),
         None => call.ins[0].to_context(call.ins[0].context())?,
@@ -55,7 +55,7 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     }
     let mut operands = Vec::with_capacity(call.ins.len());
     for (i, array) in call.ins.iter().enumerate() {
-        operands.push(if i == 1 { parts.data.clone() } else { Rows::of(array, &rows)?.read()? });
+        operands.push(if i == 1 { components.data.clone() } else { Rows::of(array, &rows)?.read()? });
     }
     let mut updated = (call.dense)(&operands)?;
     let weight = updated.pop().ok_or_else(|| Error::Internal("an optimizer update returned no weight".into()))?;
@@ -71,12 +71,12 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 /// # Errors
 /// Different shapes or types.
 pub fn add_rows(target: &NDArray, rows: &SparseArray, add: DenseForm<'_>) -> Result<()> {
-    let parts = rows.parts()?;
-    if parts.data.is_empty() {
+    let components = rows.components()?;
+    if components.data.is_empty() {
         return Ok(());
     }
-    let target = Rows::of(&target.clone().into(), &parts.indices.to_vec::<i64>()?)?;
-    let sum = add(&[target.read()?, parts.data])?.pop();
+    let target = Rows::of(&target.clone().into(), &components.indices.to_vec::<i64>()?)?;
+    let sum = add(&[target.read()?, components.data])?.pop();
     target.write(&sum.ok_or_else(|| Error::Internal("a sum has no result".into()))?)
 }
 
@@ -88,7 +88,7 @@ fn has_all_rows(array: &Array) -> Result<bool> {
 /// Makes a row_sparse state without stored rows store all of them, as in MXNet, so that it need not grow with every update.
 fn store_all_rows(state: &Array) -> Result<()> {
     let Array::Sparse(a) = state else { return Ok(()) };
-    if !a.parts()?.indices.is_empty() {
+    if !a.components()?.indices.is_empty() {
         return Ok(());
     }
     let indices: Vec<i64> = memory::collected(0..a.shape().dim(0));
@@ -106,7 +106,7 @@ fn is_same(a: &Array, b: &Array) -> bool {
     }
 }
 
-/// Some rows of an array.
+/// A subset of an array's rows.
 struct Rows {
     /// The array itself, or the stored rows of a row_sparse array.
     data: NDArray,
@@ -128,20 +128,20 @@ impl Rows {
             }
             Array::Sparse(a) => a,
         };
-        let parts = a.parts()?;
-        if parts.indices.len() as i64 == a.shape().dim(0) {
-            return Ok(Rows { data: parts.data, indices: rows.to_vec() });
+        let components = a.components()?;
+        if components.indices.len() as i64 == a.shape().dim(0) {
+            return Ok(Rows { data: components.data, indices: rows.to_vec() });
         }
-        let indices = read_slice(&parts.indices, |stored: &[i64]| {
+        let indices = read_slice(&components.indices, |stored: &[i64]| {
             let positions = Positions::new(stored, a.shape().dim(0) as usize, rows.len());
             rows.iter().map(|row| positions.find(*row).map(|k| k as i64)).collect::<Option<Vec<i64>>>()
         })?;
         if let Some(indices) = indices {
-            return Ok(Rows { data: parts.data, indices });
+            return Ok(Rows { data: components.data, indices });
         }
-        let union = kernels::union_rows(&parts.indices.to_vec::<i64>()?, rows);
+        let union = kernels::union_rows(&components.indices.to_vec::<i64>()?, rows);
         a.take(SparseArray::row_sparse(a.shape(), rows_at(a, &union)?, new_vector(&union, a.context())?)?)?;
-        Ok(Rows { data: a.parts()?.data, indices: kernels::positions(rows, &union) })
+        Ok(Rows { data: a.components()?.data, indices: kernels::positions(rows, &union) })
     }
 
     /// A copy of the rows.

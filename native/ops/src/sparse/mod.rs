@@ -22,7 +22,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::AnyOperator;
 use ferromx_core::param_enum;
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Array, Parts, SparseArray, StorageType};
+use ferromx_core::sparse::{Array, Components, SparseArray, StorageType};
 use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
@@ -37,7 +37,7 @@ pub use values::{
 };
 
 /// The operators on storage types and stored values.
-pub static OPS: &[&[&dyn AnyOperator]] = &[
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Operators on graphs.
     graph::OPS,
     // Conversions between storage types, and operators on stored rows.
@@ -90,9 +90,9 @@ pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {
 }
 
 /// The row pointers, column indices and values of a csr array, in the order of [`csr_of`].
-pub(crate) fn csr_parts(parts: &Parts) -> Result<[&NDArray; 3]> {
-    match &parts.indptr {
-        Some(indptr) => Ok([indptr, &parts.indices, &parts.data]),
+pub(crate) fn csr_components(components: &Components) -> Result<[&NDArray; 3]> {
+    match &components.indptr {
+        Some(indptr) => Ok([indptr, &components.indices, &components.data]),
         None => Err(Error::Internal("a csr array was expected".into())),
     }
 }
@@ -138,9 +138,9 @@ impl StoredRows {
 pub(crate) fn stored_rows(array: &Array) -> Result<StoredRows> {
     match array {
         Array::Sparse(a) if a.storage_type() == StorageType::RowSparse => {
-            let parts = a.parts()?;
-            let has_all_rows = parts.indices.len() as i64 == a.shape().dim(0);
-            Ok(StoredRows { values: parts.data, indices: Some(parts.indices).filter(|_| !has_all_rows) })
+            let components = a.components()?;
+            let has_all_rows = components.indices.len() as i64 == a.shape().dim(0);
+            Ok(StoredRows { values: components.data, indices: Some(components.indices).filter(|_| !has_all_rows) })
         }
         other => Ok(StoredRows { values: cast::to_dense(other)?, indices: None }),
     }

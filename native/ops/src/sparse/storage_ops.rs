@@ -14,7 +14,7 @@ use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_kernels::sparse::{self as kernels, Positions};
 use smallvec::SmallVec;
 
-use super::{Storage, cast, csr_of, csr_parts, moved, new_vector, stored_rows, with_rows};
+use super::{Storage, cast, csr_components, csr_of, moved, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
 use crate::compose::op;
 use crate::movement::copy;
@@ -155,8 +155,8 @@ pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Resu
 
 fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let parts = a.parts()?;
-    let [indptr, indices, _] = csr_parts(&parts)?;
+    let components = a.components()?;
+    let [indptr, indices, _] = csr_components(&components)?;
     let counts = match call.ctx.params::<GetNnzParam>().axis {
         None => vec![indices.len() as i64],
         Some(0 | -2) => {
@@ -193,7 +193,7 @@ fn edge_id(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (u, v) = (indices(1)?, indices(2)?);
     check_rows(&u, a.shape().dim(0))?;
     let out = NDArray::empty(&call.shapes[0], a.dtype(), a.context())?;
-    call_once(&csr_parts(&a.parts()?)?, &[(&out, Req::Write)], |ins, outs| {
+    call_once(&csr_components(&a.components()?)?, &[(&out, Req::Write)], |ins, outs| {
         dispatch!(a.dtype(), T in [f32, f64, half::f16, i32, i64, i8, u8] => {
             let m = csr_of::<T>(ins)?;
             for ((to, u), v) in outs[0].slice_mut::<T>()?.iter_mut().zip(&u).zip(&v) {

@@ -9,7 +9,7 @@ use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse as kernels;
 
 use super::cast::{cast, to_dense};
-use super::{csr_of, csr_parts, moved, new_vector, with_rows};
+use super::{csr_components, csr_of, moved, new_vector, with_rows};
 use crate::axes::row_len;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
@@ -31,7 +31,7 @@ fn only_output(mut outputs: Vec<NDArray>) -> Result<NDArray> {
 /// Runs the dense form on the stored values of the first input.
 pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let values = a.parts()?.data;
+    let values = a.components()?.data;
     if values.is_empty() {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
@@ -41,7 +41,7 @@ pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 /// Like [`on_values`], for operators that read the second input only at the stored elements of the first.
 pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let values = a.parts()?.data;
+    let values = a.components()?.data;
     if values.is_empty() {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
@@ -74,7 +74,7 @@ pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
     let mut rows: Vec<i64> = Vec::new();
     for a in arrays {
-        rows = kernels::union_rows(&rows, &a.parts()?.indices.to_vec::<i64>()?);
+        rows = kernels::union_rows(&rows, &a.components()?.indices.to_vec::<i64>()?);
     }
     let (shape, dtype, context) = (arrays[0].shape(), arrays[0].dtype(), arrays[0].context());
     if rows.is_empty() {
@@ -86,9 +86,9 @@ fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseAr
 
 /// The rows at the given indices, which include all stored rows.
 pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
-    let parts = a.parts()?;
+    let components = a.components()?;
     let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
-    call_once(&[&parts.indices, &parts.data], &[(&out, Req::Write)], |ins, outs| {
+    call_once(&[&components.indices, &components.data], &[(&out, Req::Write)], |ins, outs| {
         let indices = kernels::positions(ins[0].slice::<i64>()?, rows);
         moved!(a.dtype(), T => {
             kernels::scatter_rows(ins[1].slice::<T>()?, &indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
@@ -103,8 +103,8 @@ fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArr
     let [a, b] = arrays else {
         return Err(Error::Internal(format!("cannot merge {} csr arrays: expected 2", arrays.len())));
     };
-    let (pa, pb) = (a.parts()?, b.parts()?);
-    let ([ai, aj, av], [bi, bj, bv]) = (csr_parts(&pa)?, csr_parts(&pb)?);
+    let (pa, pb) = (a.components()?, b.components()?);
+    let ([ai, aj, av], [bi, bj, bv]) = (csr_components(&pa)?, csr_components(&pb)?);
     let context = a.context();
     let (indptr, indices, values) = call_once(&[ai, aj, av, bi, bj, bv], &[], |ins, _| {
         moved!(a.dtype(), T => {
@@ -137,7 +137,7 @@ pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         (Array::Dense(b), Array::Sparse(a)) => (a, b, true),
         _ => return merged(call),
     };
-    let values = sparse.parts()?.data;
+    let values = sparse.components()?.data;
     if values.is_empty() {
         let (shape, dtype) = (sparse.shape(), sparse.dtype());
         return Ok(vec![SparseArray::zeros(sparse.storage_type(), shape, dtype, sparse.context())?.into()]);
@@ -149,11 +149,11 @@ pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 
 /// Gathers the elements of a dense array at the indices of the elements, or rows, that a sparse array of the same shape stores.
 fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
-    let parts = sparse.parts()?;
-    let out = NDArray::empty(parts.data.shape(), dense.dtype(), dense.context())?;
+    let components = sparse.components()?;
+    let out = NDArray::empty(components.data.shape(), dense.dtype(), dense.context())?;
     let (target, len) = ([(&out, Req::Write)], row_len(sparse.shape(), 1));
     if sparse.storage_type() == Csr {
-        let [indptr, indices, values] = csr_parts(&parts)?;
+        let [indptr, indices, values] = csr_components(&components)?;
         call_once(&[indptr, indices, values, dense], &target, |ins, outs| {
             moved!(dense.dtype(), T => {
                 kernels::gather(csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, len, outs[0].slice_mut()?);
@@ -161,7 +161,7 @@ fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
             })
         })?;
     } else {
-        call_once(&[&parts.indices, dense], &target, |ins, outs| {
+        call_once(&[&components.indices, dense], &target, |ins, outs| {
             moved!(dense.dtype(), T => {
                 kernels::gather_rows(ins[1].slice::<T>()?, ins[0].slice::<i64>()?, len, outs[0].slice_mut()?);
                 Ok(())
@@ -184,15 +184,15 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         let dense = only_output((call.dense)(&[to_dense(&call.ins[0])?, b.clone()])?)?;
         return Ok(vec![cast(&dense.into(), call.storage_type)?]);
     }
-    let parts = a.parts()?;
-    if parts.data.is_empty() {
+    let components = a.components()?;
+    if components.data.is_empty() {
         return Ok(vec![SparseArray::zeros(Csr, a.shape(), a.dtype(), a.context())?.into()]);
     }
     let dims = b.shape().to_usize();
     let columns = dims.last().copied().unwrap_or(1);
     let rows = if dims.len() == 2 { dims[0] } else { 1 };
-    let [indptr, indices, values] = csr_parts(&parts)?;
-    let other = NDArray::empty(parts.data.shape(), b.dtype(), b.context())?;
+    let [indptr, indices, values] = csr_components(&components)?;
+    let other = NDArray::empty(components.data.shape(), b.dtype(), b.context())?;
     call_once(&[indptr, indices, values, b], &[(&other, Req::Write)], |ins, outs| {
         moved!(b.dtype(), T => {
             let (indptr, indices, b) = (ins[0].slice::<i64>()?, ins[1].slice::<i64>()?, ins[3].slice::<T>()?);
@@ -206,7 +206,7 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
             Ok(())
         })
     })?;
-    Ok(vec![a.with_values(only_output((call.dense)(&[parts.data.clone(), other])?)?)?.into()])
+    Ok(vec![a.with_values(only_output((call.dense)(&[components.data.clone(), other])?)?)?.into()])
 }
 
 /// Storage rule of zeros: the storage type of the input or, without an input, of the output array.

@@ -19,7 +19,7 @@ use ferromx_core::op::AnyOperator;
 use ferromx_core::shape::Shape;
 
 /// The operators of this family.
-pub static OPS: &[&dyn AnyOperator] = &[
+pub(crate) static OPS: &[&dyn AnyOperator] = &[
     &correlation::CORRELATION,
     &crop::CROP,
     &grid::GRID_GENERATOR,

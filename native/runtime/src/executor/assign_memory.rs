@@ -1,4 +1,4 @@
-//! Assigns memory to each entry of a graph: a block of the arena, or an array from outside the plan (the user's, or an output).
+//! Assigns memory to each entry of a graph: a buffer of the arena, or an array from outside the plan (the user's, or an output).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use hashbrown::{HashMap, HashSet};
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::passes::chains::Schedule;
 use crate::passes::infer::Entries;
-use crate::passes::plan_memory::{Block, assign_offsets};
+use crate::passes::plan_memory::{PlannedBuffer, assign_offsets};
 
 /// The graph, its schedule and the arrays that some entries already have.
-pub(super) struct Request<'a> {
+pub(super) struct MemoryArgs<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// The order in which nodes run.
@@ -56,7 +56,7 @@ enum Location {
     Unassigned,
     /// An array from outside the plan.
     External,
-    /// A block of the arena, by index.
+    /// A buffer of the arena, by index.
     Arena(usize),
 }
 
@@ -64,17 +64,17 @@ enum Location {
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn assign(request: &Request<'_>) -> Result<Assignment> {
+pub(super) fn assign(args: &MemoryArgs<'_>) -> Result<Assignment> {
     let mut planner = Planner {
-        request,
-        last_use: last_uses(request),
-        locations: Entries::new(request.graph, Location::Unassigned),
-        blocks: Vec::new(),
+        args,
+        last_use: last_uses(args),
+        locations: Entries::new(args.graph, Location::Unassigned),
+        buffers: Vec::new(),
         contexts: Vec::new(),
-        elided: vec![false; request.graph.nodes.len()],
+        elided: vec![false; args.graph.nodes.len()],
     };
-    request.external.keys().for_each(|e| planner.locations[*e] = Location::External);
-    for (t, step) in request.schedule.steps.iter().enumerate() {
+    args.external.keys().for_each(|e| planner.locations[*e] = Location::External);
+    for (t, step) in args.schedule.steps.iter().enumerate() {
         planner.locate_outputs(t, step)?;
     }
     planner.allocate()
@@ -82,19 +82,19 @@ pub(super) fn assign(request: &Request<'_>) -> Result<Assignment> {
 
 /// Locates the entries step by step, in arenas whose offsets are assigned at the end.
 struct Planner<'a> {
-    request: &'a Request<'a>,
+    args: &'a MemoryArgs<'a>,
     last_use: Entries<Option<usize>>,
     locations: Entries<Location>,
-    blocks: Vec<Block>,
-    /// The device of each block.
+    buffers: Vec<PlannedBuffer>,
+    /// The device of each buffer.
     contexts: Vec<Context>,
     elided: Vec<bool>,
 }
 
 impl Planner<'_> {
-    /// Locates the outputs of step `t`: as views, in the blocks of dead inputs, or in new blocks.
+    /// Locates the outputs of step `t`: as views, in the buffers of dead inputs, or in new buffers.
     fn locate_outputs(&mut self, t: usize, step: &[usize]) -> Result<()> {
-        let r = self.request;
+        let r = self.args;
         let mut reused: Vec<usize> = Vec::new();
         for (e, member) in step_outputs(r.graph, step) {
             let node = r.graph.node(e);
@@ -110,21 +110,21 @@ impl Planner<'_> {
                 self.elided[e.node as usize] = true;
                 self.locations[e] = self.locations[node.inputs[0]];
                 if let Location::Arena(b) = self.locations[e] {
-                    self.blocks[b].last = self.blocks[b].last.max(last);
+                    self.buffers[b].last = self.buffers[b].last.max(last);
                 }
                 continue;
             }
             let bytes = r.shapes[e].checked_elements()? * r.dtypes[e].map_or(0, DType::size);
-            self.locations[e] = match self.in_place_block((t, member), e, bytes, &reused) {
+            self.locations[e] = match self.in_place_buffer((t, member), e, bytes, &reused) {
                 Some(b) => {
-                    self.blocks[b].last = last;
+                    self.buffers[b].last = last;
                     reused.push(b);
                     Location::Arena(b)
                 }
                 None => {
-                    self.blocks.push(Block { bytes, first: t, last });
+                    self.buffers.push(PlannedBuffer { bytes, first: t, last });
                     self.contexts.push(node.context);
-                    Location::Arena(self.blocks.len() - 1)
+                    Location::Arena(self.buffers.len() - 1)
                 }
             };
         }
@@ -133,13 +133,13 @@ impl Planner<'_> {
 
     /// Assigns offsets, allocates the arenas and creates the arrays.
     fn allocate(self) -> Result<Assignment> {
-        let (r, contexts) = (self.request, &self.contexts);
+        let (r, contexts) = (self.args, &self.contexts);
         let mut arenas = Arenas::new();
-        let mut offsets = vec![0; self.blocks.len()];
+        let mut offsets = vec![0; self.buffers.len()];
         for context in contexts.iter().copied().collect::<BTreeSet<_>>() {
-            let on_device: Vec<usize> = (0..self.blocks.len()).filter(|b| contexts[*b] == context).collect();
-            let blocks: Vec<Block> = on_device.iter().map(|b| self.blocks[*b].clone()).collect();
-            let (device_offsets, arena_bytes) = assign_offsets(&blocks);
+            let on_device: Vec<usize> = (0..self.buffers.len()).filter(|b| contexts[*b] == context).collect();
+            let buffers: Vec<PlannedBuffer> = on_device.iter().map(|b| self.buffers[*b].clone()).collect();
+            let (device_offsets, arena_bytes) = assign_offsets(&buffers);
             on_device.iter().zip(device_offsets).for_each(|(b, offset)| offsets[*b] = offset);
             let arena = match r.arenas.get(&context) {
                 Some(chunk) if chunk.bytes() >= arena_bytes => chunk.clone(),
@@ -170,21 +170,21 @@ impl Planner<'_> {
         Ok(Assignment { arrays, elided: self.elided, arenas })
     }
 
-    /// The block of an input that entry `e`, computed by `member` of step `t`, may overwrite. The block has the size and type of the entry
-    /// and is not `reused` by another output of the step. No later step or member reads it, and the member itself reads it only if its
+    /// The buffer of an input that entry `e`, computed by `member` of step `t`, may overwrite. It has the size and type of the entry and is
+    /// not `reused` by another output of the step. No later step or member reads it, and the member itself reads it only if its
     /// kernel runs in place.
-    fn in_place_block(&self, (t, member): (usize, usize), e: Entry, bytes: usize, reused: &[usize]) -> Option<usize> {
-        let r = self.request;
+    fn in_place_buffer(&self, (t, member): (usize, usize), e: Entry, bytes: usize, reused: &[usize]) -> Option<usize> {
+        let r = self.args;
         let step = &r.schedule.steps[t];
         let nodes = || step.iter().map(|i| &r.graph.nodes[*i]);
         let writer = r.graph.node(e);
         let in_place_pairs = in_place_pairs(writer);
-        let block_of = |input: Entry| {
+        let buffer_of = |input: Entry| {
             let location = self.locations[input];
             let Location::Arena(b) = location else { return None };
             let num_reads = |node: &GraphNode| node.inputs.iter().filter(|e| self.locations[**e] == location).count();
-            let is_alike = self.blocks[b].bytes == bytes && r.dtypes[input] == r.dtypes[e];
-            let is_dead = self.blocks[b].last == t && nodes().skip(member + 1).all(|node| num_reads(node) == 0);
+            let is_alike = self.buffers[b].bytes == bytes && r.dtypes[input] == r.dtypes[e];
+            let is_dead = self.buffers[b].last == t && nodes().skip(member + 1).all(|node| num_reads(node) == 0);
             let can_overwrite = match num_reads(writer) {
                 0 => true,
                 1 => {
@@ -195,7 +195,7 @@ impl Planner<'_> {
             let is_free = !reused.contains(&b) && !is_computed_in(step, input);
             (is_alike && is_dead && can_overwrite && is_free).then_some(b)
         };
-        nodes().take(member + 1).flat_map(|node| &node.inputs).find_map(|input| block_of(*input))
+        nodes().take(member + 1).flat_map(|node| &node.inputs).find_map(|input| buffer_of(*input))
     }
 }
 
@@ -207,7 +207,7 @@ fn step_outputs<'a>(graph: &'a Graph, step: &'a [usize]) -> impl Iterator<Item =
 }
 
 /// The last step that reads each entry; `None` if only members of the chain that computes it read it.
-fn last_uses(r: &Request<'_>) -> Entries<Option<usize>> {
+fn last_uses(r: &MemoryArgs<'_>) -> Entries<Option<usize>> {
     let mut last: Entries<Option<usize>> = Entries::new(r.graph, None);
     for (t, step) in r.schedule.steps.iter().enumerate() {
         for e in step.iter().flat_map(|i| &r.graph.nodes[*i].inputs) {

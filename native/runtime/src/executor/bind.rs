@@ -45,7 +45,7 @@ impl Executor {
     /// Binds a symbol to arrays of any storage type; see [`Executor::bind`].
     ///
     /// # Errors
-    /// Those of [`Executor::bind`].
+    /// See [`Executor::bind`].
     pub fn bind_stored(
         symbol: &Symbol,
         devices: impl Into<Devices>,

@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, Work, zero_kernel};
+use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, StepKind, zero_kernel};
 use super::reports::{self, ReportDraft};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
@@ -105,7 +105,7 @@ impl Blueprint {
             reports = Some(drafts);
             schedule
         } else {
-            Schedule::fused(&chains::Request {
+            Schedule::fused(&chains::ChainArgs {
                 graph,
                 needed: &needed,
                 num_forward_nodes: self.num_forward_nodes,
@@ -118,7 +118,7 @@ impl Blueprint {
         let (direct, requests) = compiler.direct_targets();
         let mut external = self.external.clone();
         external.extend(direct);
-        let assignment = assign_memory::assign(&assign_memory::Request {
+        let assignment = assign_memory::assign(&assign_memory::MemoryArgs {
             graph,
             schedule: &schedule,
             shapes: &self.shapes,
@@ -143,8 +143,10 @@ impl Blueprint {
         for step in &schedule.steps {
             match step.as_slice() {
                 [i] if assignment.elided[*i] => {}
-                [i] => drafts.extend(compiler.draft(*i, &assignment, &requests)?.map(Draft::Single)),
-                chain => drafts.push(Draft::Chain(ChainDraft::new(graph, chain, &assignment.arrays, &self.dtypes)?)),
+                [i] => drafts.extend(compiler.draft(*i, &assignment, &requests)?.map(StepDraft::Single)),
+                chain => {
+                    drafts.push(StepDraft::Chain(ChainDraft::new(graph, chain, &assignment.arrays, &self.dtypes)?))
+                }
             }
             if step.last().is_some_and(|i| *i < self.num_forward_nodes) {
                 num_forward_steps = drafts.len();
@@ -173,7 +175,7 @@ impl Blueprint {
         let needed = graph.needed_for(live_out.iter().copied());
         common_subexpressions::eliminate(graph, &needed, live_out, &mutated);
         let needed = graph.needed_for(live_out.iter().copied());
-        let request = epilogue::Request {
+        let args = epilogue::EpilogueArgs {
             needed: &needed,
             num_forward_nodes: self.num_forward_nodes,
             shapes: &self.shapes,
@@ -182,9 +184,9 @@ impl Blueprint {
             mutated: &mutated,
             is_inference,
         };
-        integers::fuse(graph, &request);
+        integers::fuse(graph, &args);
         let needed = graph.needed_for(live_out.iter().copied());
-        epilogue::fuse(graph, &epilogue::Request { needed: &needed, ..request });
+        epilogue::fuse(graph, &epilogue::EpilogueArgs { needed: &needed, ..args });
     }
 }
 
@@ -222,17 +224,17 @@ struct CallDraft {
 }
 
 /// A step before its operands are checked.
-enum Draft {
+enum StepDraft {
     Single(CallDraft),
     Chain(ChainDraft),
 }
 
-impl Draft {
+impl StepDraft {
     /// Calls a function with the arrays that the step writes.
     fn for_each_written(&self, mut visit: impl FnMut(&NDArray)) {
         match self {
-            Draft::Single(d) => d.outs.iter().filter(|(_, r)| *r != Req::Null).for_each(|(a, _)| visit(a)),
-            Draft::Chain(d) => d.written().for_each(visit),
+            StepDraft::Single(d) => d.outs.iter().filter(|(_, r)| *r != Req::Null).for_each(|(a, _)| visit(a)),
+            StepDraft::Chain(d) => d.written().for_each(visit),
         }
     }
 }
@@ -366,7 +368,7 @@ impl Compiler<'_> {
         external: &HashMap<Entry, NDArray>,
         assignment: &Assignment,
         requests: &HashMap<Entry, Req>,
-        drafts: &mut Vec<Draft>,
+        drafts: &mut Vec<StepDraft>,
     ) -> Result<()> {
         let kernel_of = |name: &str, attrs: &Attrs| {
             let call = OpCall::new(name, attrs)?;
@@ -379,7 +381,7 @@ impl Compiler<'_> {
         for t in self.targets {
             let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
                 let (callee, cache, outs) = (Callee::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
-                drafts.push(Draft::Single(CallDraft { op, node: node as usize, callee, params, cache, ins, outs }));
+                drafts.push(StepDraft::Single(CallDraft { op, node: node as usize, callee, params, cache, ins, outs }));
             };
             match t.entry {
                 Some(e)
@@ -413,7 +415,7 @@ impl Compiler<'_> {
     }
 
     /// For each gradient, the number of steps after which no step writes to its array.
-    fn completed(&self, num_forward_steps: usize, drafts: &[Draft]) -> Vec<Completed> {
+    fn completed(&self, num_forward_steps: usize, drafts: &[StepDraft]) -> Vec<Completed> {
         let memory: Overlaps<usize> = self.targets.iter().map(|t| &t.array).enumerate().collect();
         let mut after = vec![num_forward_steps; self.targets.len()];
         for (i, draft) in drafts.iter().enumerate().skip(num_forward_steps) {
@@ -431,16 +433,16 @@ impl Compiler<'_> {
     }
 
     /// Checks the operands of all steps and collects their chunks in one region.
-    fn build_steps(&self, drafts: Vec<Draft>) -> Result<(Region, Vec<Step>)> {
+    fn build_steps(&self, drafts: Vec<StepDraft>) -> Result<(Region, Vec<Step>)> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match draft {
-                Draft::Single(CallDraft { callee: Callee::Foreign(_), .. }) => {}
-                Draft::Single(d) => {
+                StepDraft::Single(CallDraft { callee: Callee::Foreign(_), .. }) => {}
+                StepDraft::Single(d) => {
                     reads.extend(&d.ins);
                     writes.extend(d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
                 }
-                Draft::Chain(d) => {
+                StepDraft::Chain(d) => {
                     reads.extend(&d.arrays);
                     writes.extend(d.written());
                 }
@@ -450,8 +452,8 @@ impl Compiler<'_> {
         let steps = drafts
             .into_iter()
             .map(|draft| match draft {
-                Draft::Single(d) => self.build_step(d, &region),
-                Draft::Chain(d) => Ok(Step { work: d.build(self.graph, &region)? }),
+                StepDraft::Single(d) => self.build_step(d, &region),
+                StepDraft::Chain(d) => Ok(Step { kind: d.build(self.graph, &region)? }),
             })
             .collect::<Result<_>>()?;
         Ok((region, steps))
@@ -460,16 +462,16 @@ impl Compiler<'_> {
     fn build_step(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
         let (op, node_name, params, cache, context) = (d.op, node.name.clone(), d.params, d.cache, node.context);
-        let work = match d.callee {
+        let kind = match d.callee {
             Callee::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
                     .map_err(|e| e.in_operator(op, &node.name))?;
-                Work::Single(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
+                StepKind::Single(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
             }
             Callee::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
                 let title = node.op().map_or(op, OpCall::title).to_string();
-                Work::Foreign(ForeignCall {
+                StepKind::Foreign(ForeignCall {
                     op,
                     title,
                     node: node_name,
@@ -483,6 +485,6 @@ impl Compiler<'_> {
                 })
             }
         };
-        Ok(Step { work })
+        Ok(Step { kind })
     }
 }

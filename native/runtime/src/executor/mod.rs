@@ -91,7 +91,7 @@ impl Executor {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the operators, with operator and node name.
+    /// Errors of the operators, with operator and node name.
     pub fn forward(&self, is_train: bool) -> Result<()> {
         self.filled.iter().try_for_each(|(array, value)| arrays::fill(array, *value))?;
         let monitor = self.monitor.lock().clone();
@@ -105,7 +105,7 @@ impl Executor {
     /// steps have run in order from 0. Without a plan, step 0 runs all operators. A step past the last does nothing.
     ///
     /// # Errors
-    /// Those of the operator.
+    /// The operator's errors.
     pub fn partial_forward(&self, step: usize) -> Result<usize> {
         let monitor = self.monitor.lock().clone();
         match &self.execution {
@@ -152,7 +152,7 @@ impl Executor {
     /// the symbol and the requests. An error of the callback ends the pass.
     ///
     /// # Errors
-    /// Those of [`Executor::backward`] and of the callback; inconsistent sparse arrays.
+    /// Errors of [`Executor::backward`] and of the callback; inconsistent sparse arrays.
     pub fn backward_stored(
         &self,
         head_grads: &[Array],

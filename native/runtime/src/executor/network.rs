@@ -144,9 +144,9 @@ pub(super) fn differentiate(graph: &mut Graph, outputs: &[Entry], variables: &[E
         outputs.iter().map(|output| graph.node(*output).op().is_some_and(gradient::is_loss)).collect();
     let all: Vec<Entry> =
         (0..outputs.len()).map(|i| graph.variable(&format!("_head_grad_{i}"), Attrs::new())).collect();
-    let request = gradient::Request { heads: outputs, head_grads: &all, variables, create_graph: false };
+    let args = gradient::GradientArgs { heads: outputs, head_grads: &all, variables, create_graph: false };
     let mut trace = Trace::default();
-    let entries = gradient::traced(graph, &request, &mut trace)?;
+    let entries = gradient::traced(graph, &args, &mut trace)?;
     // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
     let used = graph.needed_for(entries.iter().flatten().copied());
     let head_grads =

@@ -90,8 +90,8 @@ impl ForeignCall {
     }
 }
 
-/// The work of a step.
-pub(super) enum Work {
+/// What a step calls.
+pub(super) enum StepKind {
     /// Calls a kernel.
     Single(Kernel, Box<Call>),
     /// Calls several kernels block by block.
@@ -103,7 +103,7 @@ pub(super) enum Work {
 /// A step of the plan.
 pub(super) struct Step {
     /// The calls.
-    pub work: Work,
+    pub kind: StepKind,
 }
 
 /// An array that is reported to a monitor.
@@ -131,32 +131,32 @@ impl Step {
     /// Operator and node of every call in the step.
     fn calls(&self) -> Vec<String> {
         let call = |op: &str, node: &str| format!("{op} '{node}'");
-        match &self.work {
-            Work::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
-            Work::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            Work::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
+        match &self.kind {
+            StepKind::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
+            StepKind::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
+            StepKind::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
         }
     }
 
     fn is_foreign(&self) -> bool {
-        matches!(self.work, Work::Foreign(_))
+        matches!(self.kind, StepKind::Foreign(_))
     }
 
     /// Names of the operators, for the profiler.
     fn title(&self) -> String {
-        match &self.work {
-            Work::Single(kernel, _) => kernel.op.into(),
-            Work::Chain(kernels, _) => kernels.iter().map(|k| k.op).collect::<Vec<_>>().join("+"),
-            Work::Foreign(call) => call.title.clone(),
+        match &self.kind {
+            StepKind::Single(kernel, _) => kernel.op.into(),
+            StepKind::Chain(kernels, _) => kernels.iter().map(|k| k.op).collect::<Vec<_>>().join("+"),
+            StepKind::Foreign(call) => call.title.clone(),
         }
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
         let _measured = profiler::symbolic(|| self.title());
-        match &self.work {
-            Work::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
-            Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train),
-            Work::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
+        match &self.kind {
+            StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
+            StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train),
+            StepKind::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
         }
     }
 }
@@ -247,10 +247,10 @@ impl Plan {
     pub(super) fn replace(&mut self, old: &NDArray, new: &NDArray) {
         let Some(replacement) = self.region.replace(old, new) else { return };
         for step in &mut self.steps {
-            match &mut step.work {
-                Work::Single(_, call) => call.replace(&replacement),
-                Work::Chain(_, chain) => chain.replace(&replacement),
-                Work::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
+            match &mut step.kind {
+                StepKind::Single(_, call) => call.replace(&replacement),
+                StepKind::Chain(_, chain) => chain.replace(&replacement),
+                StepKind::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
             }
         }
         let reports = self.forward_reports.iter_mut().chain(&mut self.backward_reports);
@@ -366,7 +366,7 @@ pub(super) fn describe_stepwise() -> String {
 
 /// Runs one foreign call without the locks, or several kernels under one lock.
 fn run_group(region: &mut Region, group: &[Step], is_train: bool) -> Result<()> {
-    if let [step @ Step { work: Work::Foreign(call), .. }] = group {
+    if let [step @ Step { kind: StepKind::Foreign(call), .. }] = group {
         let _measured = profiler::symbolic(|| step.title());
         return call.run(is_train);
     }

@@ -27,9 +27,9 @@ pub(super) struct ReportDraft {
 /// The reports of a plan.
 #[derive(Default)]
 pub(super) struct Reports {
-    /// Those of a forward pass.
+    /// Reports of a forward pass.
     pub forward: Vec<ReportDraft>,
-    /// Those of a backward pass.
+    /// Reports of a backward pass.
     pub backward: Vec<ReportDraft>,
 }
 

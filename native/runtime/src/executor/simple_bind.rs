@@ -44,7 +44,7 @@ impl SimpleBind<'_> {
     /// Infers shapes and types, allocates zeros where no array is shared, and binds.
     ///
     /// # Errors
-    /// Shapes that stay unknown, by name; shared arrays of other shapes; those of [`Executor::bind`].
+    /// Shapes that stay unknown, by name; shared arrays of other shapes; see also [`Executor::bind`].
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
         symbol.check_ready()?;
         let inference = Inference::new(symbol);

@@ -145,7 +145,7 @@ impl Stepwise {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         // Free the values of the last pass before the next.
         *self.saved.lock() = None;

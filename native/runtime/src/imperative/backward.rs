@@ -15,13 +15,13 @@ use smallvec::SmallVec;
 
 use super::failures;
 use super::invoke::Arrays;
-use super::mode::in_mode;
+use super::mode::{ThreadMode, in_mode};
 use super::stored::{self, GradientCall, Stored};
 use super::tape::{Leaf, SavedArrays, TapeEntry, TapeNode, Tensor, Tensors, record};
 use super::tape_graph::TapeGraph;
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, entry};
-use crate::passes::gradient::{Request, gradient};
+use crate::passes::gradient::{GradientArgs, gradient};
 use crate::symbol::OpCall;
 
 /// The part of the tape that a backward pass retains.
@@ -52,7 +52,7 @@ pub fn backward(
 /// [`backward`], in training mode only if `is_train` is true.
 ///
 /// # Errors
-/// Those of [`backward`].
+/// See [`backward`].
 pub fn backward_in_mode(
     heads: &[Arc<Tensor>],
     head_grads: &[Option<Arc<Tensor>>],
@@ -68,9 +68,9 @@ pub fn backward_in_mode(
     let target_entries: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
     let TapeGraph { mut graph, values, leaves, nodes, .. } = recorded;
-    let request =
-        Request { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
-    let entries = gradient(&mut graph, &request)?;
+    let args =
+        GradientArgs { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
+    let entries = gradient(&mut graph, &args)?;
     let destinations = match variables.is_empty() && !create_graph {
         true => destinations(&targets, &entries, &values),
         false => HashMap::new(),
@@ -265,7 +265,7 @@ impl<'g> Evaluator<'g> {
         let needed = self.graph.needed_for(targets.iter().copied());
         let readers = self.graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
         self.live = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
-        in_mode(self.is_recording, is_train, || self.run_needed(&needed, is_train))
+        in_mode(ThreadMode { is_recording: self.is_recording, is_train }, || self.run_needed(&needed, is_train))
     }
 
     fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
@@ -388,7 +388,8 @@ impl<'g> Evaluator<'g> {
             return Ok(gradient);
         }
         let op = OpCall::new("_identity_with_attr_like_rhs", &Attrs::new())?;
-        let mut outputs = in_mode(true, is_train, || record(&op, &Attrs::new(), None, &[gradient, variable], &[]))?;
+        let mode = ThreadMode { is_recording: true, is_train };
+        let mut outputs = in_mode(mode, || record(&op, &Attrs::new(), None, &[gradient, variable], &[]))?;
         outputs.pop().ok_or_else(|| Error::Internal("_identity_with_attr_like_rhs has no output".into()))
     }
 

@@ -126,7 +126,7 @@ fn check_num_args(call: &PreparedCall, num_args_key: &str, num_inputs: usize) ->
 /// if that is empty. Returns the visible outputs.
 ///
 /// # Errors
-/// No such operator, parameters that do not parse, and those of [`record`].
+/// No such operator; parameters that do not parse; see also [`record`].
 pub fn call<'a>(
     op: &'static str,
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,

@@ -36,7 +36,7 @@ pub fn invoke(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outputs
 /// [`invoke`] in any mode, with a cache for state that the operator keeps for its gradient.
 ///
 /// # Errors
-/// Those of [`invoke`].
+/// See [`invoke`].
 pub fn invoke_with(
     op: &OpCall,
     context: Option<Context>,

@@ -29,18 +29,25 @@ pub fn set_training(on: bool) -> bool {
 
 /// Runs a foreign function or another graph within an operator: without recording, and in the training mode of the operator.
 pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
-    in_mode(false, is_train, f)
+    in_mode(ThreadMode { is_recording: false, is_train }, f)
 }
 
-/// Runs `f` with recording and training mode as given.
-pub(super) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) -> R {
-    struct Restore(bool, bool);
+/// Whether a thread records operators and runs them in training mode.
+pub(super) struct ThreadMode {
+    pub(super) is_recording: bool,
+    pub(super) is_train: bool,
+}
+
+/// Runs `f` in a mode and restores the previous one.
+pub(super) fn in_mode<R>(mode: ThreadMode, f: impl FnOnce() -> R) -> R {
+    struct Restore(ThreadMode);
     impl Drop for Restore {
         fn drop(&mut self) {
-            RECORDING.set(self.0);
-            TRAINING.set(self.1);
+            RECORDING.set(self.0.is_recording);
+            TRAINING.set(self.0.is_train);
         }
     }
-    let _restore = Restore(set_recording(record), set_training(is_train));
+    let _restore =
+        Restore(ThreadMode { is_recording: set_recording(mode.is_recording), is_train: set_training(mode.is_train) });
     f()
 }

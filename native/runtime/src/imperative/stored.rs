@@ -53,7 +53,7 @@ impl ArraySpec {
 /// `outputs`, converted to their storage types.
 ///
 /// # Errors
-/// Those of [`invoke`] and of the operator's sparse implementation.
+/// Errors of [`invoke`] and of the operator's sparse implementation.
 pub fn invoke_stored(op: &OpCall, context: Option<Context>, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
     invoke_stored_with(op, context, inputs, outputs, false, None)
 }
@@ -254,7 +254,7 @@ impl GradientCall<'_> {
     /// Computes the gradients.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors of the kernel.
     pub(crate) fn run(&self) -> Result<Stored> {
         let types: SmallVec<[StorageType; 6]> = self.inputs.iter().map(Array::storage_type).collect();
         match self.backward.foreign {

@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use super::invoke::{Arrays, invoke_with};
 use super::mode::{is_recording, is_training};
 use super::stored::{self, Stored};
-use crate::arrays::zeros_like;
 use crate::profiler;
 use crate::symbol::OpCall;
 
@@ -132,7 +131,7 @@ impl Tensor {
     /// The dense array.
     ///
     /// # Errors
-    /// Those of [`Tensor::stored`]; the array is sparse.
+    /// Errors of [`Tensor::stored`]; the array is sparse.
     pub fn array(&self) -> Result<NDArray> {
         match &*self.data.read() {
             Some(Array::Dense(a)) => Ok(a.clone()),
@@ -199,21 +198,6 @@ impl Tensor {
             Some(TapeEntry::Variable(leaf)) => leaf.is_fresh.load(Ordering::Relaxed),
             _ => false,
         }
-    }
-
-    /// Zeroes the gradient of a variable if its request is to write and `backward` has not written it since the flag was cleared.
-    ///
-    /// # Errors
-    /// The gradient array is empty.
-    pub fn zero_stale_gradient(&self) -> Result<()> {
-        let tape = self.tape.lock().clone();
-        let Some(TapeEntry::Variable(leaf)) = tape.filter(|_| !self.fresh_gradient()) else { return Ok(()) };
-        let gradient = leaf.gradient.lock();
-        if !matches!(gradient.req, Req::Write | Req::Inplace) {
-            return Ok(());
-        }
-        let array = gradient.array.stored()?;
-        stored::write(&array, &zeros_like(&array)?)
     }
 
     /// Sets the flag of [`Tensor::fresh_gradient`]; does nothing if this is not a variable.
@@ -297,7 +281,7 @@ pub(crate) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
 ///
 /// # Errors
-/// Those of [`invoke`](super::invoke()); an output that is a recorded tensor while recording.
+/// Errors of [`invoke`](super::invoke()); an output that is a recorded tensor while recording.
 pub fn record(
     op: &OpCall,
     attrs: &Attrs,

@@ -56,7 +56,7 @@ pub fn at(source: &Arc<Tensor>, index: i64) -> Result<Arc<Tensor>> {
 /// A view with another shape, in which the special values of the operator `Reshape` are allowed.
 ///
 /// # Errors
-/// Those of `Reshape`.
+/// Errors of `Reshape`.
 pub fn reshape(source: &Arc<Tensor>, dims: &[i64], reverse: bool) -> Result<Arc<Tensor>> {
     if !is_recorded(source) {
         return Ok(Arc::new(Tensor::new(arrays::reshape(&source.array()?, dims, reverse)?)));

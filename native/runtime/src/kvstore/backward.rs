@@ -27,7 +27,7 @@ impl KvStore {
     /// order of pushes depends only on the symbol, its requests and the keys.
     ///
     /// # Errors
-    /// Those of [`Executor::backward_stored`] and [`KvStore::push`]. An error ends the pass, and some keys may have been pushed.
+    /// Errors of [`Executor::backward_stored`] and [`KvStore::push`]. An error ends the pass, and some keys may have been pushed.
     pub fn push_in_backward(
         &self,
         executor: &Executor,
@@ -66,6 +66,6 @@ impl KvStore {
         for entry in waiting.iter().filter(|entry| !entry.is_pushed) {
             self.push_group(&entry.key, &entry.arrays)?;
         }
-        self.distributed().map_or(Ok(()), |distributed| distributed.send_open())
+        self.distributed().map_or(Ok(()), |distributed| distributed.send_incomplete_bucket())
     }
 }

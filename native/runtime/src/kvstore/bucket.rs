@@ -124,7 +124,7 @@ impl Layout {
 }
 
 /// A reference to a bucket, which gives its sum once the job has computed it.
-pub(super) struct Handle {
+pub(super) struct BucketSum {
     layout: Layout,
     /// Length and operation number, once the bucket is sent.
     sent: OnceLock<Result<(usize, u64)>>,
@@ -132,7 +132,7 @@ pub(super) struct Handle {
     job: Arc<Job>,
 }
 
-impl Drop for Handle {
+impl Drop for BucketSum {
     fn drop(&mut self) {
         if let Some(Ok((_, sequence))) = self.sent.get() {
             self.job.discard(*sequence);
@@ -140,7 +140,7 @@ impl Drop for Handle {
     }
 }
 
-impl Handle {
+impl BucketSum {
     pub(super) fn is_sent(&self) -> bool {
         self.sent.get().is_some()
     }
@@ -172,7 +172,7 @@ fn is_whole(len: usize, size: usize) -> bool {
 
 /// A bucket that still takes gradients.
 pub(super) struct Bucket {
-    pub(super) handle: Arc<Handle>,
+    pub(super) bucket_sum: Arc<BucketSum>,
     /// The sum of each node of this rank.
     sums: Vec<Vec<u8>>,
     len: usize,
@@ -182,12 +182,12 @@ pub(super) struct Bucket {
 impl Bucket {
     pub(super) fn new(job: &Arc<Job>, layout: Layout, digest: Digest) -> Bucket {
         let sums = vec![Vec::new(); layout.nodes[job.rank()].len()];
-        let handle = Handle { layout, sent: OnceLock::new(), sum: OnceLock::new(), job: job.clone() };
-        Bucket { handle: Arc::new(handle), sums, len: 0, digest }
+        let bucket_sum = BucketSum { layout, sent: OnceLock::new(), sum: OnceLock::new(), job: job.clone() };
+        Bucket { bucket_sum: Arc::new(bucket_sum), sums, len: 0, digest }
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        &self.handle.layout
+        &self.bucket_sum.layout
     }
 
     /// Remaining bytes.
@@ -201,7 +201,7 @@ impl Bucket {
         let len = shards.first().map_or(0, |bytes| bytes.len());
         self.digest = self.digest.with_number(call_digest).with_number(len as u64);
         let layout = self.layout().clone();
-        let rank = self.handle.job.rank();
+        let rank = self.bucket_sum.job.rank();
         let first = rank * layout.shards_per_rank;
         for (node, sums) in layout.nodes[rank].iter().zip(&mut self.sums) {
             if node.len() == 1
@@ -223,8 +223,8 @@ impl Bucket {
 
     /// Sends the bucket.
     pub(super) fn send(self) -> Result<()> {
-        let Bucket { handle, mut sums, len, digest } = self;
-        let layout = &handle.layout;
+        let Bucket { bucket_sum, mut sums, len, digest } = self;
+        let layout = &bucket_sum.layout;
         let encoded = |sums: &[Vec<u8>], range: Range<usize>| {
             let mut out = memory::with_capacity(sums.len() * layout.encoding.len(range.len()));
             sums.iter().for_each(|sum| layout.encoding.encode(&sum[range.clone()], &mut out));
@@ -239,14 +239,14 @@ impl Bucket {
         } else {
             let slices = layout.slices(len);
             let own: Vec<_> = slices.iter().map(|slice| encoded(&sums, slice.clone())).collect();
-            let lens = layout.lens(slices[handle.job.rank()].len());
+            let lens = layout.lens(slices[bucket_sum.job.rank()].len());
             let layout = layout.clone();
             Collective::AllReduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
         };
         let digest = digest.with_number(layout.shards_per_rank as u64).with_number(layout.dtype.code() as u64).value();
-        let started = handle.job.start(digest, collective).map(|sequence| (len, sequence));
+        let started = bucket_sum.job.start(digest, collective).map(|sequence| (len, sequence));
         let result = started.clone().map(|_| ());
-        handle.sent.get_or_init(|| started);
+        bucket_sum.sent.get_or_init(|| started);
         result
     }
 }

@@ -14,7 +14,7 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{read_bytes, write_bytes};
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
-use super::bucket::{Bucket, Digest, Handle, Layout};
+use super::bucket::{Bucket, BucketSum, Digest, Layout};
 use super::job::Job;
 use super::wire::MAX_BODY;
 use super::{Key, STORE_CONTEXT};
@@ -30,7 +30,7 @@ pub(super) struct Pending {
 
 enum Sum {
     /// Ranges of buckets, whose sums the job computes in the background.
-    Buckets(Vec<(Arc<Handle>, Range<usize>)>),
+    Buckets(Vec<(Arc<BucketSum>, Range<usize>)>),
     /// An array that was summed at the push.
     Ready(Array),
 }
@@ -165,7 +165,7 @@ impl Distributed {
     }
 
     /// Copies gradients into buckets and sends those that are full.
-    fn fill(&self, layout: &Layout, call_digest: u64, shards: &[Array]) -> Result<Vec<(Arc<Handle>, Range<usize>)>> {
+    fn fill(&self, layout: &Layout, call_digest: u64, shards: &[Array]) -> Result<Vec<(Arc<BucketSum>, Range<usize>)>> {
         let arrays = shards.iter().map(Array::dense).collect::<Result<Vec<_>>>()?;
         let total = arrays.first().map_or(0, |a| a.byte_range().len());
         let mut ranges = Vec::new();
@@ -179,7 +179,7 @@ impl Distributed {
             let bucket = queue.open.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
             let space = bucket.space() / layout.dtype.size() * layout.dtype.size();
             let end = total.min(start + space);
-            let handle = bucket.handle.clone();
+            let bucket_sum = bucket.bucket_sum.clone();
             let added = if let [array] = &arrays[..] {
                 read_bytes(array, |bytes| bucket.add(call_digest, &[&bytes[start..end]]))?
             } else {
@@ -188,7 +188,7 @@ impl Distributed {
                 let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
                 bucket.add(call_digest, &copies)?
             };
-            ranges.push((handle, added));
+            ranges.push((bucket_sum, added));
             if bucket.space() < layout.dtype.size() {
                 send(&mut queue)?;
             }
@@ -207,7 +207,7 @@ impl Distributed {
     }
 
     /// Sends the bucket that takes gradients, even if it is not full.
-    pub(super) fn send_open(&self) -> Result<()> {
+    pub(super) fn send_incomplete_bucket(&self) -> Result<()> {
         send(&mut self.queue.lock())
     }
 
@@ -229,7 +229,7 @@ impl Distributed {
             Sum::Buckets(ranges) => ranges,
         };
         if ranges.iter().any(|(bucket, _)| !bucket.is_sent()) {
-            self.send_open()?;
+            self.send_incomplete_bucket()?;
         }
         let array = NDArray::empty(&pending.shape, pending.dtype, STORE_CONTEXT)?;
         let mut start = 0;
@@ -273,14 +273,14 @@ struct Rows {
 
 impl Rows {
     fn of(array: &SparseArray) -> Result<Rows> {
-        let parts = array.parts()?;
+        let components = array.components()?;
         let mut bytes = Vec::new();
-        for index in parts.indices.to_vec_as::<i64>()? {
+        for index in components.indices.to_vec_as::<i64>()? {
             bytes.extend(index.to_le_bytes());
         }
-        let num_rows = parts.indices.len() as u64;
+        let num_rows = components.indices.len() as u64;
         if num_rows > 0 {
-            read_bytes(&parts.data, |values| {
+            read_bytes(&components.data, |values| {
                 memory::reserve(&mut bytes, values.len());
                 bytes.extend_from_slice(values);
             });

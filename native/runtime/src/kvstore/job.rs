@@ -184,7 +184,7 @@ impl Job {
     }
 
     /// Leaves the job. Threads that wait get an error. Operations that were started are completed for the other ranks, if these start them
-    /// within [`LINGER`].
+    /// within five seconds.
     pub fn close(&self) {
         let shared = &self.shared;
         let deadline = Instant::now() + LINGER.min(shared.us.timeout);

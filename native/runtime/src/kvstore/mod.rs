@@ -176,9 +176,18 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
     Ok(())
 }
 
+/// What [`KvStore::pull_with_sparse`] does with sparse outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SparseOutputs {
+    /// Leaves them unchanged.
+    Skip,
+    /// Writes them like dense ones.
+    Write,
+}
+
 impl KvStore {
-    /// Creates an empty store. As in MXNet, a kind that contains `dist` is that of a distributed store of the job that the environment
-    /// describes, and any other is that of a store of this process, which compresses gradients if its kind contains `device`.
+    /// Creates an empty store. As in MXNet, a kind containing `dist` connects to the distributed job that environment variables describe;
+    /// any other kind is local to the process, and compresses gradients if it contains `device`.
     ///
     /// # Errors
     /// A store of GPUs; a distributed kind that is not supported, missing variables, ranks that do not connect in time.
@@ -245,7 +254,7 @@ impl KvStore {
     /// A rank that is lost or silent, by name.
     pub fn barrier(&self) -> Result<()> {
         let Some(distributed) = self.distributed() else { return Ok(()) };
-        distributed.send_open()?;
+        distributed.send_incomplete_bucket()?;
         distributed.job.barrier()
     }
 
@@ -463,18 +472,18 @@ impl KvStore {
     /// # Errors
     /// An unknown key; incompatible arrays.
     pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>]) -> Result<()> {
-        self.pull_with_sparse(keys, outputs, true)
+        self.pull_with_sparse(keys, outputs, SparseOutputs::Skip)
     }
 
-    /// [`KvStore::pull`] that also copies to sparse outputs, unless `ignore_sparse` is true.
+    /// [`KvStore::pull`] with a choice for sparse outputs.
     ///
     /// # Errors
-    /// Those of [`KvStore::pull`].
-    pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
+    /// See [`KvStore::pull`].
+    pub fn pull_with_sparse(&self, keys: &[Key], outputs: &[Arc<Tensor>], sparse: SparseOutputs) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
             let output = output.stored()?;
-            if ignore_sparse && output.storage_type() != StorageType::Default {
+            if sparse == SparseOutputs::Skip && output.storage_type() != StorageType::Default {
                 continue;
             }
             self.apply_pending(key)?;
@@ -518,7 +527,7 @@ impl KvStore {
     /// Pushes arrays, then pulls the results to `outputs`.
     ///
     /// # Errors
-    /// Those of [`KvStore::push`] and [`KvStore::pull`].
+    /// See [`KvStore::push`] and [`KvStore::pull`].
     pub fn push_pull(
         &self,
         (keys, arrays): (&[Key], &[Arc<Tensor>]),
@@ -534,7 +543,7 @@ impl KvStore {
     /// Initializes keys, then pulls the stored arrays to `outputs`.
     ///
     /// # Errors
-    /// Those of [`KvStore::init`] and [`KvStore::pull`].
+    /// See [`KvStore::init`] and [`KvStore::pull`].
     pub fn broadcast(
         &self,
         (keys, arrays): (&[Key], &[Arc<Tensor>]),

@@ -28,7 +28,7 @@ fn check(backend: &str) -> Result<()> {
 /// Partitions a graph for a backend; with an unknown backend the graph is unchanged.
 ///
 /// # Errors
-/// Those of [`partition`].
+/// See [`partition`].
 pub fn optimize(symbol: &Symbol, backend: &str) -> Result<Symbol> {
     match check(backend) {
         Ok(()) => partition(symbol, backend),

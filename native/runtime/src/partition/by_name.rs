@@ -5,25 +5,25 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
-use super::{Draft, Replacement};
+use super::{PartitionGraph, Replacement};
 use crate::symbol::Symbol;
 
 /// Replaces every maximal group of connected operators with these names by a `_CachedOp`.
 pub(super) fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
-    let mut draft = Draft::new(symbol);
-    let groups = groups(&draft, |node| ops.contains(draft.op(node)));
+    let mut graph = PartitionGraph::new(symbol);
+    let groups = groups(&graph, |node| ops.contains(graph.op(node)));
     for (id, group) in groups.iter().enumerate() {
-        draft.replace(group, |graph| {
+        graph.replace(group, |graph| {
             let (name, op, attrs) = (format!("_CachedOp{id}"), "_CachedOp", Attrs::new());
             Ok(Some(Replacement { name, op, attrs, graph, has_one_output: false, rotation: 0 }))
         })?;
     }
-    Ok(draft.finish())
+    Ok(graph.finish())
 }
 
 /// A search for groups of connected nodes.
 struct GroupSearch<'d> {
-    draft: &'d Draft,
+    graph: &'d PartitionGraph,
     /// The readers of each node; `None` means the outputs of the graph.
     readers: Vec<Vec<Option<usize>>>,
     /// Nodes that already belong to a group.
@@ -31,10 +31,10 @@ struct GroupSearch<'d> {
 }
 
 /// Groups of connected nodes that `is_selected` selects, in topological order. Groups are convex: no path leaves one and returns to it.
-fn groups(draft: &Draft, is_selected: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
-    let mut search = GroupSearch { draft, readers: draft.readers(), grouped: HashSet::new() };
+fn groups(graph: &PartitionGraph, is_selected: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let mut search = GroupSearch { graph, readers: graph.readers(), grouped: HashSet::new() };
     let mut groups = Vec::new();
-    for start in 0..draft.nodes.len() {
+    for start in 0..graph.nodes.len() {
         if search.grouped.contains(&start) || !is_selected(start) {
             continue;
         }
@@ -58,7 +58,7 @@ impl GroupSearch<'_> {
         let mut group: HashSet<usize> = [start].into_iter().collect();
         let mut queue: VecDeque<usize> = [start].into_iter().collect();
         while let Some(node) = queue.pop_front() {
-            let inputs = self.draft.nodes[node].inputs.iter().map(|p| p.node);
+            let inputs = self.graph.nodes[node].inputs.iter().map(|p| p.node);
             for next in inputs.chain(self.readers[node].iter().copied().flatten()) {
                 if !self.grouped.contains(&next) && is_selected(next) && group.insert(next) {
                     queue.push_back(next);
@@ -77,7 +77,7 @@ impl GroupSearch<'_> {
         // For each node outside: the last member that reads it, and the last member that it reads.
         let mut outside: HashMap<usize, (Option<usize>, Option<usize>)> = HashMap::new();
         for member in group {
-            for port in self.draft.nodes[*member].inputs.iter().filter(|p| !members.contains(&p.node)) {
+            for port in self.graph.nodes[*member].inputs.iter().filter(|p| !members.contains(&p.node)) {
                 outside.entry(port.node).or_default().0 = Some(*member);
             }
             for reader in self.readers[*member].iter().copied().flatten().filter(|r| !members.contains(r)) {

@@ -18,7 +18,7 @@ pub use backends::{build, optimize, partition, remove_op_names, set_op_names};
 
 use crate::symbol::{Node, NodeAttrs, NodeEntry, Symbol, subgraph_call, topological};
 
-/// An output of a node of a [`Draft`].
+/// An output of a node of a [`PartitionGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Port {
     node: usize,
@@ -33,15 +33,15 @@ enum Slot {
 }
 
 /// A node whose inputs are ports.
-struct DraftNode {
+struct PartitionNode {
     /// Name, operator and attributes.
     node: Arc<Node>,
     inputs: Vec<Port>,
 }
 
 /// A graph with editable edges.
-struct Draft {
-    nodes: Vec<DraftNode>,
+struct PartitionGraph {
+    nodes: Vec<PartitionNode>,
     outputs: Vec<Port>,
     /// The postorder number of each edge in a depth-first search from the outputs. MXNet orders inputs and outputs of subgraphs by it.
     order: HashMap<Slot, usize>,
@@ -65,16 +65,18 @@ fn copy_with_inputs(node: &Node, inputs: Vec<NodeEntry>) -> Arc<Node> {
     Arc::new(Node { name, op, inputs, graphs, attrs: node.attrs.clone() })
 }
 
-impl Draft {
-    fn new(symbol: &Symbol) -> Draft {
+impl PartitionGraph {
+    fn new(symbol: &Symbol) -> PartitionGraph {
         let nodes = symbol.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
         let port = |e: &NodeEntry| Port { node: id[&Arc::as_ptr(&e.node)], index: e.index };
-        let draft = |node: &Arc<Node>| DraftNode { node: node.clone(), inputs: node.inputs.iter().map(port).collect() };
-        let nodes = nodes.iter().map(draft).collect();
-        let mut draft = Draft { nodes, outputs: symbol.entries().iter().map(port).collect(), order: HashMap::new() };
-        draft.number_edges();
-        draft
+        let node_of =
+            |node: &Arc<Node>| PartitionNode { node: node.clone(), inputs: node.inputs.iter().map(port).collect() };
+        let nodes = nodes.iter().map(node_of).collect();
+        let mut graph =
+            PartitionGraph { nodes, outputs: symbol.entries().iter().map(port).collect(), order: HashMap::new() };
+        graph.number_edges();
+        graph
     }
 
     /// Numbers the edges in the order in which a depth-first search from the outputs leaves them.
@@ -143,8 +145,8 @@ impl Draft {
     fn boundary(&self, group: &[usize]) -> (Vec<Slot>, Vec<Slot>) {
         let members: HashSet<usize> = group.iter().copied().collect();
         let (mut into, mut out) = (Vec::new(), Vec::new());
-        for (node, draft) in self.nodes.iter().enumerate() {
-            for (position, port) in draft.inputs.iter().enumerate() {
+        for (node, partition_node) in self.nodes.iter().enumerate() {
+            for (position, port) in partition_node.inputs.iter().enumerate() {
                 let slot = Slot::Input { node, position };
                 match (members.contains(&port.node), members.contains(&node)) {
                     (false, true) => into.push(slot),
@@ -205,7 +207,7 @@ impl Draft {
                 self.order.insert(Slot::Input { node: new, position }, order);
             }
         }
-        self.nodes.push(DraftNode { node, inputs });
+        self.nodes.push(PartitionNode { node, inputs });
         for (i, slot) in out.iter().enumerate() {
             self.set_port(*slot, Port { node: new, index: if replacement.has_one_output { 0 } else { i as u32 } });
         }
@@ -219,8 +221,8 @@ impl Draft {
             let mut stack = vec![(output.node, 0)];
             while let Some((node, position)) = stack.last_mut() {
                 let node = *node;
-                let draft = &self.nodes[node];
-                match draft.inputs.get(*position) {
+                let partition_node = &self.nodes[node];
+                match partition_node.inputs.get(*position) {
                     Some(input) if !new_nodes.contains_key(&input.node) => {
                         *position += 1;
                         stack.push((input.node, 0));
@@ -230,7 +232,10 @@ impl Draft {
                         stack.pop();
                         if !new_nodes.contains_key(&node) {
                             let entry = |p: &Port| NodeEntry { node: new_nodes[&p.node].clone(), index: p.index };
-                            let copy = copy_with_inputs(&draft.node, draft.inputs.iter().map(entry).collect());
+                            let copy = copy_with_inputs(
+                                &partition_node.node,
+                                partition_node.inputs.iter().map(entry).collect(),
+                            );
                             new_nodes.insert(node, copy);
                         }
                     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
-use super::{Draft, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
+use super::{PartitionGraph, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
 use crate::symbol::{NodeAttrs, NodeEntry, OpCall, Symbol};
 
 const CONV: &str = "_sg_mkldnn_conv";
@@ -43,16 +43,16 @@ pub(super) fn partition(symbol: &Symbol, purpose: Purpose) -> Result<Symbol> {
     }
 }
 
-type Groups = dyn Fn(&Draft, Purpose) -> Vec<Vec<usize>>;
+type Groups = dyn Fn(&PartitionGraph, Purpose) -> Vec<Vec<usize>>;
 type MakeNode = dyn Fn(Symbol, usize) -> Replacement;
 
 /// Replaces each group by the node that `make_node` returns for its subgraph and index.
 fn fuse_layers(symbol: &Symbol, groups: &Groups, make_node: &MakeNode, purpose: Purpose) -> Result<Symbol> {
-    let mut draft = Draft::new(symbol);
-    for (id, group) in groups(&draft, purpose).iter().enumerate() {
-        draft.replace(group, |graph| Ok(Some(make_node(graph, id))))?;
+    let mut graph = PartitionGraph::new(symbol);
+    for (id, group) in groups(&graph, purpose).iter().enumerate() {
+        graph.replace(group, |graph| Ok(Some(make_node(graph, id))))?;
     }
-    Ok(draft.finish())
+    Ok(graph.finish())
 }
 
 /// The reader of a node if it has exactly one.
@@ -64,43 +64,43 @@ fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
 }
 
 /// Whether `node` is an activation that reads `producer` and can be fused into a layer.
-fn is_activation(draft: &Draft, node: usize, producer: usize, purpose: Purpose) -> bool {
-    let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
-    let has_zero_minimum = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
+fn is_activation(graph: &PartitionGraph, node: usize, producer: usize, purpose: Purpose) -> bool {
+    let is = |key: &str, values: &[&str]| graph.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
+    let has_zero_minimum = || graph.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
     let functions: &[&str] = match purpose {
         Purpose::Floats => &["relu", "sigmoid", "softrelu", "tanh"],
         Purpose::Integers => &["relu"],
     };
-    draft.nodes[node].inputs.first().is_some_and(|p| p.node == producer)
-        && match draft.op(node) {
+    graph.nodes[node].inputs.first().is_some_and(|p| p.node == producer)
+        && match graph.op(node) {
             "Activation" => is("act_type", functions),
-            "LeakyReLU" => draft.attr(node, "act_type").is_none() || is("act_type", &["leaky", "gelu"]),
+            "LeakyReLU" => graph.attr(node, "act_type").is_none() || is("act_type", &["leaky", "gelu"]),
             "clip" => has_zero_minimum(),
             _ => false,
         }
 }
 
 /// Convolutions with the normalization, sum and activation that can be fused.
-fn convolution_groups(draft: &Draft, purpose: Purpose) -> Vec<Vec<usize>> {
-    let readers = draft.readers();
+fn convolution_groups(graph: &PartitionGraph, purpose: Purpose) -> Vec<Vec<usize>> {
+    let readers = graph.readers();
     let mut fused: HashSet<usize> = HashSet::new();
     let mut groups = Vec::new();
     let is_2d_or_3d = |node: usize| {
-        let kernel = draft.attr(node, "kernel").unwrap_or_default();
+        let kernel = graph.attr(node, "kernel").unwrap_or_default();
         matches!(kernel.split(',').filter(|k| k.chars().any(|c| c.is_ascii_digit())).count(), 2 | 3)
     };
-    for start in (0..draft.nodes.len()).filter(|n| draft.op(*n) == "Convolution" && is_2d_or_3d(*n)) {
+    for start in (0..graph.nodes.len()).filter(|n| graph.op(*n) == "Convolution" && is_2d_or_3d(*n)) {
         let mut group = vec![start];
         let mut state = MatchState::Convolution;
         let mut last = start;
         while let Some(next) = only_reader(&readers, last).filter(|n| !fused.contains(n) && state != MatchState::Done) {
-            let reads_data = draft.nodes[next].inputs[0].node == last;
+            let reads_data = graph.nodes[next].inputs[0].node == last;
             let has_no_sum = matches!(state, MatchState::Convolution | MatchState::Normalized);
-            let clips_sum = purpose == Purpose::Integers && state == MatchState::Summed && draft.op(next) == "clip";
-            state = match draft.op(next) {
+            let clips_sum = purpose == Purpose::Integers && state == MatchState::Summed && graph.op(next) == "clip";
+            state = match graph.op(next) {
                 "BatchNorm" if state == MatchState::Convolution && reads_data => MatchState::Normalized,
                 "elemwise_add" if has_no_sum => MatchState::Summed,
-                _ if is_activation(draft, next, last, purpose) && !clips_sum => MatchState::Done,
+                _ if is_activation(graph, next, last, purpose) && !clips_sum => MatchState::Done,
                 _ => break,
             };
             group.push(next);
@@ -113,14 +113,14 @@ fn convolution_groups(draft: &Draft, purpose: Purpose) -> Vec<Vec<usize>> {
 }
 
 /// Fully connected layers with the elementwise operator that can be fused.
-fn dense_groups(draft: &Draft, purpose: Purpose) -> Vec<Vec<usize>> {
-    let readers = draft.readers();
+fn dense_groups(graph: &PartitionGraph, purpose: Purpose) -> Vec<Vec<usize>> {
+    let readers = graph.readers();
     let is_fusable = |node: usize, producer: usize| {
-        let is_function = matches!(draft.op(node), "square" | "sqrt" | "exp") && purpose == Purpose::Floats;
-        let is_gelu = draft.op(node) != "LeakyReLU" || draft.attr(node, "act_type").as_deref() == Some("gelu");
-        is_function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, producer, purpose))
+        let is_function = matches!(graph.op(node), "square" | "sqrt" | "exp") && purpose == Purpose::Floats;
+        let is_gelu = graph.op(node) != "LeakyReLU" || graph.attr(node, "act_type").as_deref() == Some("gelu");
+        is_function || graph.op(node) == "abs" || (is_gelu && is_activation(graph, node, producer, purpose))
     };
-    let starts = (0..draft.nodes.len()).filter(|n| draft.op(*n) == "FullyConnected");
+    let starts = (0..graph.nodes.len()).filter(|n| graph.op(*n) == "FullyConnected");
     starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| is_fusable(*r, n))).collect()).collect()
 }
 
@@ -177,54 +177,54 @@ fn dense_node(graph: Symbol, id: usize) -> Replacement {
 
 /// Folds requantization by a calibrated range, and dequantization where possible, into the layer before it.
 fn fold_conversions(symbol: &Symbol) -> Result<Symbol> {
-    let mut draft = Draft::new(symbol);
-    let readers = draft.readers();
-    for node in 0..draft.nodes.len() {
-        let is_quantized = draft.attr(node, "quantized").is_some_and(|v| matches!(v.as_str(), "true" | "True" | "1"));
-        let supports_float_output = match draft.op(node) {
+    let mut graph = PartitionGraph::new(symbol);
+    let readers = graph.readers();
+    for node in 0..graph.nodes.len() {
+        let is_quantized = graph.attr(node, "quantized").is_some_and(|v| matches!(v.as_str(), "true" | "True" | "1"));
+        let supports_float_output = match graph.op(node) {
             CONV if is_quantized => false,
             DENSE if is_quantized => true,
             "_contrib_quantized_elemwise_add" => false,
             "_contrib_quantized_elemwise_mul" => true,
             _ => continue,
         };
-        let Some(requantize) = only_reader(&readers, node).filter(|n| draft.op(*n) == REQUANTIZE) else { continue };
-        let range = (draft.attr(requantize, "min_calib_range"), draft.attr(requantize, "max_calib_range"));
+        let Some(requantize) = only_reader(&readers, node).filter(|n| graph.op(*n) == REQUANTIZE) else { continue };
+        let range = (graph.attr(requantize, "min_calib_range"), graph.attr(requantize, "max_calib_range"));
         let (Some(min), Some(max)) = range else { continue };
         let dequantize =
-            only_reader(&readers, requantize).filter(|n| draft.op(*n) == DEQUANTIZE && supports_float_output);
+            only_reader(&readers, requantize).filter(|n| graph.op(*n) == DEQUANTIZE && supports_float_output);
         let new_attrs = match dequantize {
             Some(_) => vec![("enable_float_output", "True".to_string())],
             None => vec![("min_calib_range", min), ("max_calib_range", max)],
         };
-        set_attrs(&mut draft, node, &new_attrs)?;
-        redirect(&mut draft, dequantize.unwrap_or(requantize), node);
+        set_attrs(&mut graph, node, &new_attrs)?;
+        redirect(&mut graph, dequantize.unwrap_or(requantize), node);
     }
-    Ok(draft.finish())
+    Ok(graph.finish())
 }
 
-fn set_attrs(draft: &mut Draft, node: usize, new_attrs: &[(&str, String)]) -> Result<()> {
-    let old = draft.nodes[node].node.clone();
+fn set_attrs(graph: &mut PartitionGraph, node: usize, new_attrs: &[(&str, String)]) -> Result<()> {
+    let old = graph.nodes[node].node.clone();
     let mut attrs = old.attrs.read().clone();
     attrs.extend(new_attrs.iter().map(|(k, v)| (k.to_string(), v.clone())));
-    let op = OpCall::new(draft.op(node), &attrs)?;
+    let op = OpCall::new(graph.op(node), &attrs)?;
     let (name, graphs) = (old.name.clone(), old.graphs.clone());
     let attrs = NodeAttrs::new(attrs);
-    draft.nodes[node].node =
+    graph.nodes[node].node =
         std::sync::Arc::new(crate::symbol::Node { name, op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
     Ok(())
 }
 
 /// Redirects all readers of `from` to `to`.
-fn redirect(draft: &mut Draft, from: usize, to: usize) {
-    let mut slots: Vec<Slot> = (0..draft.outputs.len()).map(Slot::Output).collect();
-    for (node, item) in draft.nodes.iter().enumerate() {
+fn redirect(graph: &mut PartitionGraph, from: usize, to: usize) {
+    let mut slots: Vec<Slot> = (0..graph.outputs.len()).map(Slot::Output).collect();
+    for (node, item) in graph.nodes.iter().enumerate() {
         slots.extend((0..item.inputs.len()).map(|position| Slot::Input { node, position }));
     }
     for slot in slots {
-        let port = draft.port(slot);
+        let port = graph.port(slot);
         if port.node == from {
-            draft.set_port(slot, Port { node: to, index: port.index });
+            graph.set_port(slot, Port { node: to, index: port.index });
         }
     }
 }

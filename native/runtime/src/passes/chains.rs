@@ -13,13 +13,13 @@ use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
 
 /// The order in which nodes run.
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// The nodes of each step: one node, or the members of a chain in topological order.
     pub steps: Vec<Vec<usize>>,
 }
 
 /// The input of the pass.
-pub struct Request<'a> {
+pub(crate) struct ChainArgs<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// Whether each node runs.
@@ -35,27 +35,22 @@ pub struct Request<'a> {
 }
 
 impl Schedule {
-    /// The schedule without chains.
-    pub fn unfused(needed: &[bool]) -> Schedule {
-        Schedule { steps: (0..needed.len()).filter(|i| needed[*i]).map(|i| vec![i]).collect() }
-    }
-
     /// The schedule in which elementwise nodes form chains.
-    pub fn fused(request: &Request<'_>) -> Schedule {
-        let chain_of = vec![None; request.graph.nodes.len()];
-        let mut builder = ChainBuilder { request, chains: Vec::new(), chain_of, readers: HashMap::new() };
+    pub(crate) fn fused(args: &ChainArgs<'_>) -> Schedule {
+        let chain_of = vec![None; args.graph.nodes.len()];
+        let mut builder = ChainBuilder { args, chains: Vec::new(), chain_of, readers: HashMap::new() };
         let mut chain_ending_at: HashMap<usize, usize> = HashMap::new();
-        let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| request.needed[*i]);
-        needed(0..request.num_forward_nodes).for_each(|i| builder.visit(i));
+        let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| args.needed[*i]);
+        needed(0..args.num_forward_nodes).for_each(|i| builder.visit(i));
         builder.chains.iter_mut().for_each(|c| c.is_open = false);
-        needed(request.num_forward_nodes..request.graph.nodes.len()).for_each(|i| builder.visit(i));
+        needed(args.num_forward_nodes..args.graph.nodes.len()).for_each(|i| builder.visit(i));
         for (id, chain) in builder.chains.iter().enumerate() {
             if let Some(last) = chain.nodes.last() {
                 chain_ending_at.insert(*last, id);
             }
         }
         let mut steps = Vec::new();
-        for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
+        for i in (0..args.graph.nodes.len()).filter(|i| args.needed[*i]) {
             match (builder.chain_of[i], chain_ending_at.get(&i)) {
                 (None, _) => steps.push(vec![i]),
                 (Some(_), Some(chain)) => steps.push(std::mem::take(&mut builder.chains[*chain].nodes)),
@@ -67,7 +62,7 @@ impl Schedule {
 }
 
 /// Index of the first scalar input of a node. Every block of a chain reads the same scalar.
-pub fn first_scalar(node: &GraphNode) -> usize {
+pub(crate) fn first_scalar(node: &GraphNode) -> usize {
     match &node.action {
         Action::Forward(op) => op.def.fusion.first_scalar,
         _ => usize::MAX,
@@ -86,7 +81,7 @@ struct Chain {
 
 /// Builds the chains, node by node in topological order.
 struct ChainBuilder<'a> {
-    request: &'a Request<'a>,
+    args: &'a ChainArgs<'a>,
     chains: Vec<Chain>,
     /// The chain of each member.
     chain_of: Vec<Option<usize>>,
@@ -97,7 +92,7 @@ struct ChainBuilder<'a> {
 impl ChainBuilder<'_> {
     /// Adds node `i` to a chain if it is elementwise, and closes chains that it reads from outside.
     fn visit(&mut self, i: usize) {
-        let node = &self.request.graph.nodes[i];
+        let node = &self.args.graph.nodes[i];
         let is_elementwise = self.is_elementwise(i, node);
         let mut joined: Option<usize> = None;
         let num_arrays = first_scalar(node).min(node.inputs.len());
@@ -140,7 +135,7 @@ impl ChainBuilder<'_> {
     /// node.
     fn join(&mut self, joined: Option<usize>, chain: usize, i: usize) -> Option<usize> {
         let is_joinable = |c: &Chain| {
-            let shape = |node: usize| &self.request.shapes[entry(node, 0)];
+            let shape = |node: usize| &self.args.shapes[entry(node, 0)];
             c.is_open && c.nodes.first().is_some_and(|first| shape(*first) == shape(i))
         };
         if joined == Some(chain) || !is_joinable(&self.chains[chain]) {
@@ -164,7 +159,7 @@ impl ChainBuilder<'_> {
 
     /// Whether a node may be a member of a chain. Its scalars must be inputs of the chain.
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
-        let r = self.request;
+        let r = self.args;
         let is_declared = match &node.action {
             Action::Forward(op) => {
                 let def = op.def;
@@ -214,7 +209,7 @@ mod tests {
             }
             let needed = self.0.needed_for(outputs.iter().copied());
             let dtypes = Entries::new(&self.0, Some(DType::F32));
-            let request = Request {
+            let args = ChainArgs {
                 graph: &self.0,
                 needed: &needed,
                 num_forward_nodes: self.0.nodes.len(),
@@ -223,7 +218,7 @@ mod tests {
                 mutated: &mutated.iter().copied().collect(),
             };
             let has_operator = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
-            Schedule::fused(&request).steps.into_iter().filter(has_operator).collect()
+            Schedule::fused(&args).steps.into_iter().filter(has_operator).collect()
         }
     }
 

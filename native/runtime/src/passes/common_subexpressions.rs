@@ -13,7 +13,7 @@ use crate::graph::{Action, Graph, GraphNode};
 
 /// Redirects the readers of equal nodes to the first of them. `live_out` are the entries that are read from outside the graph, `mutated`
 /// those that an operator mutates.
-pub fn eliminate(graph: &mut Graph, needed: &[bool], live_out: &HashSet<Entry>, mutated: &HashSet<Entry>) {
+pub(crate) fn eliminate(graph: &mut Graph, needed: &[bool], live_out: &HashSet<Entry>, mutated: &HashSet<Entry>) {
     // Nodes with distinct parameters, by operator and inputs.
     let mut representatives: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
     let mut replaced_by: HashMap<usize, usize> = HashMap::new();

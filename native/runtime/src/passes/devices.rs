@@ -73,7 +73,7 @@ impl DeviceGraph {
 
 /// Assigns a device to each node and inserts copies of inputs from other devices. The nodes after `num_forward_nodes` compute gradients.
 /// `variable_contexts` has the devices of bound variables. A gradient node runs on the device of its forward node; any other node on the
-/// device of its group, else of its first input that has a device, else of its reader.
+/// device of its group. A node without a group runs on the device of its first input that has one, else on that of its reader.
 ///
 /// # Errors
 /// A group without a device; an operator that modifies an array of another device.

@@ -23,7 +23,7 @@ pub(super) const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_
 const MULTIPLICATIONS: [&str; 3] = ["elemwise_mul", "broadcast_mul", "_npi_multiply"];
 
 /// The input of the pass.
-pub struct Request<'a> {
+pub(crate) struct EpilogueArgs<'a> {
     /// Whether each node runs.
     pub needed: &'a [bool],
     /// The nodes after these compute gradients.
@@ -41,22 +41,22 @@ pub struct Request<'a> {
 }
 
 /// Fuses products with their epilogues.
-pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
+pub(crate) fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
     let mut readers: HashMap<Entry, Vec<usize>> = HashMap::new();
-    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
+    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| args.needed[*i]) {
         node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));
     }
-    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
+    for i in (0..args.num_forward_nodes).filter(|i| args.needed[*i]) {
         let Action::Forward(op) = &graph.nodes[i].action else { continue };
         let Role::Product { kernel, channels } = op.def.fusion.role else { continue };
         let product = entry(i, 0);
-        let is_float = matches!(request.dtypes[product], Some(DType::F32 | DType::F64));
-        if !is_float || graph.nodes[i].inputs.iter().any(|e| request.mutated.contains(e)) {
+        let is_float = matches!(args.dtypes[product], Some(DType::F32 | DType::F64));
+        if !is_float || graph.nodes[i].inputs.iter().any(|e| args.mutated.contains(e)) {
             continue;
         }
-        let channels = channels(&op.params, request.shapes[product].dims().len());
+        let channels = channels(&op.params, args.shapes[product].dims().len());
         let mut sequence = Sequence::new(op.clone(), product, graph.nodes[i].inputs.clone());
-        while sequence.append(graph, request, &readers, channels) || sequence.append_gate(graph, request, &readers) {}
+        while sequence.append(graph, args, &readers, channels) || sequence.append_gate(graph, args, &readers) {}
         if sequence.result != product {
             let node = &mut graph.nodes[sequence.result.node as usize];
             node.inputs = sequence.inputs;
@@ -84,27 +84,25 @@ impl Sequence {
     fn append(
         &mut self,
         graph: &Graph,
-        request: &Request<'_>,
+        args: &EpilogueArgs<'_>,
         readers: &HashMap<Entry, Vec<usize>>,
         channels: usize,
     ) -> bool {
         let reader = match readers.get(&self.result).map(Vec::as_slice) {
-            Some([reader]) if !request.live_out.contains(&self.result) && *reader < request.num_forward_nodes => {
-                *reader
-            }
+            Some([reader]) if !args.live_out.contains(&self.result) && *reader < args.num_forward_nodes => *reader,
             _ => return false,
         };
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
         let is_unused =
-            |k: usize| !readers.contains_key(&entry(reader, k)) && !request.live_out.contains(&entry(reader, k));
+            |k: usize| !readers.contains_key(&entry(reader, k)) && !args.live_out.contains(&entry(reader, k));
         if self.fused.function.is_some() || !(1..node.num_outputs).all(is_unused) {
             return false;
         }
-        let rank = request.shapes[self.result].dims().len();
+        let rank = args.shapes[self.result].dims().len();
         match op.def.fusion.role {
             Role::Normalization(axis)
-                if request.is_inference
+                if args.is_inference
                     && !self.fused.residual
                     && self.fused.normalization.is_none()
                     && node.inputs[0] == self.result
@@ -119,9 +117,9 @@ impl Sequence {
             },
             Role::None if ADDITIONS.contains(&op.def.name) && !self.fused.residual => {
                 let other = if node.inputs[0] == self.result { node.inputs[1] } else { node.inputs[0] };
-                let has_same_type = request.shapes[other] == request.shapes[self.result]
-                    && request.dtypes[other] == request.dtypes[self.result];
-                if request.mutated.contains(&other) || !has_same_type {
+                let has_same_type =
+                    args.shapes[other] == args.shapes[self.result] && args.dtypes[other] == args.dtypes[self.result];
+                if args.mutated.contains(&other) || !has_same_type {
                     return false;
                 }
                 self.inputs.push(other);
@@ -134,11 +132,11 @@ impl Sequence {
     }
 
     /// Appends a gated activation, `result * f(result)`, if its two operators are the only readers of `result`. Returns whether it was.
-    fn append_gate(&mut self, graph: &Graph, request: &Request<'_>, readers: &HashMap<Entry, Vec<usize>>) -> bool {
+    fn append_gate(&mut self, graph: &Graph, args: &EpilogueArgs<'_>, readers: &HashMap<Entry, Vec<usize>>) -> bool {
         let Some(&[first, second]) = readers.get(&self.result).map(Vec::as_slice) else { return false };
         if self.fused.function.is_some()
-            || request.live_out.contains(&self.result)
-            || first.max(second) >= request.num_forward_nodes
+            || args.live_out.contains(&self.result)
+            || first.max(second) >= args.num_forward_nodes
         {
             return false;
         }
@@ -155,7 +153,7 @@ impl Sequence {
         let gate_output = entry(function, 0);
         let is_gated = graph.nodes[product].inputs.iter().all(|input| *input == self.result || *input == gate_output);
         let is_read_once = readers.get(&gate_output).is_some_and(|readers| readers.len() == 1)
-            && !request.live_out.contains(&gate_output);
+            && !args.live_out.contains(&gate_output);
         match elementwise(&gate.params).and_then(Elementwise::gated) {
             Some(gated) if is_gated && is_read_once && product != function => {
                 self.fused.function = Some(gated);

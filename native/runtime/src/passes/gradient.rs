@@ -12,7 +12,7 @@ use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
 use crate::symbol::OpCall;
 
 /// The arguments of the pass, as in MXNet's `autograd.grad`.
-pub struct Request<'a> {
+pub(crate) struct GradientArgs<'a> {
     /// The entries to differentiate.
     pub heads: &'a [Entry],
     /// The gradient of each head.
@@ -25,7 +25,7 @@ pub struct Request<'a> {
 
 /// A contribution to the gradient of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contribution {
+pub(crate) enum Contribution {
     /// The gradient of a head, by index.
     HeadGrad(usize),
     /// The gradient of a node that reads the entry.
@@ -34,7 +34,7 @@ pub enum Contribution {
 
 /// A record of the pass, from which monitors report gradients as MXNet names and orders them.
 #[derive(Clone, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// The head gradients.
     pub head_grads: Vec<Entry>,
     /// The contributions to the gradient of each entry.
@@ -51,17 +51,17 @@ pub struct Trace {
 
 impl Trace {
     /// The outputs of a forward node whose gradients its input gradients are computed from.
-    pub fn outputs_read(&self, node: usize) -> Vec<Entry> {
+    pub(crate) fn outputs_read(&self, node: usize) -> Vec<Entry> {
         self.outputs_read.get(&node).cloned().unwrap_or_default()
     }
 
     /// The gradient of an entry.
-    pub fn gradient(&self, e: Entry) -> Option<Entry> {
+    pub(crate) fn gradient(&self, e: Entry) -> Option<Entry> {
         self.gradients.get(&e).copied()
     }
 
     /// The trace of the graph whose entries `to` renumbered.
-    pub fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
+    pub(crate) fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
         let node = |i: usize| to(entry(i, 0)).node as usize;
         let contribution = |c: &Contribution| match c {
             Contribution::HeadGrad(k) => Contribution::HeadGrad(*k),
@@ -91,33 +91,33 @@ impl Trace {
 ///
 /// # Errors
 /// An operator between variables and heads that is not differentiable, by operator and node name.
-pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<Entry>>> {
-    with_trace(graph, request, None)
+pub(crate) fn gradient(graph: &mut Graph, args: &GradientArgs<'_>) -> Result<Vec<Option<Entry>>> {
+    with_trace(graph, args, None)
 }
 
 /// [`gradient`] that also records a trace.
 ///
 /// # Errors
-/// Those of [`gradient`].
-pub fn traced(graph: &mut Graph, request: &Request<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
-    with_trace(graph, request, Some(trace))
+/// See [`gradient`].
+pub(crate) fn traced(graph: &mut Graph, args: &GradientArgs<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
+    with_trace(graph, args, Some(trace))
 }
 
-fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
+fn with_trace(graph: &mut Graph, args: &GradientArgs<'_>, mut trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
     let num_forward_nodes = graph.nodes.len();
-    let is_influenced = influenced_by(graph, request.variables);
+    let is_influenced = influenced_by(graph, args.variables);
     let mut contributions: HashMap<Entry, Vec<Entry>> = HashMap::new();
-    for (head, g) in request.heads.iter().zip(request.head_grads) {
+    for (head, g) in args.heads.iter().zip(args.head_grads) {
         contributions.entry(*head).or_default().push(*g);
     }
     if let Some(trace) = trace.as_deref_mut() {
-        trace.head_grads = request.head_grads.to_vec();
-        for (k, head) in request.heads.iter().enumerate() {
+        trace.head_grads = args.head_grads.to_vec();
+        for (k, head) in args.heads.iter().enumerate() {
             trace.contributions.entry(*head).or_default().push(Contribution::HeadGrad(k));
         }
     }
-    let needed = graph.needed_for(request.heads.iter().copied());
-    let mut result: HashMap<Entry, Option<Entry>> = request.variables.iter().map(|e| (*e, None)).collect();
+    let needed = graph.needed_for(args.heads.iter().copied());
+    let mut result: HashMap<Entry, Option<Entry>> = args.variables.iter().map(|e| (*e, None)).collect();
     for i in (0..num_forward_nodes).rev() {
         if !needed[i] || !is_influenced[i] {
             continue;
@@ -147,7 +147,7 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         let outputs_read: Vec<Entry> =
             (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
         let igrads =
-            node_gradient(graph, i, &op, ograds, request.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
+            node_gradient(graph, i, &op, ograds, args.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
         graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
         let mut igrads: Vec<Option<Entry>> =
             inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| is_influenced[e.node as usize])).collect();
@@ -172,7 +172,7 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
             trace.input_grads.insert(i, igrads);
         }
     }
-    Ok(request.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
+    Ok(args.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
 }
 
 /// The gradient of each output of node `i`: the sum of its contributions, which it removes.
@@ -199,7 +199,7 @@ fn output_gradients(
 }
 
 /// Whether the operator is a loss: its gradient reads no head gradient.
-pub fn is_loss(op: &OpCall) -> bool {
+pub(crate) fn is_loss(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
 

@@ -9,12 +9,12 @@
 //! - `chains` groups elementwise nodes, which gives the schedule;
 //! - `plan_memory` assigns offsets in the arena.
 
-pub mod chains;
-pub mod common_subexpressions;
+pub(crate) mod chains;
+pub(crate) mod common_subexpressions;
 pub mod devices;
-pub mod epilogue;
-pub mod gradient;
+pub(crate) mod epilogue;
+pub(crate) mod gradient;
 pub mod infer;
-pub mod integers;
-pub mod plan_memory;
+pub(crate) mod integers;
+pub(crate) mod plan_memory;
 pub mod storage;

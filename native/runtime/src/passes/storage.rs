@@ -8,7 +8,7 @@ use ferromx_core::sparse::StorageType;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::gradient::{Request, gradient};
+use super::gradient::{GradientArgs, gradient};
 use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::symbol::{Node, Symbol};
@@ -36,7 +36,7 @@ pub struct Storage {
 /// of its output. `is_requested` says for each argument whether its gradient is requested. Returns `None` if all arrays are dense.
 ///
 /// # Errors
-/// A name that no variable has, an attribute that is not a storage type; those of [`gradient`].
+/// A name that no variable has, an attribute that is not a storage type; an operator without a gradient.
 pub fn infer_storage(
     symbol: &Symbol,
     given: &[(String, StorageType)],
@@ -66,8 +66,7 @@ pub fn infer_storage(
         }
         variable_types.extend(matches.map(|e| (e, *storage)));
     }
-    let entries = |is_aux: bool| variables.iter().filter(move |v| v.1 == is_aux).map(|v| v.0);
-    let args: Vec<Entry> = entries(false).collect();
+    let args: Vec<Entry> = variables.iter().filter(|(_, is_aux)| !is_aux).map(|(e, _)| *e).collect();
     let num_forward_nodes = graph.nodes.len();
     let mut head_grad_outputs = HashMap::new();
     let mut head_grads = Vec::new();
@@ -83,7 +82,7 @@ pub fn infer_storage(
     } else {
         gradient(
             &mut graph,
-            &Request { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
+            &GradientArgs { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
         )?
     }
     .into_iter();
@@ -98,7 +97,7 @@ pub fn infer_storage(
         has_sparse: forward.into_iter().any(|t| *t != StorageType::Default),
         grads: gradients.collect(),
         args: args.iter().map(|e| types[*e]).collect(),
-        aux: entries(true).map(|e| types[e]).collect(),
+        aux: variables.iter().filter(|(_, is_aux)| *is_aux).map(|(e, _)| types[*e]).collect(),
         outputs: outputs.iter().map(|e| types[*e]).collect(),
     }))
 }

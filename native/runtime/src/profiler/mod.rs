@@ -389,7 +389,7 @@ pub fn api(name: impl FnOnce() -> String) -> Option<Scope> {
 }
 
 /// A profiling object that user programs create.
-pub enum Mark {
+pub enum ProfilerObject {
     /// A name to group other objects under.
     Domain(String),
     /// A span.
@@ -414,26 +414,26 @@ pub enum Mark {
     },
 }
 
-impl Mark {
+impl ProfilerObject {
     /// The name of a domain.
     ///
     /// # Errors
     /// The object is not a domain.
     pub fn domain(&self) -> Result<&str> {
         match self {
-            Mark::Domain(name) => Ok(name),
+            ProfilerObject::Domain(name) => Ok(name),
             _ => Err(Error::value("a domain was expected: create one with MXProfileCreateDomain")),
         }
     }
 
     /// Creates a span in a category, which is a domain or a kind.
-    pub fn duration(category: &str, name: &str, kind: Kind) -> Mark {
-        Mark::Duration { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
+    pub fn duration(category: &str, name: &str, kind: Kind) -> ProfilerObject {
+        ProfilerObject::Duration { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
     }
 
     /// Creates a counter of value 0 in a domain.
-    pub fn counter(category: &str, name: &str) -> Mark {
-        Mark::Counter { category: category.into(), name: name.into(), value: AtomicI64::new(0) }
+    pub fn counter(category: &str, name: &str) -> ProfilerObject {
+        ProfilerObject::Counter { category: category.into(), name: name.into(), value: AtomicI64::new(0) }
     }
 
     /// Starts a span.
@@ -441,7 +441,7 @@ impl Mark {
     /// # Errors
     /// The object is not a span.
     pub fn start(&self) -> Result<()> {
-        let Mark::Duration { start, .. } = self else { return Err(not_a_span()) };
+        let ProfilerObject::Duration { start, .. } = self else { return Err(not_a_span()) };
         *start.lock() = Some(now());
         Ok(())
     }
@@ -451,7 +451,7 @@ impl Mark {
     /// # Errors
     /// The object is not a span.
     pub fn stop(&self) -> Result<()> {
-        let Mark::Duration { category, name, kind, start } = self else { return Err(not_a_span()) };
+        let ProfilerObject::Duration { category, name, kind, start } = self else { return Err(not_a_span()) };
         let end = now();
         let start = start.lock().take().unwrap_or(end);
         if is_enabled(MARKED) {
@@ -482,7 +482,7 @@ impl Mark {
 
     /// Records the new value, which `update` returns.
     fn update_counter(&self, update: impl FnOnce(&AtomicI64) -> i64) -> Result<()> {
-        let Mark::Counter { category, name, value } = self else {
+        let ProfilerObject::Counter { category, name, value } = self else {
             return Err(Error::value("a counter was expected: create one with MXProfileCreateCounter"));
         };
         let value = update(value);

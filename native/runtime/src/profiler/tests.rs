@@ -18,11 +18,11 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     pause(true).unwrap();
     assert!(imperative("in a pause").is_none());
     pause(false).unwrap();
-    let task = Mark::duration("domain_of_the_test", "task", Kind::Overlapping);
+    let task = ProfilerObject::duration("domain_of_the_test", "task", Kind::Overlapping);
     task.stop().unwrap();
     task.start().unwrap();
     task.stop().unwrap();
-    let counter = Mark::counter("domain_of_the_test", "items");
+    let counter = ProfilerObject::counter("domain_of_the_test", "items");
     counter.set_counter(3).unwrap();
     counter.add_to_counter(-1).unwrap();
     assert!(counter.start().is_err() && task.add_to_counter(1).is_err());

@@ -124,7 +124,7 @@ impl Symbol {
     /// Reads a JSON file.
     ///
     /// # Errors
-    /// I/O errors, or those of [`Symbol::from_json`].
+    /// I/O errors; see also [`Symbol::from_json`].
     pub fn load(path: &str) -> Result<Symbol> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, &e))?;
         Symbol::from_json(&text).map_err(|e| match e {

@@ -13,7 +13,7 @@ use ferromx_runtime::symbol::{OpCall, Symbol, attach};
 use super::fold::{Folded, INTEGER_PRODUCTS, is_pure};
 use super::{Builder, MAX_ELEMENTS, scalars};
 use crate::emit::dimensions::is_symbolic;
-use crate::emit::{Handle, Operation, op};
+use crate::emit::{Operation, TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -72,7 +72,7 @@ impl Builder {
             )));
         }
         if let (true, Some((op, data, x))) = (params.is_empty(), scalars::scalar_variant(self, op, inputs)) {
-            return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
+            return self.apply(op, name, &[Value::TensorId(data)], &[("scalar", Value::Float(x))]);
         }
         let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
         let attrs = given.map(|(key, value)| (key.to_string(), value.to_string())).collect();
@@ -83,9 +83,9 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::apply`].
-    pub(crate) fn emit(&mut self, name: &str, operation: Operation) -> Result<Handle> {
+    pub(crate) fn emit(&mut self, name: &str, operation: Operation) -> Result<TensorId> {
         let outputs = self.apply(operation.def.name, name, &operation.inputs, &operation.params)?;
-        Ok(Handle(outputs[0]))
+        Ok(TensorId(outputs[0]))
     }
 
     /// Adds an operator with symbolic parameters as its dynamic variant, whose parameters are expressions of dimensions.
@@ -166,7 +166,7 @@ impl Builder {
             repeated.extend([*r, *d]);
             merged.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
         }
-        let split = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(Handle(data)), newshape: split))?;
+        let split = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(TensorId(data)), newshape: split))?;
         let repeated = self.emit(&format!("{name}/repeated"), op!(BROADCAST_TO(split), shape: repeated))?;
         Ok(vec![self.emit(name, op!(NPX_RESHAPE(repeated), newshape: merged))?.0])
     }
@@ -238,11 +238,11 @@ impl Builder {
         while let Some(Value::None) = flat.last() {
             flat.pop();
         }
-        let dtype = flat.iter().find_map(|v| if let Value::Handle(h) = v { self.tensors[*h].dtype } else { None });
+        let dtype = flat.iter().find_map(|v| if let Value::TensorId(h) = v { self.tensors[*h].dtype } else { None });
         let mut ins = Vec::with_capacity(flat.len());
         for value in flat {
             ins.push(match value {
-                Value::Handle(h) => *h,
+                Value::TensorId(h) => *h,
                 Value::Tensor(t) => {
                     let array = t.to_array()?;
                     self.constant("constant", array)

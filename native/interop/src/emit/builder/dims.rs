@@ -7,7 +7,7 @@ use ferromx_core::shape::Shape;
 
 use super::{Builder, TensorInfo};
 use crate::emit::dimensions::{Dims, Function, is_symbolic};
-use crate::emit::{Handle, op};
+use crate::emit::{TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::mapping::ast::Operator;
@@ -82,12 +82,12 @@ impl Builder {
         let written: Option<Vec<String>> = dims.iter().map(|d| self.dimensions.write(*d, &mut atom)).collect();
         let unknown = || Error::NeedsValue("a dimension is unknown: give the shapes of the inputs".into());
         let written = written.ok_or_else(unknown)?;
-        Ok((inputs.into_iter().map(Value::Handle).collect(), written))
+        Ok((inputs.into_iter().map(Value::TensorId).collect(), written))
     }
 
     /// The axis of a tensor with this symbolic dimension.
-    fn axis_of(&self, handle: usize, dim: i64) -> Option<usize> {
-        self.tensors[handle].dims.as_ref()?.iter().position(|d| *d == dim)
+    fn axis_of(&self, tensor_id: usize, dim: i64) -> Option<usize> {
+        self.tensors[tensor_id].dims.as_ref()?.iter().position(|d| *d == dim)
     }
 
     /// The symbolic dimension for a dimension name of the model; `known` has the dimensions of earlier names.
@@ -114,8 +114,8 @@ impl Builder {
     }
 
     /// The dimensions `start..end` of a tensor as a tensor of 64-bit integers.
-    pub fn shape_of(&mut self, name: &str, handle: usize, start: usize, end: usize) -> Result<usize> {
-        let info = &self.tensors[handle];
+    pub fn shape_of(&mut self, name: &str, tensor_id: usize, start: usize, end: usize) -> Result<usize> {
+        let info = &self.tensors[tensor_id];
         let dims = info.dims.clone();
         let known = dims.as_ref().and_then(|d| d.get(start..end)).map(Dims::from_slice);
         if let Some(known) = &known
@@ -123,13 +123,13 @@ impl Builder {
         {
             return self.numbers(name, known, &[known.len() as i64]);
         }
-        let all = self.emit(name, op!(SHAPE_ARRAY(Handle(handle))))?.0;
+        let all = self.emit(name, op!(SHAPE_ARRAY(TensorId(tensor_id))))?.0;
         if let Some(dims) = dims {
             self.tensors[all].symbolic_value = Some(NDArray::from_slice(&dims, &[dims.len() as i64])?);
             if start == 0 && end == dims.len() {
                 return Ok(all);
             }
         }
-        Ok(self.emit(name, op!(SLICE_AXIS(Handle(all)), axis: 0, begin: start as i64, end: end as i64))?.0)
+        Ok(self.emit(name, op!(SLICE_AXIS(TensorId(all)), axis: 0, begin: start as i64, end: end as i64))?.0)
     }
 }

@@ -37,24 +37,24 @@ pub(super) struct Folded {
 
 impl Builder {
     /// True if `DequantizeLinear` computes the tensor when the graph runs.
-    pub(super) fn is_dequantized(&self, handle: usize) -> bool {
-        let symbol = self.tensors[handle].symbol.as_ref();
+    pub(super) fn is_dequantized(&self, tensor_id: usize) -> bool {
+        let symbol = self.tensors[tensor_id].symbol.as_ref();
         let node = symbol.and_then(|symbol| symbol.entries().first()).map(|e| &e.node);
         node.and_then(|node| node.op()).is_some_and(|op| op.def.name == DEQUANTIZE_LINEAR.name())
     }
 
     /// Repeats the folded call that dequantized these weights as a node of the graph, so that a plan finds the integers; `None` if
-    /// `handle` is not the result of such a call.
-    pub(super) fn unfolded(&mut self, handle: usize) -> Result<Option<usize>> {
-        if let Some(output) = self.unfolded.get(&handle) {
+    /// `tensor_id` is not the result of such a call.
+    pub(super) fn unfolded(&mut self, tensor_id: usize) -> Result<Option<usize>> {
+        if let Some(output) = self.unfolded.get(&tensor_id) {
             return Ok(Some(*output));
         }
-        let Some(Folded { call, attrs, name, mut ins }) = self.dequantized.get(&handle).cloned() else {
+        let Some(Folded { call, attrs, name, mut ins }) = self.dequantized.get(&tensor_id).cloned() else {
             return Ok(None);
         };
         ins[0] = self.unfolded(ins[0])?.unwrap_or(ins[0]);
         let output = self.add(&call, &attrs, &name, &ins, &[])?[0];
-        self.unfolded.insert(handle, output);
+        self.unfolded.insert(tensor_id, output);
         Ok(Some(output))
     }
 

@@ -20,7 +20,7 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::COPY;
 use ferromx_runtime::symbol::{NodeEntry, Symbol};
 
-use super::Handle;
+use super::TensorId;
 use super::dimensions::{Dimensions, Dims, is_symbolic};
 use crate::error::{Error, Result};
 use crate::ir::{Dim, Value, WidenedInt};
@@ -146,8 +146,8 @@ impl Builder {
     }
 
     /// The known facts about a tensor.
-    pub fn info(&self, handle: usize) -> &TensorInfo {
-        &self.tensors[handle]
+    pub fn info(&self, tensor_id: usize) -> &TensorInfo {
+        &self.tensors[tensor_id]
     }
 
     fn push(&mut self, info: TensorInfo) -> usize {
@@ -190,8 +190,8 @@ impl Builder {
     }
 
     /// Records the declared dimensions of a dynamic input: known lengths and names.
-    pub fn record_dims(&self, handle: usize, dims: &[Dim]) {
-        let TensorInfo { shape, symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
+    pub fn record_dims(&self, tensor_id: usize, dims: &[Dim]) {
+        let TensorInfo { shape, symbol: Some(symbol), .. } = &self.tensors[tensor_id] else { return };
         if shape.is_known() || shape.ndim() != Some(dims.len()) {
             return;
         }
@@ -208,27 +208,27 @@ impl Builder {
     }
 
     /// Records the index of an input in the model, so that an export keeps the order.
-    pub fn record_input_index(&mut self, handle: usize, index: usize) {
-        let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
+    pub fn record_input_index(&mut self, tensor_id: usize, index: usize) {
+        let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[tensor_id] else { return };
         let [variable] = symbol.entries() else { return };
         variable.node.attrs.write().insert(mxnet::INPUT_INDEX.into(), index.to_string());
     }
 
     /// Records that the elements of a tensor have a narrower type in the model.
-    pub(super) fn mark_widened(&mut self, handle: usize, int: WidenedInt) {
-        self.tensors[handle].widened = Some(int);
+    pub(super) fn mark_widened(&mut self, tensor_id: usize, int: WidenedInt) {
+        self.tensors[tensor_id].widened = Some(int);
     }
 
     /// A placeholder for the output of a node that could not be mapped.
     pub fn placeholder(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
-        let handle = self.input(name, shape, dtype, None);
-        self.tensors[handle].is_from_placeholder = true;
-        handle
+        let tensor_id = self.input(name, shape, dtype, None);
+        self.tensors[tensor_id].is_from_placeholder = true;
+        tensor_id
     }
 
     /// Marks a tensor that depends on placeholders.
-    pub fn mark_from_placeholder(&mut self, handle: usize) {
-        self.tensors[handle].is_from_placeholder = true;
+    pub fn mark_from_placeholder(&mut self, tensor_id: usize) {
+        self.tensors[tensor_id].is_from_placeholder = true;
     }
 
     /// The current size of the graph, for [`Builder::roll_back`].
@@ -267,9 +267,9 @@ impl Builder {
     pub fn parameter(&mut self, name: &str, value: NDArray) -> usize {
         let bytes = value.len() * value.dtype().size();
         self.fold_budget = self.fold_budget.saturating_add(bytes.saturating_mul(FOLD_BUDGET_PER_BYTE));
-        let handle = self.constant(name, value);
-        self.tensors[handle].is_parameter = true;
-        handle
+        let tensor_id = self.constant(name, value);
+        self.tensors[tensor_id].is_parameter = true;
+        tensor_id
     }
 
     /// A constant integer tensor.
@@ -285,13 +285,13 @@ impl Builder {
     }
 
     /// The symbol of a tensor. A constant becomes a variable.
-    pub fn symbol(&mut self, handle: usize) -> Symbol {
-        if let Some(symbol) = &self.tensors[handle].symbol {
+    pub fn symbol(&mut self, tensor_id: usize) -> Symbol {
+        if let Some(symbol) = &self.tensors[tensor_id].symbol {
             return symbol.clone();
         }
-        let base = self.tensors[handle].name.clone();
+        let base = self.tensors[tensor_id].name.clone();
         let name = self.unique(&base);
-        let info = &mut self.tensors[handle];
+        let info = &mut self.tensors[tensor_id];
         let symbol = Symbol::variable(&name, variable_attrs(&info.shape, info.dtype));
         info.name = name;
         info.symbol = Some(symbol.clone());
@@ -325,14 +325,14 @@ impl Builder {
     /// Adds a copy operator for each tensor, even for constants.
     ///
     /// # Errors
-    /// Those of the operator.
-    pub fn copies(&mut self, name: &str, tensors: &[Handle]) -> Result<Vec<Handle>> {
+    /// The operator's errors.
+    pub fn copies(&mut self, name: &str, tensors: &[TensorId]) -> Result<Vec<TensorId>> {
         let call = self.call(COPY.name(), &Attrs::new(), 1, &[])?;
-        tensors.iter().map(|h| Ok(Handle(self.add(&call, &Attrs::new(), name, &[h.0], &[])?[0]))).collect()
+        tensors.iter().map(|h| Ok(TensorId(self.add(&call, &Attrs::new(), name, &[h.0], &[])?[0]))).collect()
     }
 
     /// The tensor of an operator's output.
-    pub fn handle_of(&self, entry: &NodeEntry) -> Option<usize> {
+    pub fn tensor_id_of(&self, entry: &NodeEntry) -> Option<usize> {
         let is = |symbol: &Symbol| match symbol.entries() {
             [e] => Arc::ptr_eq(&e.node, &entry.node) && e.index == entry.index,
             _ => false,

@@ -26,7 +26,7 @@ const SCALAR_VARIANTS: [(&str, &str, &str); 9] = [
 /// other.
 pub(super) fn scalar_variant(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
     let (_, second, first) = SCALAR_VARIANTS.iter().find(|(name, ..)| *name == op)?;
-    let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };
+    let [Value::TensorId(a), Value::TensorId(b)] = inputs else { return None };
     let scalar = |constant: usize, other: usize| {
         let (c, o) = (builder.info(constant), builder.info(other));
         let value = c.value.as_ref().filter(|v| v.len() == 1 && !c.is_parameter && v.dtype().is_float())?;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::control::{Directions, MAX_UNROLLED, scan};
 use super::rules;
-use crate::emit::{Handle, Scope};
+use crate::emit::{Scope, TensorId};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
 rules! {
     /// ONNX's Scan of version 8: axis 0 is the batch, axis 1 the sequence. `inputs` is the number of scanned inputs.
     fn scanned_batches(
-        s, lengths: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, directions: Option<Vec<i64>>,
-    ) -> Vec<Handle> {
+        s, lengths: Option<TensorId>, values: Vec<TensorId>, body: Arc<Graph>, inputs: i64, directions: Option<Vec<i64>>,
+    ) -> Vec<TensorId> {
         let mut values = values;
         let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
         let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
@@ -46,7 +46,7 @@ rules! {
 }
 
 /// The total length of all sequences; `i64::MAX` if it is unknown.
-fn total_length(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
+fn total_length(s: &Scope<'_, '_>, rows: TensorId) -> Result<i64> {
     match s.info(rows).shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
         [_] => Err(Error::value("a scanned input needs a batch axis and a sequence axis, but has one dimension")),
@@ -55,7 +55,7 @@ fn total_length(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
 }
 
 /// Rejects lengths that are known and exceed the sequences.
-fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()> {
+fn check_lengths(s: &Scope<'_, '_>, lengths: TensorId, rows: TensorId) -> Result<()> {
     let max_length = s.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
     let Some(known) = &s.info(lengths).value else { return Ok(()) };
     match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > max_length as f64) {
@@ -67,7 +67,7 @@ fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()>
 }
 
 /// Reverses the first `lengths` elements of each sequence.
-fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Handle> {
+fn reversed(s: &mut Scope<'_, '_>, rows: TensorId, lengths: TensorId) -> Result<TensorId> {
     let axes = [("time_axis", Value::Int(1)), ("batch_axis", Value::Int(0))];
     let name = format!("{}/reversed", s.name);
     let graph = Graph {
@@ -78,7 +78,7 @@ fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Hand
     };
     let inputs = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
     match s.context.graph(&graph, HashMap::from(inputs))?.pop() {
-        Some(Value::Handle(reversed)) => Ok(Handle(reversed)),
+        Some(Value::TensorId(reversed)) => Ok(TensorId(reversed)),
         _ => Err(Error::format("nothing was reversed")),
     }
 }

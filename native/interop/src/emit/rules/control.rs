@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use ferromx_core::context::Context as Device;
+use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::subgraphs::{map_graph, map_iteration};
 use super::{loops, rules};
-use crate::emit::{Handle, Scope, op};
+use crate::emit::{Scope, TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
 
 rules! {
     /// ONNX's If: the outputs of one of two graphs.
-    fn branch(s, condition: Handle, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<Handle> {
+    fn branch(s, condition: TensorId, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<TensorId> {
         match condition_value(s, condition) {
             Ok(holds) => map_graph(s, if holds { &then } else { &otherwise }, &[]),
             Err(Error::NeedsValue(_)) => loops::dynamic_branch(s, condition, [&then, &otherwise]),
@@ -26,8 +26,8 @@ rules! {
 
     /// ONNX's Loop: the final values, then the scan outputs of all iterations, stacked along a new first axis.
     fn looped(
-        s, trips: Option<Handle>, condition: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>,
-    ) -> Vec<Handle> {
+        s, trips: Option<TensorId>, condition: Option<TensorId>, values: Vec<TensorId>, body: Arc<Graph>,
+    ) -> Vec<TensorId> {
         let trip_count = match trips {
             None => Ok(i64::MAX),
             Some(trips) => known(s, trips).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
@@ -53,7 +53,7 @@ rules! {
 
     /// Scan of ONNX. `inputs` is the number of scanned inputs; `how` is a list: input axes, input directions, output axes, output
     /// directions.
-    fn scanned(s, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, how: &[Value]) -> Vec<Handle> {
+    fn scanned(s, values: Vec<TensorId>, body: Arc<Graph>, inputs: i64, how: &[Value]) -> Vec<TensorId> {
         let num_scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
         let num_scans = num_scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
         let mut how = how.iter().map(|v| v.ints().unwrap_or_default());
@@ -70,13 +70,13 @@ pub(super) const MAX_UNROLLED: i64 = 256;
 const MAX_EXECUTED: i64 = 100_000_000;
 
 /// The value of a condition or trip count.
-fn known(s: &Scope<'_, '_>, tensor: Handle) -> Result<NDArray> {
+fn known(s: &Scope<'_, '_>, tensor: TensorId) -> Result<NDArray> {
     s.info(tensor).value.clone().ok_or_else(|| {
         Error::NeedsValue("the branch or loop depends on a tensor whose value is known only when the model runs".into())
     })
 }
 
-fn condition_value(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
+fn condition_value(s: &Scope<'_, '_>, tensor: TensorId) -> Result<bool> {
     match known(s, tensor)?.to_vec_as::<f64>()?.as_slice() {
         [x] => Ok(*x != 0.0),
         many => Err(Error::value(format!("a condition has {} elements", many.len()))),
@@ -84,14 +84,14 @@ fn condition_value(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
 }
 
 /// Stacks one output of all iterations along a new axis. `output` is its index among the outputs of the body.
-fn stack(s: &mut Scope<'_, '_>, iterations: Vec<Handle>, axis: i64, body: &Graph, output: usize) -> Result<Handle> {
+fn stack(s: &mut Scope<'_, '_>, iterations: Vec<TensorId>, axis: i64, body: &Graph, output: usize) -> Result<TensorId> {
     if iterations.is_empty() {
         // Without iterations, only the body declares the shape and type of the empty result.
         let info = body.outputs.get(output);
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.dtype().ok()).unwrap_or(DType::F32);
         let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
         let dims: Vec<i64> = [0].into_iter().chain(dims).collect();
-        let empty = NDArray::zeros(&Shape::new(&dims), dtype, Device::default())?;
+        let empty = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
         return Ok(s.constant(empty));
     }
     s.emit_named(op!(STACK(iterations), axis: axis))
@@ -100,17 +100,17 @@ fn stack(s: &mut Scope<'_, '_>, iterations: Vec<Handle>, axis: i64, body: &Graph
 /// Unrolls a loop with a known maximum number of iterations.
 fn unroll(
     s: &mut Scope<'_, '_>,
-    condition: Option<Handle>,
-    carried: &[Handle],
+    condition: Option<TensorId>,
+    carried: &[TensorId],
     body: &Graph,
     trips: i64,
-) -> Result<Vec<Handle>> {
+) -> Result<Vec<TensorId>> {
     let mut keep_going = condition;
     let mut values = carried.to_vec();
     let num_scans = body.outputs.len().checked_sub(carried.len() + 1);
     let num_scans =
         num_scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than loop-carried values"))?;
-    let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_scans];
+    let mut scan_outputs: Vec<Vec<TensorId>> = vec![Vec::new(); num_scans];
     let limit = if s.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
     let too_long = || Error::NeedsValue(format!("a loop runs for more than {limit} iterations"));
     if condition.is_none() && trips > limit {
@@ -129,7 +129,7 @@ fn unroll(
             None => s.constant(NDArray::from_slice(&[true], &[])?),
         };
         let counter = s.constant(NDArray::from_slice(&[i], &[])?);
-        let inputs: Vec<Handle> = [counter, condition_in].into_iter().chain(values).collect();
+        let inputs: Vec<TensorId> = [counter, condition_in].into_iter().chain(values).collect();
         let mut outputs = map_iteration(s, body, &inputs)?;
         let scanned = outputs.split_off(1 + carried.len());
         scan_outputs.iter_mut().zip(scanned).for_each(|(all, output)| all.push(output));
@@ -163,12 +163,12 @@ pub(super) struct Directions {
 /// operator otherwise.
 pub(super) fn scan(
     s: &mut Scope<'_, '_>,
-    values: &[Handle],
+    values: &[TensorId],
     body: &Graph,
     num_scans: usize,
     how: &Directions,
     max_unrolled: i64,
-) -> Result<Vec<Handle>> {
+) -> Result<Vec<TensorId>> {
     let (states, sequences) = values.split_at(values.len() - num_scans);
     let option = |list: &[i64], k: usize| list.get(k).copied().unwrap_or(0);
     let is_reversed = |list: &[i64], k: usize| option(list, k) == 1;
@@ -176,7 +176,7 @@ pub(super) fn scan(
     let num_outputs = body.outputs.len().checked_sub(states.len());
     let num_outputs = num_outputs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
     if length < 0 || length > if s.is_executing() { MAX_EXECUTED } else { max_unrolled } {
-        let sequence = |(k, tensor): (usize, &Handle)| loops::Sequence {
+        let sequence = |(k, tensor): (usize, &TensorId)| loops::Sequence {
             tensor: *tensor,
             axis: axes[k],
             is_reversed: is_reversed(&how.directions, k),
@@ -190,7 +190,7 @@ pub(super) fn scan(
         return loops::dynamic_scan(s, &loops::Scan { states, sequences, outputs }, body);
     }
     let mut values = states.to_vec();
-    let mut scan_outputs: Vec<Vec<Handle>> = vec![Vec::new(); num_outputs];
+    let mut scan_outputs: Vec<Vec<TensorId>> = vec![Vec::new(); num_outputs];
     for i in 0..length {
         let mut inputs = values.clone();
         for (k, sequence) in sequences.iter().enumerate() {
@@ -214,7 +214,7 @@ pub(super) fn scan(
 }
 
 /// The scanned axes and their common length, -1 if it is not known.
-fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Handle], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
+fn scanned_axes(s: &Scope<'_, '_>, sequences: &[TensorId], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
     let (mut axes, mut length) = (Vec::new(), None);
     for (k, sequence) in sequences.iter().enumerate() {
         let shape = &s.info(*sequence).shape;

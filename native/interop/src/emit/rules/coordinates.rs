@@ -5,13 +5,13 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{constant_len, needs_shapes, rules};
-use crate::emit::{Handle, op};
+use crate::emit::{TensorId, op};
 use crate::error::Error;
 use crate::ir::Value;
 
 rules! {
     /// Prepends batch indices to coordinates. The first `axes` axes are the batch axes of both tensors.
-    fn with_batch_indices(s, indices: Handle, axes: i64) -> Handle {
+    fn with_batch_indices(s, indices: TensorId, axes: i64) -> TensorId {
         let shape = s.info(indices).shape.clone();
         let axes = axes as usize;
         if !shape.is_known() || shape.dims().len() <= axes {
@@ -36,7 +36,7 @@ rules! {
     }
 
     /// Crops or zero-pads axes to these sizes, equally at both ends; an odd element goes to the end.
-    fn centered(s, tensor: Handle, sizes: Vec<i64>, axes: Option<Vec<i64>>) -> Handle {
+    fn centered(s, tensor: TensorId, sizes: Vec<i64>, axes: Option<Vec<i64>>) -> TensorId {
         let rank = s.rank(tensor)?;
         let shape = s.info(tensor).shape.clone();
         let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
@@ -77,7 +77,7 @@ rules! {
     }
 
     /// The sample indices of all complete frames of a signal: (frames, size).
-    fn frames(s, length: i64, size: i64, step: i64) -> Handle {
+    fn frames(s, length: i64, size: i64, step: i64) -> TensorId {
         if size < 1 || step < 1 || size > length {
             return Err(Error::value(format!("frames of {size} samples with step {step} do not fit in a signal of {length} samples")));
         }

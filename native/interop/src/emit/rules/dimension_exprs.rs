@@ -8,30 +8,30 @@ use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
 
 use super::export_nodes::emit_onnx;
 use super::rules;
-use crate::emit::{Handle, OnnxOp, Scope};
+use crate::emit::{OnnxOp, Scope, TensorId};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
 rules! {
     /// For export: integers computed from dimensions of tensors, as a vector.
-    fn dims_written(s, expressions: &str, tensors: Vec<Handle>) -> Value {
+    fn dims_written(s, expressions: &str, tensors: Vec<TensorId>) -> Value {
         vector(s, expressions, &tensors, &|_| None)
     }
 
     /// For export: the begins of slices, as a vector; absent ones get the default.
-    fn begins_written(s, begin: &str, step: &str, tensors: Vec<Handle>) -> Value {
+    fn begins_written(s, begin: &str, step: &str, tensors: Vec<TensorId>) -> Value {
         let steps = steps(begin, step)?;
         vector(s, begin, &tensors, &|k| Some(if steps[k] > 0 { 0 } else { i64::MAX }))
     }
 
     /// For export: the ends of slices, as a vector; absent ones get the default.
-    fn ends_written(s, end: &str, step: &str, tensors: Vec<Handle>) -> Value {
+    fn ends_written(s, end: &str, step: &str, tensors: Vec<TensorId>) -> Value {
         let steps = steps(end, step)?;
         vector(s, end, &tensors, &|k| Some(if steps[k] > 0 { i64::MAX } else { i64::MIN + 1 }))
     }
 
     /// For export: the steps of slices, as a vector.
-    fn steps_written(s, begin: &str, step: &str) -> Handle {
+    fn steps_written(s, begin: &str, step: &str) -> TensorId {
         let steps = steps(begin, step)?;
         s.integers("steps", &steps)
     }
@@ -42,7 +42,7 @@ rules! {
     }
 
     /// For export: Range with start, limit and step computed from dimensions.
-    fn range_written(s, expressions: &str, tensors: Vec<Handle>) -> Value {
+    fn range_written(s, expressions: &str, tensors: Vec<TensorId>) -> Value {
         let numbers = elements(s, expressions, &tensors)?;
         let axes = s.integers("axes", &[0])?;
         let scalar = |n: Option<Value>| {
@@ -69,7 +69,7 @@ fn steps(begin: &str, step: &str) -> Result<Vec<i64>> {
 }
 
 /// Emits each expression as a vector of one integer; `None` for absent ones.
-fn elements(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<Vec<Option<Value>>> {
+fn elements(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[TensorId]) -> Result<Vec<Option<Value>>> {
     let (mut shapes, mut dims) = (HashMap::new(), HashMap::new());
     let cell = RefCell::new(s);
     let mut leaf = |leaf: DimLeaf| {
@@ -113,7 +113,7 @@ fn elements(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Res
 fn vector(
     s: &mut Scope<'_, '_>,
     expressions: &str,
-    tensors: &[Handle],
+    tensors: &[TensorId],
     default: &dyn Fn(usize) -> Option<i64>,
 ) -> Result<Value> {
     let mut scalars = Vec::new();

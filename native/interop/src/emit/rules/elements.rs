@@ -5,23 +5,23 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
 use super::rules;
-use crate::emit::{Handle, Scope, op};
+use crate::emit::{Scope, TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
 /// The zero point, or a zero of the type.
-fn zero_or(s: &mut Scope<'_, '_>, zero_point: Option<Handle>, dtype: DType) -> Result<Handle> {
+fn zero_or(s: &mut Scope<'_, '_>, zero_point: Option<TensorId>, dtype: DType) -> Result<TensorId> {
     zero_point.map_or_else(|| s.emit(op!(CAST(0.0), dtype: dtype)), Ok)
 }
 
 /// Dequantizes integers with scales along an axis; `None` for types and shapes that `DEQUANTIZE_LINEAR` does not take.
 fn dequantize(
     s: &mut Scope<'_, '_>,
-    tensor: Handle,
-    scale: Handle,
-    zero_point: Option<Handle>,
+    tensor: TensorId,
+    scale: TensorId,
+    zero_point: Option<TensorId>,
     axis: i64,
-) -> Result<Option<Handle>> {
+) -> Result<Option<TensorId>> {
     let dtype = s.info(tensor).dtype.filter(|dtype| [DType::I8, DType::U8, DType::I32].contains(dtype));
     let is_vector = s.info(scale).shape.ndim().is_some_and(|rank| rank <= 1);
     let Some(dtype) = dtype.filter(|_| is_vector && s.info(scale).dtype == Some(DType::F32)) else { return Ok(None) };
@@ -31,13 +31,13 @@ fn dequantize(
 
 rules! {
     /// One element of a vector, as a zero-dimensional tensor.
-    fn element_of(s, tensor: Value, n: i64) -> Handle {
+    fn element_of(s, tensor: Value, n: i64) -> TensorId {
         let one = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: n, end: n + 1))?;
         s.emit(op!(RESHAPE(one), newshape: Vec::<i64>::new()))
     }
 
     /// Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX attributes of the activation.
-    fn function_of(s, name: Option<&str>, tensor: Handle, parameters: Value) -> Handle {
+    fn function_of(s, name: Option<&str>, tensor: TensorId, parameters: Value) -> TensorId {
         let given = if let Value::List(items) = &parameters { items.as_slice() } else { &[] };
         let number = |k: usize, default: f64| given.get(k).and_then(Value::number).unwrap_or(default);
         match name.unwrap_or_default() {
@@ -59,7 +59,7 @@ rules! {
     }
 
     /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its last axis.
-    fn real_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
+    fn real_of(s, tensor: TensorId, scale: TensorId, zero_point: Option<TensorId>) -> TensorId {
         if let Some(real) = dequantize(s, tensor, scale, zero_point, -1)? {
             return Ok(real);
         }
@@ -72,13 +72,13 @@ rules! {
     }
 
     /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its first axis.
-    fn real_rows_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
+    fn real_rows_of(s, tensor: TensorId, scale: TensorId, zero_point: Option<TensorId>) -> TensorId {
         let unknown = || Error::unsupported("scales per row need 8-bit integers and one float32 scale per row");
         dequantize(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
     }
 
     /// Dequantizes 8-bit tensors in a list that has each with its scale and zero point.
-    fn real_triples(s, tensors: &[Value]) -> Vec<Handle> {
+    fn real_triples(s, tensors: &[Value]) -> Vec<TensorId> {
         if !tensors.len().is_multiple_of(3) {
             let count = tensors.len();
             return Err(Error::value(format!("{count} inputs cannot be divided into triples of tensor, scale and zero point")));
@@ -86,18 +86,18 @@ rules! {
         let triples = tensors.chunks_exact(3);
         triples
             .map(|t| {
-                let handle = |value: &Value| match value {
-                    Value::Handle(handle) => Ok(Handle(*handle)),
+                let tensor_id = |value: &Value| match value {
+                    Value::TensorId(tensor_id) => Ok(TensorId(*tensor_id)),
                     other => Err(Error::value(format!("a tensor, its scale or its zero point is {}", other.kind()))),
                 };
-                let zero_point = Some(&t[2]).filter(|zero| **zero != Value::None).map(handle).transpose()?;
-                real_of(s, handle(&t[0])?, handle(&t[1])?, zero_point)
+                let zero_point = Some(&t[2]).filter(|zero| **zero != Value::None).map(tensor_id).transpose()?;
+                real_of(s, tensor_id(&t[0])?, tensor_id(&t[1])?, zero_point)
             })
             .collect()
     }
 
     /// Quantizes to 8-bit integers: divides by the scale, rounds, adds the zero point and clips to the type.
-    fn rounded_to(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>, dtype: DType) -> Handle {
+    fn rounded_to(s, tensor: TensorId, scale: TensorId, zero_point: Option<TensorId>, dtype: DType) -> TensorId {
         let (low, out_type) = match dtype {
             DType::U8 => (0.0, ByteType::Uint8),
             DType::I8 => (-128.0, ByteType::Int8),
@@ -106,7 +106,7 @@ rules! {
                 return Err(Error::unsupported(text));
             }
         };
-        let is_float = |x: Handle| s.info(x).dtype == Some(DType::F32);
+        let is_float = |x: TensorId| s.info(x).dtype == Some(DType::F32);
         if is_float(tensor) && is_float(scale) && s.info(scale).shape.ndim().is_some_and(|rank| rank <= 1) {
             let zero = zero_or(s, zero_point, dtype)?;
             return s.emit_named(op!(QUANTIZE_LINEAR(tensor, scale, zero), axis: -1, out_type: out_type));
@@ -122,12 +122,12 @@ rules! {
     }
 
     /// True if the tensor is a constant of one element.
-    fn single(s, tensor: Handle) -> bool {
+    fn single(s, tensor: TensorId) -> bool {
         Ok(s.info(tensor).value.as_ref().is_some_and(|v| v.len() == 1))
     }
 
     /// ONNX's Pad: the pads at the beginning of each axis, then those at the end. Negative pads crop.
-    fn padded(s, tensor: Handle, pads: Vec<i64>, axes: Option<Vec<i64>>, mode: &str, value: Value) -> Handle {
+    fn padded(s, tensor: TensorId, pads: Vec<i64>, axes: Option<Vec<i64>>, mode: &str, value: Value) -> TensorId {
         let rank = s.rank(tensor)?;
         let axes: Vec<usize> = match axes {
             None => (0..rank).collect(),
@@ -162,7 +162,7 @@ rules! {
 }
 
 /// Pads with the elements from the opposite end of each axis.
-fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: Handle, pairs: &[[i64; 2]]) -> Result<Handle> {
+fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &[[i64; 2]]) -> Result<TensorId> {
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let n = s.known_dims(tensor)?[axis];
         if n == 0 {

@@ -1,12 +1,12 @@
 //! Rules for export: ONNX operators with several outputs, lists of operators, and constants.
 
-use ferromx_core::context::Context as Device;
+use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Handle, Naming, OnnxOp, Scope, framework_node, framework_operator};
+use crate::emit::{Naming, OnnxOp, Scope, TensorId, framework_node, framework_operator};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -17,7 +17,7 @@ rules! {
     }
 
     /// For export: TopK with its two outputs, values and indices.
-    fn top(s, tensor: Handle, k: i64, axis: Value, largest: bool) -> Vec<Value> {
+    fn top(s, tensor: TensorId, k: i64, axis: Value, largest: bool) -> Vec<Value> {
         let k = s.integers("k", &[k])?;
         let operator = OnnxOp::TopK { axis, largest: Value::Int(i64::from(largest)) };
         framework_node(s, operator, vec![tensor.into(), k.into()], 2)
@@ -30,7 +30,7 @@ rules! {
     }
 
     /// For export: n equal sections of an axis, which is removed if they have length 1 and squeeze is set.
-    fn channels(s, tensor: Handle, n: i64, axis: i64, squeeze: bool) -> Vec<Value> {
+    fn channels(s, tensor: TensorId, n: i64, axis: i64, squeeze: bool) -> Vec<Value> {
         let shape = s.info(tensor).shape.clone();
         let axis = Shape::axis(axis, shape.ndim().unwrap_or(0))?;
         let size = shape.dim(axis);
@@ -50,7 +50,7 @@ rules! {
     }
 
     /// For export: n sections of length 1 of the last axis.
-    fn channels_of(s, tensor: Handle, n: i64) -> Vec<Value> {
+    fn channels_of(s, tensor: TensorId, n: i64) -> Vec<Value> {
         let n = usize::try_from(n).ok().filter(|n| *n <= 64);
         let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
         let sizes = s.integers("sizes", &vec![1; n])?;
@@ -59,7 +59,7 @@ rules! {
 
     /// For export: the result of an MXNet operator that depends only on the shapes of its inputs, as a constant. Parameters are alternating
     /// names and values.
-    fn computed(s, op: &str, tensors: Vec<Handle>, parameters: &[Value]) -> Value {
+    fn computed(s, op: &str, tensors: Vec<TensorId>, parameters: &[Value]) -> Value {
         let mut inputs = Vec::new();
         for tensor in tensors {
             let info = s.info(tensor);
@@ -67,8 +67,8 @@ rules! {
             if !shape.is_known() {
                 return Err(needs_shapes(&format!("{op} depends on the shape {shape}")));
             }
-            let zeros = NDArray::zeros(&shape, dtype, Device::default())?;
-            inputs.push(Value::Handle(s.builder().constant("shape", zeros)));
+            let zeros = NDArray::zeros(&shape, dtype, Context::default())?;
+            inputs.push(Value::TensorId(s.builder().constant("shape", zeros)));
         }
         let mut params = Vec::new();
         for pair in parameters.chunks_exact(2) {
@@ -79,14 +79,14 @@ rules! {
         }
         let constant = s.operator(op, inputs, params, Naming::Operator)?;
         match &constant {
-            Value::Handle(h) if s.info(Handle(*h)).value.is_some() => Ok(constant),
+            Value::TensorId(h) if s.info(TensorId(*h)).value.is_some() => Ok(constant),
             _ => Err(Error::unsupported(format!("{op} creates a constant that is too large"))),
         }
     }
 
     /// For export: the result shape of broadcast_like for a tensor of this rank: some axes have the lengths of axes of another tensor,
     /// others are unchanged.
-    fn expansion(s, rhs: Handle, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
+    fn expansion(s, rhs: TensorId, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
         let shape = emit_onnx(s, OnnxOp::Shape {}, vec![rhs.into()])?;
         let unchanged = s.integers("one", &[1])?;
         let mut lengths = vec![Value::from(unchanged); rank.clamp(0, 64) as usize];
@@ -99,8 +99,8 @@ rules! {
     }
 
     /// The matrix of n rows with the weights of each column at its tap indices.
-    fn interpolation_matrix(s, taps: Handle, weights: Handle, n: i64) -> Handle {
-        let known = |tensor: Handle| {
+    fn interpolation_matrix(s, taps: TensorId, weights: TensorId, n: i64) -> TensorId {
+        let known = |tensor: TensorId| {
             let unknown = || Error::unsupported("indices and weights must be constant");
             s.info(tensor).value.clone().ok_or_else(unknown)
         };
@@ -120,7 +120,7 @@ rules! {
 
     /// The matrix of n rows whose columns average the bins of adaptive pooling: bin i begins at i n / bins, rounded down, and ends at
     /// (i + 1) n / bins, rounded up.
-    fn bin_averages(s, n: i64, bins: i64, dtype: DType) -> Handle {
+    fn bin_averages(s, n: i64, bins: i64, dtype: DType) -> TensorId {
         if n < 1 || bins < 1 || n.saturating_mul(bins) > 1 << 24 {
             return Err(Error::value(format!("an axis of {n} cannot be pooled to {bins} bins")));
         }

@@ -209,7 +209,7 @@ rules! {
     }
 
     /// Splits a size in these ratios.
-    fn shares(_, size: i64, ratios: Vec<i64>) -> Vec<i64> {
+    fn sizes_by_ratio(_, size: i64, ratios: Vec<i64>) -> Vec<i64> {
         let sum = ratios.iter().try_fold(0i64, |sum, r| sum.checked_add(*r).filter(|_| *r >= 0));
         match sum.filter(|sum| *sum > 0 && size % sum == 0) {
             Some(sum) => Ok(ratios.into_iter().map(|r| size / sum * r).collect()),

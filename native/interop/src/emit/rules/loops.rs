@@ -7,12 +7,12 @@ use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
 use super::subgraphs::map_iteration;
-use crate::emit::{Body, Handle, Operands, Scope, op};
+use crate::emit::{Body, Operands, Scope, TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
 
 /// A variable for a body input with the shape and type of an outer tensor.
-fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, suffix: &str) -> Handle {
+fn variable_like(s: &mut Scope<'_, '_>, tensor: TensorId, suffix: &str) -> TensorId {
     let info = s.info(tensor);
     let (shape, dtype) = (info.shape.clone(), info.dtype);
     let name = format!("{}/{suffix}", s.name);
@@ -23,8 +23,8 @@ fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, suffix: &str) -> Handle 
 /// `output_of` maps the index of each input to that of an output with the same shape.
 fn use_inputs(
     s: &mut Scope<'_, '_>,
-    values: &mut [Handle],
-    inputs: &[Handle],
+    values: &mut [TensorId],
+    inputs: &[TensorId],
     output_of: impl Fn(usize) -> usize,
 ) -> Result<()> {
     let name = s.name.clone();
@@ -47,10 +47,10 @@ fn use_inputs(
 /// them, [`use_inputs`] is applied.
 fn body_using(
     s: &mut Scope<'_, '_>,
-    inputs: &[Handle],
+    inputs: &[TensorId],
     output_of: impl Fn(usize) -> usize,
-    make: impl FnOnce(&mut Scope<'_, '_>) -> Result<Vec<Handle>>,
-) -> Result<(Body, Vec<Handle>)> {
+    make: impl FnOnce(&mut Scope<'_, '_>) -> Result<Vec<TensorId>>,
+) -> Result<(Body, Vec<TensorId>)> {
     s.body(|s| {
         let mut values = make(s)?;
         let read: HashSet<String> = s.builder().group(&values).list_inputs().into_iter().collect();
@@ -62,16 +62,16 @@ fn body_using(
 }
 
 /// The outputs of a graph without inputs.
-fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<Handle>> {
-    let handle = |value: Value| match value {
-        Value::Handle(h) => Ok(Handle(h)),
+fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<TensorId>> {
+    let tensor_id = |value: Value| match value {
+        Value::TensorId(h) => Ok(TensorId(h)),
         _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
-    s.context.graph(graph, HashMap::new())?.into_iter().map(handle).collect()
+    s.context.graph(graph, HashMap::new())?.into_iter().map(tensor_id).collect()
 }
 
 /// `If` with an unknown condition: `_cond`.
-pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [&Graph; 2]) -> Result<Vec<Handle>> {
+pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: TensorId, graphs: [&Graph; 2]) -> Result<Vec<TensorId>> {
     let mut bodies = Vec::new();
     let mut shapes = Vec::new();
     for graph in graphs {
@@ -102,17 +102,17 @@ pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [
 /// The operands of a loop.
 pub(super) struct Loop<'a> {
     /// Maximum number of iterations, if there is a limit.
-    pub trips: Option<Handle>,
+    pub trips: Option<TensorId>,
     /// The condition of the first iteration; absent if it is always true.
-    pub condition: Option<Handle>,
+    pub condition: Option<TensorId>,
     /// The loop-carried values.
-    pub carried: &'a [Handle],
+    pub carried: &'a [TensorId],
     /// The value of `trips`, if it is given and known.
     pub max_trip_count: Option<i64>,
 }
 
 /// `Loop` with an unknown number of iterations: `_while_loop`.
-pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Graph) -> Result<Vec<Handle>> {
+pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Graph) -> Result<Vec<TensorId>> {
     let Loop { trips, condition, carried, max_trip_count } = *operands;
     let num_scan_outputs = body.outputs.len().saturating_sub(carried.len() + 1);
     let start = s.builder().scalar("start", 0i64)?;
@@ -120,9 +120,9 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Gr
         None => s.builder().scalar("condition", true)?,
         Some(condition) => condition,
     };
-    let initial: Vec<Handle> = [start, keep_going].into_iter().chain(carried.iter().copied()).collect();
+    let initial: Vec<TensorId> = [start, keep_going].into_iter().chain(carried.iter().copied()).collect();
     let variables = initial.iter().enumerate();
-    let variables: Vec<Handle> =
+    let variables: Vec<TensorId> =
         variables.map(|(i, value)| variable_like(s, *value, &format!("variable{i}"))).collect();
     let (round_body, outputs) = body_using(
         s,
@@ -163,21 +163,21 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Gr
 /// Adds `_while_loop` and returns the final carried values and the scan outputs. The variables begin with the counter and the condition.
 fn while_loop(
     s: &mut Scope<'_, '_>,
-    initial: &[Handle],
-    variables: &[Handle],
+    initial: &[TensorId],
+    variables: &[TensorId],
     num_scan_outputs: usize,
     [test, round_body]: [&Body; 2],
     max_trip_count: Option<i64>,
-) -> Result<Vec<Handle>> {
+) -> Result<Vec<TensorId>> {
     // The variables are the first operands. Each has an index of its own, even if two share an initial tensor.
     let mut operands = Operands::default();
-    let mut index = |t: &Handle| match variables.iter().position(|v| v == t) {
+    let mut index = |t: &TensorId| match variables.iter().position(|v| v == t) {
         Some(i) => i as i64,
         None => variables.len() as i64 + operands.index_of(*t),
     };
     let test_locs: Vec<i64> = test.inputs().iter().map(&mut index).collect();
     let round_locs: Vec<i64> = round_body.inputs().iter().map(&mut index).collect();
-    let of = |v: &Handle| round_body.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
+    let of = |v: &TensorId| round_body.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
     let inputs = [initial.to_vec(), operands.values()].concat();
     let max_trip_count = max_trip_count.unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX));
     let while_loop = op!(
@@ -193,7 +193,7 @@ fn while_loop(
 /// A scanned input.
 pub(super) struct Sequence {
     /// The tensor.
-    pub tensor: Handle,
+    pub tensor: TensorId,
     /// The scanned axis.
     pub axis: i64,
     /// True if it is scanned from the end.
@@ -212,7 +212,7 @@ pub(super) struct Stacking {
 /// The operands of a scan.
 pub(super) struct Scan<'a> {
     /// The initial states.
-    pub states: &'a [Handle],
+    pub states: &'a [TensorId],
     /// The scanned tensors.
     pub sequences: Vec<Sequence>,
     /// The stacked outputs.
@@ -221,13 +221,13 @@ pub(super) struct Scan<'a> {
 
 /// A body input that receives the rows of a scanned input.
 struct Row {
-    variable: Handle,
+    variable: TensorId,
     /// True for the elements of a vector, which have the shape (1,) in `_foreach` and () in ONNX.
     is_scalar: bool,
 }
 
 /// `Scan` of an unknown length, or too long to be unrolled: `_foreach`.
-pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph) -> Result<Vec<Handle>> {
+pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph) -> Result<Vec<TensorId>> {
     let (mut data, mut rows) = (Vec::new(), Vec::new());
     for (i, sequence) in scan.sequences.iter().enumerate() {
         let (tensor, row) = scanned_rows(s, sequence, i)?;
@@ -235,10 +235,10 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
         rows.push(row);
     }
     let states = scan.states.iter().enumerate();
-    let states: Vec<Handle> = states.map(|(i, state)| variable_like(s, *state, &format!("state{i}"))).collect();
+    let states: Vec<TensorId> = states.map(|(i, state)| variable_like(s, *state, &format!("state{i}"))).collect();
     let num_outputs = scan.outputs.len();
     let scalars = RefCell::new(Vec::new());
-    let make = |s: &mut Scope<'_, '_>| -> Result<Vec<Handle>> {
+    let make = |s: &mut Scope<'_, '_>| -> Result<Vec<TensorId>> {
         let mut inputs = states.clone();
         for Row { variable, is_scalar } in &rows {
             inputs.push(match is_scalar {
@@ -263,10 +263,10 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
     if used.is_empty() {
         return Err(Error::NeedsValue("the body of a scan does not use its scanned inputs".into()));
     }
-    let index = |t: &Handle| step.inputs().iter().position(|i| i == t).map_or(0, |i| i as i64);
-    let is_variable = |t: &Handle| states.contains(t) || rows.iter().any(|row| row.variable == *t);
-    let rest: Vec<Handle> = step.inputs().iter().copied().filter(|t| !is_variable(t)).collect();
-    let scanned: Vec<Handle> = used.iter().map(|i| data[*i]).collect();
+    let index = |t: &TensorId| step.inputs().iter().position(|i| i == t).map_or(0, |i| i as i64);
+    let is_variable = |t: &TensorId| states.contains(t) || rows.iter().any(|row| row.variable == *t);
+    let rest: Vec<TensorId> = step.inputs().iter().copied().filter(|t| !is_variable(t)).collect();
+    let scanned: Vec<TensorId> = used.iter().map(|i| data[*i]).collect();
     let foreach = op!(
         FOREACH([&scanned, scan.states, &rest].concat()), num_outputs: num_outputs + states.len(), num_out_data: num_outputs,
         in_data_locs: used.iter().map(|i| index(&rows[*i].variable)).collect::<Vec<_>>(),
@@ -283,7 +283,7 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
 }
 
 /// A scanned input as `_foreach` takes it, with the scanned axis first and in order of iterations, and the variable for its rows.
-fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Result<(Handle, Row)> {
+fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Result<(TensorId, Row)> {
     let mut tensor = sequence.tensor;
     if sequence.axis != 0 {
         tensor = s.emit_named(op!(MOVEAXIS(tensor), source: vec![sequence.axis], destination: vec![0]))?;
@@ -301,7 +301,7 @@ fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Res
 }
 
 /// Converts an output of `_foreach` to a Scan output of ONNX. With `is_scalar`, rows of shape (1,) become scalars.
-fn scan_output(s: &mut Scope<'_, '_>, mut output: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
+fn scan_output(s: &mut Scope<'_, '_>, mut output: TensorId, is_scalar: bool, stacking: Stacking) -> Result<TensorId> {
     if is_scalar {
         output = s.emit_named(op!(SQUEEZE(output), axis: vec![1]))?;
     }

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 
 use super::{array, constant_len, needs_shapes, rules};
-use crate::emit::{Handle, Scope, SymInt, is_symbolic, op};
+use crate::emit::{Scope, SymInt, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::mapping::ast::Operator;
@@ -14,7 +14,7 @@ rules! {
     /// mask hides later keys; `left` and `right` limit the window around the query, -1 means no limit.
     fn attention_mask(
         s, queries: SymInt, keys: SymInt, offset: SymInt, causal: bool, left: i64, right: i64, dtype: DType,
-    ) -> Handle {
+    ) -> TensorId {
         let window = Window { is_causal: causal, left, right };
         if [queries, keys, offset].iter().any(|n| is_symbolic(n.0)) {
             return dynamic_mask(s, [queries.0, keys.0, offset.0], window, dtype);
@@ -29,8 +29,8 @@ rules! {
 
     /// As attention_mask, with a key length for each batch. The queries are the last positions before that length.
     fn key_length_mask(
-        s, ends: Handle, queries: i64, keys: i64, causal: bool, left: i64, right: i64, dtype: DType,
-    ) -> Handle {
+        s, ends: TensorId, queries: i64, keys: i64, causal: bool, left: i64, right: i64, dtype: DType,
+    ) -> TensorId {
         constant_len(&[queries.max(0), keys.max(0)])?;
         let key = s.inner_constant("keys", NDArray::from_slice(&(0..keys).collect::<Vec<_>>(), &[1, 1, 1, keys])?);
         let from_end: Vec<i64> = (0..queries).map(|i| i - queries).collect();
@@ -38,13 +38,13 @@ rules! {
         let is_key = s.emit(op!(LESS(key, ends)))?;
         let position = s.emit(op!(ADD(ends, query)))?;
         let distance = s.emit(op!(SUBTRACT(position, key)))?;
-        let attends = Window { is_causal: causal, left, right }.condition(s, distance, Some(is_key))?;
-        additive_mask(s, attends.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
+        let can_attend = Window { is_causal: causal, left, right }.condition(s, distance, Some(is_key))?;
+        additive_mask(s, can_attend.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
     }
 
     /// An additive mask with `value` at padded keys. The valid keys are given as lengths (batch,), or as 1 and 0 in (batch, keys) or
     /// (batch, queries, keys). Keys have the shape (batch, heads, keys, size).
-    fn padding_mask(s, mask: Handle, keys: Handle, value: Value, dtype: DType) -> Handle {
+    fn padding_mask(s, mask: TensorId, keys: TensorId, value: Value, dtype: DType) -> TensorId {
         let rank = s.info(mask).shape.ndim();
         let valid = match rank {
             Some(1) => {
@@ -68,9 +68,9 @@ rules! {
     /// True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal leading dimensions, and a
     /// mask over all keys that broadcasts to the scores. Keys are (..., size, keys) unless `in_rows` is true.
     fn is_attention(
-        s, query: Handle, keys: Handle, value: Handle, mask: Option<Handle>, in_rows: Option<bool>,
+        s, query: TensorId, keys: TensorId, value: TensorId, mask: Option<TensorId>, in_rows: Option<bool>,
     ) -> bool {
-        let dims = |tensor: Handle| {
+        let dims = |tensor: TensorId| {
             let info = s.info(tensor);
             let has_kernel = matches!(info.dtype, Some(DType::F32 | DType::F64));
             info.dims.clone().filter(|dims| has_kernel && dims.len() >= 2)
@@ -118,7 +118,12 @@ impl Window {
     }
 
     /// The condition that keys at these distances are in the window and that `condition` holds; `None` if neither restricts the keys.
-    fn condition(self, s: &mut Scope<'_, '_>, distance: Handle, condition: Option<Handle>) -> Result<Option<Handle>> {
+    fn condition(
+        self,
+        s: &mut Scope<'_, '_>,
+        distance: TensorId,
+        condition: Option<TensorId>,
+    ) -> Result<Option<TensorId>> {
         let mut conditions = Vec::new();
         if self.is_causal {
             conditions.push(op!(GREATER_EQUAL(distance, 0)));
@@ -140,7 +145,7 @@ impl Window {
 }
 
 /// A mask that is 0 where a condition holds, and `value` elsewhere.
-fn additive_mask(s: &mut Scope<'_, '_>, condition: Handle, value: Value, dtype: DType) -> Result<Handle> {
+fn additive_mask(s: &mut Scope<'_, '_>, condition: TensorId, value: Value, dtype: DType) -> Result<TensorId> {
     let mask = s.emit(op!(WHERE_SCALAR2(condition), x: 0.0, y: value))?;
     s.emit(op!(CAST(mask), dtype: dtype))
 }
@@ -151,7 +156,7 @@ fn dynamic_mask(
     [queries, keys, offset]: [i64; 3],
     window: Window,
     dtype: DType,
-) -> Result<Handle> {
+) -> Result<TensorId> {
     let end = s.builder().combine(Operator::Add, offset, queries)?;
     let positions = |s: &mut Scope<'_, '_>, from: i64, to: Value, axis: i64| {
         let range = super::symbolic::symbolic_range(s, Value::Int(from), to, Value::Int(1), DType::I64)?;
@@ -160,9 +165,9 @@ fn dynamic_mask(
     let query = positions(s, offset, end, 1)?;
     let key = positions(s, 0, Value::Int(keys), 0)?;
     let distance = s.emit(op!(SUBTRACT(query, key)))?;
-    let attends = match window.condition(s, distance, None)? {
-        Some(attends) => attends,
+    let can_attend = match window.condition(s, distance, None)? {
+        Some(can_attend) => can_attend,
         None => s.emit(op!(EQUAL(distance, distance)))?,
     };
-    additive_mask(s, attends, Value::Float(f64::NEG_INFINITY), dtype)
+    additive_mask(s, can_attend, Value::Float(f64::NEG_INFINITY), dtype)
 }

@@ -7,12 +7,11 @@
 //! - `tensors`: shapes, types, known elements, and operators by name; `elements`: single elements, activations, quantization and padding;
 //!   `symbolic`: ranges of symbolic integers.
 //! - `windows`: the windows of convolution and pooling; `coordinates`: indices, crops, frames; `resize`: Resize.
-//! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `aligned`: NNEF.
+//! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `nnef`: NNEF.
 //! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time;
 //!   `subgraphs`: their bodies; `batched`: Scan of operator set 8.
 //! - `export_nodes`: ONNX operators with several outputs; `dimension_exprs`: expressions of dimensions in exports.
 
-mod aligned;
 mod batched;
 mod control;
 mod coordinates;
@@ -22,6 +21,7 @@ mod export_nodes;
 mod lists;
 mod loops;
 mod masks;
+mod nnef;
 mod recurrent;
 mod resize;
 mod signal;
@@ -33,13 +33,13 @@ mod windows;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use ferromx_core::context::Context as Device;
+use ferromx_core::context::Context;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
-use super::{Handle, Scope};
+use super::{Scope, TensorId};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::mapping::Signature;
@@ -68,7 +68,7 @@ pub struct Rule {
 /// ```text
 /// rules! {
 ///     /// One dimension, which may be unknown.
-///     fn size(s, tensor: Handle, axis: i64) -> SymInt {
+///     fn size(s, tensor: TensorId, axis: i64) -> SymInt {
 ///         ...
 ///     }
 /// }
@@ -90,14 +90,14 @@ macro_rules! rules {
                     kind: <$ty as $crate::emit::Argument<'_>>::KIND,
                     is_optional: <$ty as $crate::emit::Argument<'_>>::IS_OPTIONAL,
                 }),*]),
-                result: <$result as $crate::emit::Outcome>::KIND,
+                result: <$result as $crate::emit::RuleResult>::KIND,
             },
             doc: concat!($($doc),+).trim_ascii(),
             forward: |scope, args| {
                 #[allow(unused_mut, unused_variables, reason = "a rule may have no arguments")]
                 let mut arguments = $crate::emit::Arguments::new(args);
                 $(let $arg = arguments.next::<$ty>(stringify!($arg))?;)*
-                $name(scope, $($arg),*).map($crate::emit::Outcome::value)
+                $name(scope, $($arg),*).map($crate::emit::RuleResult::value)
             },
             reverse: $crate::emit::rules::rules!(@reverse $($reverse)?),
         }),*];
@@ -110,7 +110,7 @@ use rules;
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
-        aligned::RULES,
+        nnef::RULES,
         batched::RULES,
         control::RULES,
         coordinates::RULES,
@@ -159,7 +159,7 @@ fn constant_len(dims: &[i64]) -> Result<usize> {
 
 /// An array of these elements, converted to a type.
 fn array<T: Element>(dims: &[i64], dtype: DType, items: Vec<T>) -> Result<NDArray> {
-    let array = NDArray::zeros(&Shape::new(dims), dtype, Device::default())?;
+    let array = NDArray::zeros(&Shape::new(dims), dtype, Context::default())?;
     write_converted(&array, items.into_iter())?;
     Ok(array)
 }
@@ -171,12 +171,12 @@ fn needs_shapes(what: &str) -> Error {
 
 impl Scope<'_, '_> {
     /// The rank of a tensor.
-    fn rank(&self, tensor: Handle) -> Result<usize> {
+    fn rank(&self, tensor: TensorId) -> Result<usize> {
         self.info(tensor).shape.ndim().ok_or_else(|| needs_shapes("the number of dimensions is unknown"))
     }
 
     /// The dimensions of a tensor; unknown ones are symbolic.
-    fn dims(&self, tensor: Handle) -> Result<Vec<i64>> {
+    fn dims(&self, tensor: TensorId) -> Result<Vec<i64>> {
         self.rank(tensor)?;
         let info = self.info(tensor);
         let dims = info.dims.as_ref().map(|dims| dims.to_vec());
@@ -185,7 +185,7 @@ impl Scope<'_, '_> {
     }
 
     /// The dimensions of a tensor, all of them known.
-    fn known_dims(&self, tensor: Handle) -> Result<Vec<i64>> {
+    fn known_dims(&self, tensor: TensorId) -> Result<Vec<i64>> {
         let shape = &self.info(tensor).shape;
         match shape.is_known() {
             true => Ok(shape.dims().to_vec()),
@@ -194,7 +194,7 @@ impl Scope<'_, '_> {
     }
 
     /// The element type of a tensor.
-    fn dtype(&self, tensor: Handle) -> Result<DType> {
+    fn dtype(&self, tensor: TensorId) -> Result<DType> {
         let unknown =
             || Error::value("the element type of a tensor is unknown: the model does not declare that of its input");
         self.info(tensor).dtype.ok_or_else(unknown)

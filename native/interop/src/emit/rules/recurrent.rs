@@ -5,14 +5,14 @@ use ferromx_core::dtype::DType;
 
 use super::export_nodes::emit_onnx;
 use super::{needs_shapes, rules};
-use crate::emit::{Handle, OnnxOp, Scope, framework_node, op};
+use crate::emit::{OnnxOp, Scope, TensorId, framework_node, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
 rules! {
     /// The parameter vector of RNN from the weights of ONNX, with the gates in this order: the input and state weights of each direction,
     /// then their biases.
-    fn recurrent_params(s, w: Handle, r: Handle, b: Option<Handle>, order: Vec<i64>) -> Handle {
+    fn recurrent_params(s, w: TensorId, r: TensorId, b: Option<TensorId>, order: Vec<i64>) -> TensorId {
         let gates = order.len() as i64;
         let shape = s.info(w).shape.clone();
         if !shape.is_known() || shape.dims().len() != 3 || shape.dim(1) % gates != 0 {
@@ -22,7 +22,7 @@ rules! {
         let order = s.integers("gates", &order)?;
         // The weights of one direction as a vector, with the gates in MXNet's order. `tensor` has shape
         // (directions, groups * gates * hidden, width); biases have two groups, weights one.
-        let gate_weights = |s: &mut Scope<'_, '_>, tensor: Handle, direction: i64, groups: i64, width: i64| {
+        let gate_weights = |s: &mut Scope<'_, '_>, tensor: TensorId, direction: i64, groups: i64, width: i64| {
             let slice = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: direction, end: direction + 1))?;
             let by_gate = s.emit(op!(NPX_RESHAPE(slice), newshape: vec![groups, gates, hidden, width]))?;
             let reordered = s.emit(op!(TAKE(by_gate, order), axis: 1))?;
@@ -49,7 +49,7 @@ rules! {
     /// For export: the layers of RNN as operators of the framework, with the outputs of RNN. The parameters are one tensor or the tensors
     /// concatenated to it; states are the initial states, and the initial cells of an LSTM.
     fn recurrent_nodes(
-        s, data: Handle, parameters: Value, states: &[Value], mode: &str, layers: i64, bidirectional: bool, hidden: i64,
+        s, data: TensorId, parameters: Value, states: &[Value], mode: &str, layers: i64, bidirectional: bool, hidden: i64,
     ) -> Vec<Value> {
         let inputs = s.info(data).shape.dim(2);
         if inputs < 0 || !(1..=256).contains(&layers) {
@@ -58,7 +58,7 @@ rules! {
         let order = gate_order(mode)?;
         let directions = if bidirectional { 2 } else { 1 };
         let vector = match parameters {
-            Value::Handle(h) => Handle(h),
+            Value::TensorId(h) => TensorId(h),
             list => s.emit(op!(CONCAT(list), dim: 0))?,
         };
         if s.info(vector).value.is_none() {
@@ -120,13 +120,13 @@ fn onnx_layer(mode: &str, hidden: i64, bidirectional: bool) -> OnnxOp {
 /// Reads the parameter vector of RNN tensor by tensor.
 struct WeightReader<'s, 'a, 't> {
     scope: &'s mut Scope<'a, 't>,
-    vector: Handle,
+    vector: TensorId,
     offset: i64,
 }
 
 impl WeightReader<'_, '_, '_> {
     /// The next weights as a tensor of shape (1, gates * hidden, width), with the gates in the framework's order.
-    fn next(&mut self, order: &[i64], hidden: i64, width: i64) -> Result<Handle> {
+    fn next(&mut self, order: &[i64], hidden: i64, width: i64) -> Result<TensorId> {
         let gates = order.len() as i64;
         let end = self.offset + gates * hidden * width;
         let s = &mut *self.scope;
@@ -138,7 +138,7 @@ impl WeightReader<'_, '_, '_> {
         s.emit(op!(NPX_RESHAPE(reordered), newshape: vec![1, gates * hidden, width]))
     }
 
-    fn concat(&mut self, tensors: Vec<Handle>, axis: i64) -> Result<Handle> {
+    fn concat(&mut self, tensors: Vec<TensorId>, axis: i64) -> Result<TensorId> {
         self.scope.emit(op!(CONCAT(tensors), dim: axis))
     }
 }
@@ -152,7 +152,7 @@ struct Sizes {
 }
 
 /// ONNX's tensors W, R and B of each layer, from the parameter vector of RNN, which has the biases after all weights.
-fn weights(s: &mut Scope<'_, '_>, vector: Handle, order: &[i64], sizes: Sizes) -> Result<Vec<[Handle; 3]>> {
+fn weights(s: &mut Scope<'_, '_>, vector: TensorId, order: &[i64], sizes: Sizes) -> Result<Vec<[TensorId; 3]>> {
     let Sizes { layers, directions, hidden, inputs } = sizes;
     let mut reader = WeightReader { scope: s, vector, offset: 0 };
     let mut matrices = Vec::new();

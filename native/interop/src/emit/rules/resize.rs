@@ -7,7 +7,7 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing};
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Arguments, Handle, Scope, is_symbolic, op};
+use crate::emit::{Arguments, Scope, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -15,9 +15,9 @@ rules! {
     /// Resize of ONNX. `how` is a list: mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside,
     /// extrapolation_value, antialias, keep_aspect_ratio_policy.
     fn resized(
-        s, tensor: Handle, roi: Option<Vec<f64>>, scales: Option<Vec<f64>>, sizes: Option<&[Value]>,
+        s, tensor: TensorId, roi: Option<Vec<f64>>, scales: Option<Vec<f64>>, sizes: Option<&[Value]>,
         axes: Option<Vec<i64>>, how: &[Value],
-    ) -> Handle {
+    ) -> TensorId {
         let dims = s.info(tensor).dims.clone().ok_or_else(|| needs_shapes("the rank is unknown"))?.to_vec();
         let options = Options::read(how)?;
         let sizes = sizes.and_then(|sizes| sizes.iter().map(Value::int).collect::<Option<Vec<_>>>());
@@ -186,11 +186,11 @@ fn keep_aspect_ratio(axes: &mut [Axis], use_largest: bool) {
 /// Resizes an axis when the model runs.
 fn resize_dynamic(
     s: &mut Scope<'_, '_>,
-    tensor: Handle,
+    tensor: TensorId,
     axis: usize,
     length: &Length,
     options: &Options<'_>,
-) -> Result<Handle> {
+) -> Result<TensorId> {
     let (inputs, size, scale) = match length {
         Length::Size(size) => {
             let (inputs, size) = s.builder().dim_exprs(&[tensor.0], &[*size])?;
@@ -210,11 +210,11 @@ fn resize_dynamic(
 /// Takes the nearest elements along an axis.
 fn gather(
     s: &mut Scope<'_, '_>,
-    tensor: Handle,
+    tensor: TensorId,
     axis: usize,
     resized: &ResizedAxis,
     options: &Options<'_>,
-) -> Result<Handle> {
+) -> Result<TensorId> {
     let indices: Vec<i64> = options.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
     let indices = s.integers("indices", &indices)?;
     s.emit_named(op!(TAKE(tensor, indices), axis: axis))
@@ -223,11 +223,11 @@ fn gather(
 /// Sums weighted neighbours along an axis.
 fn interpolate(
     s: &mut Scope<'_, '_>,
-    tensor: Handle,
+    tensor: TensorId,
     axis: usize,
     resized: &ResizedAxis,
     options: &Options<'_>,
-) -> Result<Handle> {
+) -> Result<TensorId> {
     let dtype = s.info(tensor).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
     let neighbours = options.resizing.neighbours(resized);

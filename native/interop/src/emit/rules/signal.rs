@@ -7,12 +7,12 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::PadMode;
 
 use super::{array, constant_len, needs_shapes, rules};
-use crate::emit::{Handle, Scope, op};
+use crate::emit::{Scope, TensorId, op};
 use crate::error::{Error, Result};
 
 rules! {
     /// A cosine-sum window: the sum of coefficient k times cos(2 pi k n / N), with N the size, or one less if not periodic.
-    fn window(s, coefficients: Vec<f64>, size: i64, periodic: bool, dtype: DType) -> Handle {
+    fn window(s, coefficients: Vec<f64>, size: i64, periodic: bool, dtype: DType) -> TensorId {
         if !(0..=1 << 28).contains(&size) {
             return Err(Error::value(format!("a window of {size} samples is too large")));
         }
@@ -26,7 +26,7 @@ rules! {
     /// The matrix that sums the bins of a spectrum to bands that are evenly spaced on the mel scale.
     fn mel_weights(
         s, bands: i64, dft_length: i64, sample_rate: i64, low: f64, high: f64, dtype: DType,
-    ) -> Handle {
+    ) -> TensorId {
         let (length, rate) = (dft_length, sample_rate);
         if bands < 1 || length < 1 || rate < 1 || bands.saturating_mul(length) > 1 << 28 || !(0.0..high).contains(&low)
         {
@@ -64,7 +64,7 @@ rules! {
 
     /// The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last axis first: (points,
     /// axes + 1).
-    fn affine_grid(s, sizes: Vec<i64>, align_corners: bool, dtype: DType) -> Handle {
+    fn affine_grid(s, sizes: Vec<i64>, align_corners: bool, dtype: DType) -> TensorId {
         let count = constant_len(&sizes)?;
         if !(2..=3).contains(&sizes.len()) || count > 1 << 26 {
             let text = format!("a sampling grid needs two or three spatial axes, not the sizes {sizes:?}");
@@ -90,7 +90,7 @@ rules! {
 
     /// The discrete Fourier transform along an axis. The last axis holds real parts, or real and imaginary parts. The default length is
     /// that of the axis.
-    fn fourier(s, tensor: Handle, axis: i64, length: Option<i64>, inverse: bool, onesided: bool) -> Handle {
+    fn fourier(s, tensor: TensorId, axis: i64, length: Option<i64>, inverse: bool, onesided: bool) -> TensorId {
         let info = s.info(tensor);
         let (shape, dtype) = (info.shape.clone(), info.dtype);
         let unknown = || needs_shapes("a transform needs an axis and real or complex numbers");
@@ -151,18 +151,18 @@ struct Fourier<'s, 'a, 't> {
 }
 
 impl Fourier<'_, '_, '_> {
-    fn slice(&mut self, x: Handle, axis: i64, begin: i64, end: i64) -> Result<Handle> {
+    fn slice(&mut self, x: TensorId, axis: i64, begin: i64, end: i64) -> Result<TensorId> {
         self.scope.emit(op!(SLICE_AXIS(x), axis: axis, begin: begin, end: end))
     }
 
     /// The real (0) or imaginary (1) parts, without the last axis.
-    fn component(&mut self, x: Handle, k: i64) -> Result<Handle> {
+    fn component(&mut self, x: TensorId, k: i64) -> Result<TensorId> {
         let one = self.slice(x, -1, k, k + 1)?;
         self.scope.emit(op!(SQUEEZE(one), axis: vec![-1]))
     }
 
     /// Crops or zero-pads the axis from length `from` to length `to`.
-    fn crop_or_pad(&mut self, x: Handle, from: i64, to: i64) -> Result<Handle> {
+    fn crop_or_pad(&mut self, x: TensorId, from: i64, to: i64) -> Result<TensorId> {
         if to <= from {
             return if to == from { Ok(x) } else { self.slice(x, -2, 0, to) };
         }
@@ -172,20 +172,20 @@ impl Fourier<'_, '_, '_> {
     }
 
     /// Splits the interleaved real and imaginary parts that FFT returns into a last axis.
-    fn split_interleaved(&mut self, x: Handle) -> Result<Handle> {
+    fn split_interleaved(&mut self, x: TensorId) -> Result<TensorId> {
         self.reshape(x, &[self.n, 2])
     }
 
-    fn reshape(&mut self, x: Handle, tail: &[i64]) -> Result<Handle> {
+    fn reshape(&mut self, x: TensorId, tail: &[i64]) -> Result<TensorId> {
         let shape: Vec<i64> = std::iter::repeat_n(-2, self.rank - 2).chain(tail.iter().copied()).collect();
         self.scope.emit(op!(NPX_RESHAPE(x), newshape: shape))
     }
 
-    fn stack(&mut self, re: Handle, im: Handle) -> Result<Handle> {
+    fn stack(&mut self, re: TensorId, im: TensorId) -> Result<TensorId> {
         self.scope.emit(op!(STACK(re, im), axis: -1))
     }
 
-    fn forward(&mut self, x: Handle, is_complex: bool) -> Result<Handle> {
+    fn forward(&mut self, x: TensorId, is_complex: bool) -> Result<TensorId> {
         let re = self.component(x, 0)?;
         let re = self.scope.emit(op!(FFT(re)))?;
         let re = self.split_interleaved(re)?;
@@ -203,13 +203,13 @@ impl Fourier<'_, '_, '_> {
     }
 
     /// The real part of the inverse transform.
-    fn real_inverse(&mut self, x: Handle) -> Result<Handle> {
+    fn real_inverse(&mut self, x: TensorId) -> Result<TensorId> {
         let flat = self.reshape(x, &[2 * self.n])?;
         let real = self.scope.emit(op!(IFFT(flat)))?;
         self.scope.emit(op!(MULTIPLY(real, 1.0 / self.n as f64)))
     }
 
-    fn inverse(&mut self, x: Handle) -> Result<Handle> {
+    fn inverse(&mut self, x: TensorId) -> Result<TensorId> {
         let re = self.real_inverse(x)?;
         // Im(z) = Re(-i z).
         let (a, b) = (self.component(x, 0)?, self.component(x, 1)?);

@@ -2,24 +2,24 @@
 
 use std::collections::HashMap;
 
-use crate::emit::{Handle, Scope};
+use crate::emit::{Scope, TensorId};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
 
 /// Maps a subgraph with these tensors as its inputs.
-pub(super) fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec<Handle>> {
+pub(super) fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[TensorId]) -> Result<Vec<TensorId>> {
     let names = graph.inputs.iter().map(|i| i.name.clone());
     let inputs = names.zip(inputs.iter().map(|h| Value::from(*h))).collect::<HashMap<_, _>>();
     let outputs = s.context.graph(graph, inputs)?;
-    let handle = |value: Value| match value {
-        Value::Handle(h) => Ok(Handle(h)),
+    let tensor_id = |value: Value| match value {
+        Value::TensorId(h) => Ok(TensorId(h)),
         _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
-    outputs.into_iter().map(handle).collect()
+    outputs.into_iter().map(tensor_id).collect()
 }
 
 /// Maps a loop body with these tensors as its inputs.
-pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
+pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[TensorId]) -> Result<Vec<TensorId>> {
     if body.inputs.len() != values.len() {
         return Err(Error::format(format!(
             "the body has {} inputs, but {} were given",

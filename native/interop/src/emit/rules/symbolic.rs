@@ -3,13 +3,13 @@
 use ferromx_core::dtype::DType;
 
 use super::rules;
-use crate::emit::{Handle, op};
+use crate::emit::{TensorId, op};
 use crate::error::Error;
 use crate::ir::Value;
 
 rules! {
     /// The integers from `start` to `limit`, exclusive. All three arguments may be computed from unknown dimensions.
-    fn symbolic_range(s, start: Value, limit: Value, delta: Value, dtype: DType) -> Handle {
+    fn symbolic_range(s, start: Value, limit: Value, delta: Value, dtype: DType) -> TensorId {
         let unknown = || Error::NeedsValue("the range is known only when the model runs".into());
         let numbers = [start, limit, delta].iter().map(Value::int).collect::<Option<Vec<i64>>>();
         let (inputs, range) = s.builder().dim_exprs(&[], &numbers.ok_or_else(unknown)?)?;

@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Handle, Naming, Scope, SymInt, SymInts, is_symbolic, op};
+use crate::emit::{Naming, Scope, SymInt, SymInts, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::{self, Value};
 
@@ -15,7 +15,7 @@ rules! {
     /// True if the elements of a tensor are known at import, or if it is absent.
     fn known(s, tensor: Value) -> bool {
         let known = match tensor {
-            Value::Handle(h) => s.info(Handle(h)).value.is_some(),
+            Value::TensorId(h) => s.info(TensorId(h)).value.is_some(),
             _ => true,
         };
         s.needs_value |= !known;
@@ -23,42 +23,42 @@ rules! {
     }
 
     /// True if the rank is known.
-    fn rank_known(s, tensor: Handle) -> bool {
+    fn rank_known(s, tensor: TensorId) -> bool {
         let known = s.info(tensor).shape.ndim_is_known();
         s.needs_value |= !known;
         Ok(known)
     }
 
     /// True if all dimensions are known.
-    fn shape_known(s, tensor: Handle) -> bool {
+    fn shape_known(s, tensor: TensorId) -> bool {
         let known = s.info(tensor).shape.is_known();
         s.needs_value |= !known;
         Ok(known)
     }
 
     /// The rank.
-    fn rank(s, tensor: Handle) -> i64 {
+    fn rank(s, tensor: TensorId) -> i64 {
         Ok(s.rank(tensor)? as i64)
     }
 
     /// The dimensions, which may include unknown ones.
-    fn shape(s, tensor: Handle) -> SymInts {
+    fn shape(s, tensor: TensorId) -> SymInts {
         s.dims(tensor).map(SymInts)
     }
 
     /// One dimension, which may be unknown.
-    fn size(s, tensor: Handle, axis: i64) -> SymInt {
+    fn size(s, tensor: TensorId, axis: i64) -> SymInt {
         let dims = s.dims(tensor)?;
         Ok(SymInt(dims[Shape::axis(axis, dims.len())?]))
     }
 
     /// The name of the element type.
-    fn dtype(s, tensor: Handle) -> DType {
+    fn dtype(s, tensor: TensorId) -> DType {
         s.dtype(tensor)
     }
 
     /// The name of the element type in the model, such as `uint16`, which int32 holds.
-    fn element_name(s, tensor: Handle) -> &'static str {
+    fn element_name(s, tensor: TensorId) -> &'static str {
         match s.info(tensor).widened {
             Some(int) => Ok(int.name()),
             None => Ok(s.dtype(tensor)?.name()),
@@ -66,7 +66,7 @@ rules! {
     }
 
     /// The smallest finite number of the element type.
-    fn lowest(s, tensor: Handle) -> f64 {
+    fn lowest(s, tensor: TensorId) -> f64 {
         Ok(match s.dtype(tensor)? {
             DType::F16 => -65504.0,
             DType::F64 => f64::MIN,
@@ -75,14 +75,14 @@ rules! {
     }
 
     /// True if the elements are floating-point numbers.
-    fn is_float(s, tensor: Handle) -> bool {
+    fn is_float(s, tensor: TensorId) -> bool {
         Ok(s.dtype(tensor)?.is_float())
     }
 
     /// The element of a one-element tensor, which must be known or computed from dimensions.
     fn number(s, tensor: Value) -> Value {
-        let Value::Handle(h) = tensor else { return Ok(tensor) };
-        match known_elements(s, Handle(h))?.as_slice() {
+        let Value::TensorId(h) = tensor else { return Ok(tensor) };
+        match known_elements(s, TensorId(h))?.as_slice() {
             [one] => Ok(one.clone()),
             many => Err(Error::value(format!(
                 "a tensor of {} elements was given where one number was expected",
@@ -94,13 +94,13 @@ rules! {
     /// The elements of a tensor, which must be known or computed from dimensions; lists are returned unchanged.
     fn numbers(s, tensor: Value) -> Value {
         match tensor {
-            Value::Handle(h) => known_elements(s, Handle(h)).map(Value::List),
+            Value::TensorId(h) => known_elements(s, TensorId(h)).map(Value::List),
             other => Ok(other),
         }
     }
 
     /// A constant tensor of a number, or of a list of numbers.
-    fn tensor(s, value: Value, dtype: DType) -> Handle {
+    fn tensor(s, value: Value, dtype: DType) -> TensorId {
         let (items, dims) = match value {
             Value::List(items) => (items.clone(), vec![items.len() as i64]),
             one => (vec![one], vec![]),
@@ -113,20 +113,20 @@ rules! {
     }
 
     /// A constant of the model as a tensor of the graph.
-    fn constant(s, tensor: &ir::Tensor) -> Handle {
+    fn constant(s, tensor: &ir::Tensor) -> TensorId {
         let name = s.node.outputs.first().cloned().unwrap_or_default();
         let array = tensor.to_array()?;
-        Ok(Handle(s.builder().constant(&name, array)))
+        Ok(TensorId(s.builder().constant(&name, array)))
     }
 
     /// A tensor of the type of another one, filled with a value. A dimension may be written as [tensor, axis], even if it is unknown.
-    fn filled_like(s, dims: &[Value], value: Value, tensor: Handle) -> Handle {
+    fn filled_like(s, dims: &[Value], value: Value, tensor: TensorId) -> TensorId {
         let dtype = s.dtype(tensor)?;
         let (mut lengths, mut dynamic) = (Vec::new(), Vec::new());
         for (k, dim) in dims.iter().enumerate() {
             let (holder, axis) = match dim {
                 Value::List(pair) => match pair.as_slice() {
-                    [Value::Handle(h), Value::Int(axis)] => (Handle(*h), *axis),
+                    [Value::TensorId(h), Value::Int(axis)] => (TensorId(*h), *axis),
                     _ => return Err(Error::value("a dimension is a number or [tensor, axis]")),
                 },
                 known => {
@@ -151,7 +151,7 @@ rules! {
     }
 
     /// A tensor of this shape, filled with the value of a one-element constant.
-    fn filled(s, shape: SymInts, value: Value, dtype: DType) -> Handle {
+    fn filled(s, shape: SymInts, value: Value, dtype: DType) -> TensorId {
         let value = match value {
             Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
             other => other,
@@ -177,19 +177,19 @@ rules! {
     }
 
     /// The dimensions start..end of a tensor as 64-bit integers.
-    fn shape_tensor(s, tensor: Handle, start: i64, end: Option<i64>) -> Handle {
+    fn shape_tensor(s, tensor: TensorId, start: i64, end: Option<i64>) -> TensorId {
         let rank = s.rank(tensor)? as i64;
         let index = |x: i64| (if x < 0 { x + rank } else { x }).clamp(0, rank);
         let (start, end) = (index(start), end.map_or(rank, index));
         let name = s.name.clone();
-        s.builder().shape_of(&name, tensor.0, start as usize, end.max(start) as usize).map(Handle)
+        s.builder().shape_of(&name, tensor.0, start as usize, end.max(start) as usize).map(TensorId)
     }
 
     /// The target shape of Reshape: 0 copies a dimension (unless allowed as a length), -1 is inferred; dimensions that are not known are
     /// copied or inferred. The result is for _npx_reshape.
-    fn new_shape(s, tensor: Handle, shape: Value, allowzero: bool) -> SymInts {
+    fn new_shape(s, tensor: TensorId, shape: Value, allowzero: bool) -> SymInts {
         let target = match shape {
-            Value::Handle(h) => known_elements(s, Handle(h))?.iter().filter_map(Value::int).collect(),
+            Value::TensorId(h) => known_elements(s, TensorId(h))?.iter().filter_map(Value::int).collect(),
             list => list.ints().ok_or_else(|| Error::value(format!("the shape is a {}, not a list", list.kind())))?,
         };
         reshape_target(s, tensor, target, allowzero).map(SymInts)
@@ -197,8 +197,8 @@ rules! {
 
     /// True if some elements of an integer tensor are known or symbolic.
     fn partly_known(s, tensor: Value) -> bool {
-        let Value::Handle(h) = tensor else { return Ok(true) };
-        let info = s.info(Handle(h));
+        let Value::TensorId(h) = tensor else { return Ok(true) };
+        let info = s.info(TensorId(h));
         let known = info.value.is_some() || info.symbolic_value.is_some();
         s.needs_value |= !known;
         Ok(known)
@@ -210,7 +210,7 @@ rules! {
     }
 
     /// A reduction over axes; without axes over all of them, or over none if noop is not 0.
-    fn reduced(s, op: &str, tensor: Handle, axes: Option<Vec<i64>>, keepdims: bool, noop: bool) -> Value {
+    fn reduced(s, op: &str, tensor: TensorId, axes: Option<Vec<i64>>, keepdims: bool, noop: bool) -> Value {
         let axes = axes.unwrap_or_default();
         if axes.is_empty() && noop {
             return s.emit_named(op!(COPY(tensor))).map(Value::from);
@@ -230,7 +230,7 @@ rules! {
     }
 
     /// Inserts axes of length 1 at these positions of the result.
-    fn expanded(s, tensor: Handle, axes: Vec<i64>) -> Handle {
+    fn expanded(s, tensor: TensorId, axes: Vec<i64>) -> TensorId {
         let rank = (s.rank(tensor)? + axes.len()) as i64;
         let axes = super::lists::axes_from_start(s, axes, rank)?;
         if axes.is_empty() {
@@ -245,14 +245,14 @@ rules! {
     }
 
     /// Moves one axis to another position.
-    fn moved(s, tensor: Value, from: i64, to: i64) -> Handle {
+    fn moved(s, tensor: Value, from: i64, to: i64) -> TensorId {
         s.emit_named(op!(MOVEAXIS(tensor), source: vec![from], destination: vec![to]))
     }
 
     /// ONNX's Slice: numbers beyond an axis mean its end, negative ones count from the end.
     fn sliced(
-        s, tensor: Handle, starts: SymInts, ends: SymInts, axes: Option<Vec<i64>>, steps: Option<Vec<i64>>,
-    ) -> Handle {
+        s, tensor: TensorId, starts: SymInts, ends: SymInts, axes: Option<Vec<i64>>, steps: Option<Vec<i64>>,
+    ) -> TensorId {
         let rank = s.rank(tensor)?;
         let (starts, ends) = (starts.0, ends.0);
         let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
@@ -276,7 +276,7 @@ rules! {
     }
 
     /// The numbers from start to limit, exclusive, in steps of delta.
-    fn range_of(s, start: Value, limit: Value, delta: Value, dtype: DType) -> Handle {
+    fn range_of(s, start: Value, limit: Value, delta: Value, dtype: DType) -> TensorId {
         let numbers = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&start, &limit, &delta) {
             let n = count((*limit as f64 - *start as f64) / *step as f64)?;
             let items = (0..n as i64).map(|i| start.wrapping_add(i.wrapping_mul(*step))).collect();
@@ -291,7 +291,7 @@ rules! {
     }
 
     /// The broadcast shape of a tensor and another shape.
-    fn broadcast_shape(s, tensor: Handle, shape: SymInts) -> SymInts {
+    fn broadcast_shape(s, tensor: TensorId, shape: SymInts) -> SymInts {
         let (own, target) = (s.dims(tensor)?, shape.0);
         let n = target.len().max(own.len());
         let at = |dims: &[i64], k: usize| (k + dims.len()).checked_sub(n).map_or(1, |i| dims[i]);
@@ -310,7 +310,7 @@ rules! {
 }
 
 /// The elements of a constant, or the known and symbolic elements of an integer tensor.
-fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
+fn known_elements(s: &Scope<'_, '_>, tensor: TensorId) -> Result<Vec<Value>> {
     let info = s.info(tensor);
     if let Some(array) = &info.symbolic_value {
         return elements(array);
@@ -358,10 +358,10 @@ fn count(steps: f64) -> Result<usize> {
 fn reduce_empty(
     s: &mut Scope<'_, '_>,
     op: &str,
-    tensor: Handle,
+    tensor: TensorId,
     axes: &[i64],
     keepdims: bool,
-) -> Result<Option<Handle>> {
+) -> Result<Option<TensorId>> {
     let info = s.info(tensor);
     let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
     if !matches!(op, "max" | "min") || !shape.is_known() || !shape.dims().contains(&0) {
@@ -426,7 +426,7 @@ fn slice_bounds(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Resul
 }
 
 /// The target shape of `_npx_reshape` for a target shape of ONNX's Reshape.
-fn reshape_target(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_zero: bool) -> Result<Vec<i64>> {
+fn reshape_target(s: &mut Scope<'_, '_>, tensor: TensorId, mut target: Vec<i64>, allow_zero: bool) -> Result<Vec<i64>> {
     let dims = s.info(tensor).dims.clone();
     let own = dims.clone().unwrap_or_default();
     let copied_dim = |k: usize, target: &[i64]| {

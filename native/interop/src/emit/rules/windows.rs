@@ -3,7 +3,7 @@
 use ferromx_ops::definitions::PadMode;
 
 use super::{needs_shapes, rules};
-use crate::emit::{Handle, op};
+use crate::emit::{TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -12,7 +12,7 @@ rules! {
     /// of all axes, then the ends.
     fn window_pads(
         s, auto_pad: &str, pads: Option<Vec<i64>>, kernel: Vec<i64>, strides: Vec<i64>, dilations: Vec<i64>,
-        data: Handle,
+        data: TensorId,
     ) -> Vec<i64> {
         check_windows(&[&kernel, &strides, &dilations])?;
         let n = kernel.len();
@@ -62,7 +62,7 @@ rules! {
 
     /// Padding for ceil_mode: enlarged at the end so that a last, incomplete window is whole. A window that would contain only padding is
     /// dropped.
-    fn pads_to_the_end(s, pads: Vec<i64>, kernel: Vec<i64>, strides: Vec<i64>, data: Handle) -> Vec<i64> {
+    fn pads_to_the_end(s, pads: Vec<i64>, kernel: Vec<i64>, strides: Vec<i64>, data: TensorId) -> Vec<i64> {
         let mut pads = pads;
         check_windows(&[&pads, &kernel, &strides])?;
         let shape = s.info(data).shape.clone();
@@ -86,7 +86,7 @@ rules! {
     /// The padding of a transposed convolution: the given one, or the one that gives the requested output shape.
     fn transposed_pads(
         s, auto_pad: &str, pads: Option<Vec<i64>>, kernel: Vec<i64>, strides: Vec<i64>, dilations: Vec<i64>,
-        output_shape: Option<Vec<i64>>, output_padding: Option<Vec<i64>>, data: Handle,
+        output_shape: Option<Vec<i64>>, output_padding: Option<Vec<i64>>, data: TensorId,
     ) -> Vec<i64> {
         let n = kernel.len();
         let extra = output_padding.unwrap_or_else(|| vec![0; n]);
@@ -130,7 +130,7 @@ rules! {
     }
 
     /// Crops this number of pixels at the beginning and end of each axis of images; negative numbers extend them by zeros.
-    fn cropped(s, tensor: Handle, pads: Vec<i64>) -> Handle {
+    fn cropped(s, tensor: TensorId, pads: Vec<i64>) -> TensorId {
         let (begin, end) = halves(&pads)?;
         let mut image = tensor;
         if pads.iter().any(|p| *p < 0) {

@@ -95,7 +95,7 @@ pub(in crate::conv) fn backward_weights<T: Accum>(
     });
 }
 
-/// Rows of tiles of some images.
+/// A range of rows of tiles in a range of images.
 struct Block {
     images: Range<usize>,
     tile_rows: Range<usize>,
@@ -131,7 +131,7 @@ impl<T: Accum> Product<'_, T> {
         ((ELEMENTS * self.element_stride()).div_ceil(LANES) | 1) * LANES
     }
 
-    /// Transforms the gradients of the outputs of some blocks to (blocks, output channels, elements, tiles).
+    /// Transforms the gradients of the outputs of the given blocks to (blocks, output channels, elements, tiles).
     fn transform_grads(&self, group: usize, blocks: &[Block], output_grad: &[T], out: &mut [T]) {
         let (rows, plane, tiles_across) = (self.shape.group_out(), self.shape.output_plane(), self.tiles_across);
         let stride = self.element_stride();
@@ -164,7 +164,7 @@ impl<T: Accum> Product<'_, T> {
         });
     }
 
-    /// Transforms the inputs of some blocks to panels of `nr` channels, each (elements, tiles, `nr`).
+    /// Transforms the inputs of the given blocks to panels of `nr` channels, each (elements, tiles, `nr`).
     fn transform_inputs(&self, group: usize, blocks: &[Block], input: &[T], out: &mut [T]) {
         let nr = self.kernel.nr();
         let panels = self.shape.group_in().div_ceil(nr);
@@ -212,8 +212,8 @@ impl<T: Accum> Product<'_, T> {
         });
     }
 
-    /// Adds the products of some blocks, one after the other, to those of the previous blocks, or writes them if there are none: (elements,
-    /// output channels, input channels).
+    /// Multiplies the given blocks in order and sums their products, (elements, output channels, input channels). Adds the sum to
+    /// `products` if `accumulate` is set, otherwise overwrites it.
     fn multiply(&self, blocks: &[Block], grads: &[T], inputs: &[T], accumulate: bool, products: &mut [T]) {
         let (rows, channels) = (self.shape.group_out(), self.shape.group_in());
         let (mr, nr) = (self.kernel.mr(), self.kernel.nr());

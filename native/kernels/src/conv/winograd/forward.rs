@@ -280,8 +280,8 @@ fn chunk_rows([_, height, width]: [usize; 3], min_chunks: usize) -> usize {
 }
 
 impl<T: Accum> Winograd<'_, T> {
-    /// Computes the output channels of a group for some images, starting at tile row `first`. The rows of `out` are all channels of these
-    /// images; its columns are pixels.
+    /// Computes the output channels of a group for a range of images, starting at tile row `first`. The rows of `out` are all channels of
+    /// these images; its columns are pixels.
     fn group(&self, group: usize, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
         let (channels, rows) = (self.shape.group_in(), 0..self.shape.group_out());
         let (tile_rows, phases) = (self.tile_rows(out), self.layout.len());
@@ -397,7 +397,7 @@ impl<T: Accum> Winograd<'_, T> {
         (out.cols() / self.shape.output()[2]).div_ceil(TILE)
     }
 
-    /// The tile vectors of `tile_rows` rows of tiles of some images.
+    /// The tile vectors of `tile_rows` rows of tiles of `images` images.
     fn tile_vectors(&self, images: usize, tile_rows: usize) -> List<TileVector> {
         let tiles = tile_rows * self.layout.geometry().grid[2];
         let of_image = |image| {

@@ -13,7 +13,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(super) struct Pair([float32x4_t; 2]);
 
-/// Reads the lanes of two whose bits are set; the others are zero.
+/// Loads two lanes; a lane whose mask bit is clear is zero.
 #[inline(always)]
 unsafe fn load_two(from: *const f32, bits: u8) -> float32x2_t {
     let zero = vdup_n_f32(0.0);
@@ -25,7 +25,7 @@ unsafe fn load_two(from: *const f32, bits: u8) -> float32x2_t {
     }
 }
 
-/// Reads the lanes of four whose bits are set; the others are zero.
+/// Loads four lanes; a lane whose mask bit is clear is zero.
 #[inline(always)]
 unsafe fn load_four(from: *const f32, bits: u8) -> float32x4_t {
     match bits {
@@ -34,7 +34,7 @@ unsafe fn load_four(from: *const f32, bits: u8) -> float32x4_t {
     }
 }
 
-/// Writes the lanes of two whose bits are set.
+/// Stores the lanes of a two-lane vector whose mask bits are set.
 #[inline(always)]
 unsafe fn store_two(to: *mut f32, bits: u8, value: float32x2_t) {
     match bits {
@@ -45,7 +45,7 @@ unsafe fn store_two(to: *mut f32, bits: u8, value: float32x2_t) {
     }
 }
 
-/// Writes the lanes of four whose bits are set.
+/// Stores the lanes of a four-lane vector whose mask bits are set.
 #[inline(always)]
 unsafe fn store_four(to: *mut f32, bits: u8, value: float32x4_t) {
     store_two(to, bits & 3, vget_low_f32(value));

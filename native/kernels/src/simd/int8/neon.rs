@@ -10,11 +10,11 @@ use std::arch::{asm, is_aarch64_feature_detected};
 const WIDTH: usize = 4;
 
 /// What to do with the sums of a block that starts at column `col`.
-trait Sink {
+trait TileStore {
     fn put<const M: usize, const V: usize>(&mut self, col: usize, sums: &[[int32x4_t; V]; M]);
 }
 
-impl Sink for &mut Sums {
+impl TileStore for &mut Sums {
     #[inline(always)]
     fn put<const M: usize, const V: usize>(&mut self, col: usize, sums: &[[int32x4_t; V]; M]) {
         for (row, sums) in sums.iter().enumerate() {
@@ -34,7 +34,7 @@ struct Converted<'a> {
     out: &'a mut Bytes,
 }
 
-impl Sink for Converted<'_> {
+impl TileStore for Converted<'_> {
     #[inline(always)]
     fn put<const M: usize, const V: usize>(&mut self, col: usize, sums: &[[int32x4_t; V]; M]) {
         let Conversion { init, scale, range } = self.conversion;
@@ -84,22 +84,22 @@ pub(super) unsafe fn bytes(tile: &Tile<'_>, sums: &mut Sums) {
 
 /// # Safety
 /// See [`bytes`].
-unsafe fn multiply(tile: &Tile<'_>, sink: impl Sink) {
+unsafe fn multiply(tile: &Tile<'_>, store: impl TileStore) {
     // SAFETY: as the caller guarantees; the other instructions are checked for.
-    unsafe { if is_aarch64_feature_detected!("i8mm") { by_matrices(tile, sink) } else { by_dots(tile, sink) } }
+    unsafe { if is_aarch64_feature_detected!("i8mm") { by_matrices(tile, store) } else { by_dots(tile, store) } }
 }
 
 /// # Safety
 /// See [`bytes`].
 #[target_feature(enable = "neon,dotprod")]
-unsafe fn by_dots(tile: &Tile<'_>, mut sink: impl Sink) {
+unsafe fn by_dots(tile: &Tile<'_>, mut store: impl TileStore) {
     // SAFETY: as the caller guarantees; columns are complete up to a multiple of 16.
     unsafe {
         match tile.num_rows {
             0 => {}
-            1 => (0..tile.num_cols).step_by(16).for_each(|col| sink.put(col, &dot_sums::<1, 4>(tile, col))),
-            2..=4 => (0..tile.num_cols).step_by(16).for_each(|col| sink.put(col, &dot_sums::<4, 4>(tile, col))),
-            _ => (0..tile.num_cols).step_by(8).for_each(|col| sink.put(col, &dot_sums::<8, 2>(tile, col))),
+            1 => (0..tile.num_cols).step_by(16).for_each(|col| store.put(col, &dot_sums::<1, 4>(tile, col))),
+            2..=4 => (0..tile.num_cols).step_by(16).for_each(|col| store.put(col, &dot_sums::<4, 4>(tile, col))),
+            _ => (0..tile.num_cols).step_by(8).for_each(|col| store.put(col, &dot_sums::<8, 2>(tile, col))),
         }
     }
 }
@@ -107,17 +107,17 @@ unsafe fn by_dots(tile: &Tile<'_>, mut sink: impl Sink) {
 /// # Safety
 /// See [`bytes`]; the processor has i8mm.
 #[target_feature(enable = "neon,dotprod,i8mm")]
-unsafe fn by_matrices(tile: &Tile<'_>, mut sink: impl Sink) {
+unsafe fn by_matrices(tile: &Tile<'_>, mut store: impl TileStore) {
     // SAFETY: as the caller guarantees; columns are complete up to a multiple of 16.
     unsafe {
         match tile.num_rows {
             0 => {}
-            1 => by_dots(tile, sink),
+            1 => by_dots(tile, store),
             2..=4 => (0..tile.num_cols).step_by(16).for_each(|col| {
-                sink.put(col, &matrix_sums::<4, 4, 2, 8>(tile, col));
+                store.put(col, &matrix_sums::<4, 4, 2, 8>(tile, col));
             }),
             _ => (0..tile.num_cols).step_by(8).for_each(|col| {
-                sink.put(col, &matrix_sums::<8, 2, 4, 4>(tile, col));
+                store.put(col, &matrix_sums::<8, 2, 4, 4>(tile, col));
             }),
         }
     }

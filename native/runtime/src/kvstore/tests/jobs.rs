@@ -220,7 +220,7 @@ fn push_many(store: &KvStore, num_keys: i32) -> Vec<Key> {
     let arrays: Vec<_> = (0..num_keys).map(array).collect();
     store.init(&keys, &arrays).unwrap();
     store.push(&keys, &arrays).unwrap();
-    store.distributed().unwrap().send_open().unwrap();
+    store.distributed().unwrap().send_incomplete_bucket().unwrap();
     keys
 }
 
@@ -239,7 +239,7 @@ fn a_push_does_not_wait_for_ranks_that_are_behind() {
                 is_pushed.wait();
             }
             early.push(std::slice::from_ref(key), std::slice::from_ref(&one)).unwrap();
-            early.distributed().unwrap().send_open().unwrap();
+            early.distributed().unwrap().send_incomplete_bucket().unwrap();
         }
         if rank == 0 {
             is_pushed.wait();
@@ -284,7 +284,7 @@ fn a_store_may_be_dropped_before_its_sums_are_pulled() {
             store.push(&[key("a")], &[tensor(&[1.0; 20_000])]).unwrap();
             thread::sleep(Duration::from_millis(5 * rank as u64));
             if rank == 0 {
-                store.distributed().unwrap().send_open().unwrap();
+                store.distributed().unwrap().send_incomplete_bucket().unwrap();
             } else {
                 store.pull(&[key("a")], &[tensor(&[0.0; 20_000])]).unwrap();
             }
@@ -300,7 +300,7 @@ fn a_rank_that_closes_its_job_still_sums_gradients_that_arrive_later() {
         store.init(&[key("a")], &[tensor(&[0.0; 20_000])]).unwrap();
         thread::sleep(Duration::from_millis(300 * rank as u64));
         store.push(&[key("a")], &[tensor(&[1.0; 20_000])]).unwrap();
-        store.distributed().unwrap().send_open().unwrap();
+        store.distributed().unwrap().send_incomplete_bucket().unwrap();
         if rank == 0 {
             drop(store);
             job.close();
@@ -325,7 +325,7 @@ fn row_sparse_gradients_are_summed() {
         store.init(&[key("a")], &[rows(&[0, 1, 2, 3], rank as f32)]).unwrap();
         store.push(&[key("a")], &[rows(&[rank as i64, 3], 1.0)]).unwrap();
         let out = rows(&[0], 0.0);
-        store.pull_with_sparse(&[key("a")], std::slice::from_ref(&out), false).unwrap();
+        store.pull_with_sparse(&[key("a")], std::slice::from_ref(&out), SparseOutputs::Write).unwrap();
         to_dense(&out.stored().unwrap()).unwrap().to_vec::<f32>().unwrap()
     });
     for sum in sums {
@@ -363,7 +363,7 @@ fn a_rank_that_leaves_is_named_and_stored_values_are_kept() {
     let errors = on_ranks(3, TIMEOUT, |rank, job| {
         let store = KvStore::of_job(&job, "dist_sync").unwrap();
         store.init(&[key("a")], &[tensor(&[7.0])]).unwrap();
-        // A rank that has left causes errors in ranks that are behind it.
+        // A rank that has left causes errors in ranks that have made fewer calls.
         initialized.wait();
         if rank == 1 {
             return String::new();

@@ -17,7 +17,7 @@ use ferromx_ops::onnx::DequantizeLinearParam;
 use ferromx_ops::quantized::{INTEGER_PRODUCT, IntegerProduct, Output, QuantizeV2Param, Scheme, Weights};
 use hashbrown::HashMap;
 
-use super::epilogue::{ADDITIONS, Request};
+use super::epilogue::{ADDITIONS, EpilogueArgs};
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::symbol::OpCall;
 
@@ -33,23 +33,23 @@ const TRANSPOSES: [&str; 2] = ["transpose", "_np_transpose"];
 const MAX_DEPTH: usize = i32::MAX as usize / (255 * 255);
 
 /// Fuses products, then sums and max pooling.
-pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
+pub(crate) fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
     let is_dequantized =
         |node: &GraphNode| node.op().is_some_and(|op| [DEQUANTIZE_LINEAR, DEQUANTIZE].contains(&op.def.name));
     if !graph.nodes.iter().any(is_dequantized) {
         return;
     }
     let mut readers: HashMap<Entry, Vec<usize>> = HashMap::new();
-    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
+    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| args.needed[*i]) {
         node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));
     }
-    let matcher = Matcher { request, readers };
-    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
+    let matcher = Matcher { args, readers };
+    for i in (0..args.num_forward_nodes).filter(|i| args.needed[*i]) {
         let Some(mut sequence) = matcher.product(graph, i) else { continue };
         while matcher.append(graph, &mut sequence) {}
         let inputs = sequence.inputs();
         // In inference mode a normalization does not mutate its moving averages.
-        let is_mutated = |e: &Entry| request.mutated.contains(e) && !sequence.normalization.contains(e);
+        let is_mutated = |e: &Entry| args.mutated.contains(e) && !sequence.normalization.contains(e);
         if inputs.iter().any(is_mutated) {
             continue;
         }
@@ -57,9 +57,9 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         node.inputs = inputs;
         node.action = Action::Fused { op: sequence.op, kernel: INTEGER_PRODUCT, params: Params::new(sequence.product) };
     }
-    for i in (0..request.num_forward_nodes).filter(|i| request.needed[*i]) {
+    for i in (0..args.num_forward_nodes).filter(|i| args.needed[*i]) {
         let Some(replacement) = matcher.sum_or_pool(graph, i) else { continue };
-        if !replacement.inputs.iter().any(|e| request.mutated.contains(e)) {
+        if !replacement.inputs.iter().any(|e| args.mutated.contains(e)) {
             let node = &mut graph.nodes[i];
             node.inputs = replacement.inputs;
             node.action = Action::Fused { op: replacement.op, kernel: replacement.kernel, params: replacement.params };
@@ -117,7 +117,7 @@ impl Sequence {
 
 /// Matches sequences of operators.
 struct Matcher<'a> {
-    request: &'a Request<'a>,
+    args: &'a EpilogueArgs<'a>,
     readers: HashMap<Entry, Vec<usize>>,
 }
 
@@ -141,11 +141,11 @@ fn is_matrix_transpose(node: &GraphNode) -> bool {
 
 impl Matcher<'_> {
     fn dims(&self, e: Entry) -> &[i64] {
-        self.request.shapes[e].dims()
+        self.args.shapes[e].dims()
     }
 
     fn num_elements(&self, e: Entry) -> usize {
-        self.request.shapes[e].num_elements()
+        self.args.shapes[e].num_elements()
     }
 
     /// The quantized operand whose dequantization an entry is.
@@ -156,7 +156,7 @@ impl Matcher<'_> {
             DEQUANTIZE => (Scheme::Range { multiplier: 1.0 }, 0),
             _ => return None,
         };
-        let is_byte = matches!(self.request.dtypes[inputs[0]], Some(DType::I8 | DType::U8));
+        let is_byte = matches!(self.args.dtypes[inputs[0]], Some(DType::I8 | DType::U8));
         is_byte.then(|| Integers { data: inputs[0], scheme, quant_params: [inputs[1], inputs[2]], axis })
     }
 
@@ -175,7 +175,7 @@ impl Matcher<'_> {
             Some(p) => self.dims(weight).len() <= 4 && !p.channels_last(),
             None => is_matmul || op.def.name == "FullyConnected",
         };
-        if !is_supported || self.request.dtypes[result] != Some(DType::F32) {
+        if !is_supported || self.args.dtypes[result] != Some(DType::F32) {
             return None;
         }
         let data = self.integers(graph, data).filter(|x| self.has_one_scale(x))?;
@@ -248,14 +248,11 @@ impl Matcher<'_> {
     fn append(&self, graph: &Graph, sequence: &mut Sequence) -> bool {
         let result = sequence.result;
         let reader = match self.readers.get(&result).map(Vec::as_slice) {
-            Some([reader]) if !self.request.live_out.contains(&result) && *reader < self.request.num_forward_nodes => {
-                *reader
-            }
+            Some([reader]) if !self.args.live_out.contains(&result) && *reader < self.args.num_forward_nodes => *reader,
             _ => return false,
         };
-        let is_read = |k: usize| {
-            self.readers.contains_key(&entry(reader, k)) || self.request.live_out.contains(&entry(reader, k))
-        };
+        let is_read =
+            |k: usize| self.readers.contains_key(&entry(reader, k)) || self.args.live_out.contains(&entry(reader, k));
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
         let is_fused = match op.def.fusion.role {
@@ -314,7 +311,7 @@ impl Matcher<'_> {
         let is_row = dims.last() == result_dims.last()
             && dims.len() <= result_dims.len()
             && dims.iter().rev().skip(1).all(|d| *d == 1);
-        if bias == sequence.result || !is_row || self.request.dtypes[bias] != Some(DType::F32) {
+        if bias == sequence.result || !is_row || self.args.dtypes[bias] != Some(DType::F32) {
             return false;
         }
         sequence.bias = Some(bias);
@@ -332,7 +329,7 @@ impl Matcher<'_> {
         let rank = self.dims(sequence.result).len();
         let is_convolution = sequence.op.params.downcast::<ConvolutionParam>().is_some();
         let channels = if is_convolution { 1 } else { rank - 1 };
-        let can_fuse = self.request.is_inference
+        let can_fuse = self.args.is_inference
             && sequence.product.normalization.is_none()
             && node.inputs[0] == sequence.result
             && axis(&op.params, rank) == Some(channels);

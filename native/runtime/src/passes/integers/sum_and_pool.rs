@@ -64,7 +64,7 @@ impl Matcher<'_> {
     /// The operator whose first output is `e`, if `reader` is the only node that reads it.
     fn only_read_by<'g>(&self, graph: &'g Graph, e: Entry, reader: usize) -> Option<(&'g OpCall, &'g [Entry])> {
         let is_inner =
-            self.readers.get(&e).is_some_and(|readers| *readers == [reader]) && !self.request.live_out.contains(&e);
+            self.readers.get(&e).is_some_and(|readers| *readers == [reader]) && !self.args.live_out.contains(&e);
         operator(graph, e).filter(|_| is_inner)
     }
 }

@@ -56,7 +56,7 @@ fn inferred(builder: &Builder, node: &Node, k: usize, inputs: &[Value]) -> Optio
     if INT64_OUTPUTS.iter().any(|(op, outputs)| *op == node.op && outputs.contains(&k)) {
         return None;
     }
-    let of = |value: &Value| if let Value::Handle(h) = value { builder.info(*h).widened } else { None };
+    let of = |value: &Value| if let Value::TensorId(h) = value { builder.info(*h).widened } else { None };
     inputs[if node.op == "CastLike" { 1.min(inputs.len()) } else { 0 }..].iter().find_map(of)
 }
 
@@ -74,10 +74,10 @@ fn widened(element: &ElementType) -> Option<WidenedInt> {
 
 impl Builder {
     /// Records the declared element type of a tensor.
-    pub fn record_element_type(&mut self, handle: usize, element: Option<&ElementType>) {
+    pub fn record_element_type(&mut self, tensor_id: usize, element: Option<&ElementType>) {
         let Some(int) = element.and_then(widened) else { return };
-        self.mark_widened(handle, int);
-        if let Some(symbol) = self.info(handle).symbol()
+        self.mark_widened(tensor_id, int);
+        if let Some(symbol) = self.info(tensor_id).symbol()
             && let [entry] = symbol.entries()
         {
             entry.node.attrs.write().insert(mxnet::ELEMENT_TYPE.into(), int.name().into());
@@ -87,7 +87,7 @@ impl Builder {
     /// Records the declared or inferred element types of a node's outputs, and makes results that overflow them wrap around.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub(crate) fn widen(
         &mut self,
         node: &Node,
@@ -96,7 +96,7 @@ impl Builder {
         outputs: &mut [Value],
     ) -> Result<()> {
         for (k, (name, value)) in node.outputs.iter().zip(outputs).enumerate() {
-            let Value::Handle(h) = *value else { continue };
+            let Value::TensorId(h) = *value else { continue };
             let int = match declared(name) {
                 Some(element) => widened(&element),
                 None => inferred(self, node, k, inputs),
@@ -104,13 +104,13 @@ impl Builder {
             let Some(int) = int.filter(|int| self.info(h).dtype == Some(int.storage_dtype())) else { continue };
             let output = if OVERFLOWING.contains(&node.op.as_str()) { self.wrap(name, h, int)? } else { h };
             self.mark_widened(output, int);
-            *value = Value::Handle(output);
+            *value = Value::TensorId(output);
         }
         Ok(())
     }
 
     /// Wraps integers around to the range of their type.
-    fn wrap(&mut self, name: &str, handle: usize, int: WidenedInt) -> Result<usize> {
+    fn wrap(&mut self, name: &str, tensor_id: usize, int: WidenedInt) -> Result<usize> {
         let operators: &[(&str, i64)] = match int {
             WidenedInt::U16 => &[("_npi_bitwise_and_scalar", 0xffff)],
             WidenedInt::I16 => &[
@@ -121,18 +121,18 @@ impl Builder {
             WidenedInt::U32 => &[("_npi_bitwise_and_scalar", 0xffff_ffff)],
             WidenedInt::U64 => &[],
         };
-        operators.iter().try_fold(handle, |handle, (op, scalar)| {
-            Ok(self.apply(op, name, &[Value::Handle(handle)], &[("scalar", Value::Int(*scalar))])?[0])
+        operators.iter().try_fold(tensor_id, |tensor_id, (op, scalar)| {
+            Ok(self.apply(op, name, &[Value::TensorId(tensor_id)], &[("scalar", Value::Int(*scalar))])?[0])
         })
     }
 
     /// An output of the model. If its element type is widened, this is a copy whose node records the element type for an export.
     ///
     /// # Errors
-    /// Those of the copy.
-    pub fn described_output(&mut self, name: &str, handle: usize) -> Result<usize> {
-        let Some(int) = self.info(handle).widened else { return Ok(handle) };
-        let copy = self.apply("_copy", name, &[Value::Handle(handle)], &[])?[0];
+    /// Errors of the copy.
+    pub fn described_output(&mut self, name: &str, tensor_id: usize) -> Result<usize> {
+        let Some(int) = self.info(tensor_id).widened else { return Ok(tensor_id) };
+        let copy = self.apply("_copy", name, &[Value::TensorId(tensor_id)], &[])?[0];
         self.symbol(copy);
         self.record_element_type(copy, Some(&ElementType::Widened(int)));
         Ok(copy)

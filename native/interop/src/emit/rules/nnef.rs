@@ -5,19 +5,19 @@ use ferromx_ops::definitions::PoolType;
 use super::elements::padded;
 use super::windows::window_pads;
 use super::{constant_len, rules};
-use crate::emit::{Handle, Scope, op};
+use crate::emit::{Scope, TensorId, op};
 use crate::error::Error;
 use crate::ir::Value;
 
 rules! {
     /// Appends axes of length 1, up to the rank of the other tensor.
-    fn match_rank(s, tensor: Handle, other: Handle) -> Handle {
+    fn match_rank(s, tensor: TensorId, other: TensorId) -> TensorId {
         let rank = s.rank(other)? as i64;
         to_rank(s, tensor, rank)
     }
 
     /// Appends axes of length 1, up to rank n.
-    fn to_rank(s, tensor: Handle, n: i64) -> Handle {
+    fn to_rank(s, tensor: TensorId, n: i64) -> TensorId {
         let own = s.rank(tensor)? as i64;
         // A scalar broadcasts to any rank, and keeping it a scalar lets operators with a scalar parameter match.
         let more = if own == 0 { 0 } else { (n - own).clamp(0, 32) };
@@ -56,8 +56,8 @@ rules! {
 
     /// The mean of each window of images. Padding counts unless the border is 'ignore'.
     fn window_means(
-        s, tensor: Handle, size: Vec<i64>, stride: Vec<i64>, dilation: Vec<i64>, padding: &[Value], border: &str,
-    ) -> Handle {
+        s, tensor: TensorId, size: Vec<i64>, stride: Vec<i64>, dilation: Vec<i64>, padding: &[Value], border: &str,
+    ) -> TensorId {
         let kernel = spatial(size);
         let n = kernel.len();
         let inner = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { spatial(list) };
@@ -71,13 +71,13 @@ rules! {
         let given = Some([begin, end].concat());
         let pads = window_pads(s, auto_pad, given, kernel.clone(), strides.clone(), dilations, tensor)?;
         let (before, after) = pads.split_at(n);
-        let pooled = |s: &mut Scope<'_, '_>, x: Handle, pad: Option<&[i64]>| {
+        let pooled = |s: &mut Scope<'_, '_>, x: TensorId, pad: Option<&[i64]>| {
             s.emit_named(op!(
                 POOLING(x), pool_type: PoolType::Avg, kernel: kernel.clone(), stride: strides.clone(),
                 pad: pad.map_or(vec![0; n], <[i64]>::to_vec), count_include_pad: pad.is_none() || border == "constant"
             ))
         };
-        let framed = |s: &mut Scope<'_, '_>, x: Handle, mode: &str| {
+        let framed = |s: &mut Scope<'_, '_>, x: TensorId, mode: &str| {
             let axes = (2..n as i64 + 2).collect();
             padded(s, x, pads.clone(), Some(axes), mode, Value::Float(0.0))
         };

@@ -4,7 +4,7 @@ use crate::conv::ConvShape;
 use crate::simd::int8::{COLS, Layout, Offsets};
 
 /// The layout of the padded copy of an image: (groups of channels, phases, plane).
-pub(super) struct Plan {
+pub(super) struct PaddedLayout {
     pub(super) shape: ConvShape,
     pub(super) layout: Layout,
     /// Input channels of a group.
@@ -21,8 +21,8 @@ pub(super) struct Plan {
     pub(super) offsets: Offsets,
 }
 
-impl Plan {
-    pub(super) fn new(shape: &ConvShape, layout: Layout) -> Plan {
+impl PaddedLayout {
+    pub(super) fn new(shape: &ConvShape, layout: Layout) -> PaddedLayout {
         let [_, rows, cols] = shape.output();
         let taps: Vec<[usize; 2]> = (0..shape.kernel[1] * shape.kernel[2])
             .map(|tap| [tap / shape.kernel[2] * shape.dilate[1], tap % shape.kernel[2] * shape.dilate[2]])
@@ -50,7 +50,7 @@ impl Plan {
             (channel * phases.len() + phase) * plane + tap[0] / stride[0] * grid[1] + tap[1] / stride[1]
         };
         let offsets = Offsets::new(offsets.map(offset));
-        Plan { shape: *shape, layout, inputs, phases, grid, plane, output: [rows, cols], offsets }
+        PaddedLayout { shape: *shape, layout, inputs, phases, grid, plane, output: [rows, cols], offsets }
     }
 
     /// Pixels of the output.
@@ -78,16 +78,16 @@ pub(super) trait FillRun<W> {
 
 /// Fills the phases of a group of channels, with `zero` in the padding.
 #[inline(always)]
-pub(super) fn fill_phases<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &impl FillRun<W>) {
-    let shape = &plan.shape;
+pub(super) fn fill_phases<W: Copy>(padded: &PaddedLayout, to: &mut [W], zero: W, source: &impl FillRun<W>) {
+    let shape = &padded.shape;
     let [_, height, width] = shape.input;
     let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
-    for (phase, to) in plan.phases.iter().zip(to.chunks_exact_mut(plan.plane)) {
-        let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(plan.grid[1]);
-        let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, plan.grid[1]);
-        let (to, rest) = to.split_at_mut(plan.grid[0] * plan.grid[1]);
+    for (phase, to) in padded.phases.iter().zip(to.chunks_exact_mut(padded.plane)) {
+        let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(padded.grid[1]);
+        let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, padded.grid[1]);
+        let (to, rest) = to.split_at_mut(padded.grid[0] * padded.grid[1]);
         rest.fill(zero);
-        for (y, to) in to.chunks_exact_mut(plan.grid[1]).enumerate() {
+        for (y, to) in to.chunks_exact_mut(padded.grid[1]).enumerate() {
             let row = (y * stride[0] + phase[0]).checked_sub(pad[0]).filter(|row| *row < height);
             let (Some(row), true) = (row, first < end) else {
                 to.fill(zero);
