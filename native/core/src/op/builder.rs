@@ -97,7 +97,7 @@ impl<P> Operator<P> {
         self
     }
 
-    /// Inputs that the operator mutates. They follow the outputs as [`Out`]s of the kernel.
+    /// Inputs that the operator mutates. They follow the outputs as [`Out`](crate::storage::Out)s of the kernel.
     pub const fn mutates(mut self, inputs: &'static [usize]) -> Operator<P> {
         self.def.signature.mutates = inputs;
         self

@@ -108,7 +108,7 @@ pub struct Kernels {
     pub forward: Forward,
     /// Pairs (input, output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
-    /// Whether the kernel handles [`Req::Add`](crate::storage::Req::Add).
+    /// Whether the kernel handles [`Req::Add`].
     pub is_accumulating: bool,
     /// Whether it draws random numbers, so that common subexpression elimination must not merge its nodes.
     pub is_random: bool,

@@ -58,7 +58,7 @@ impl OpDef {
     /// Parses attributes.
     ///
     /// # Errors
-    /// See [`OpParams::parse`](crate::params::OpParams::parse); the errors name the operator.
+    /// See [`OpParams::parse`]; the errors name the operator.
     pub fn parse(&self, attrs: &Attrs) -> Result<Params> {
         let parse = |attrs: &Attrs| {
             let params = (self.parameters.parse)(attrs).and_then(|params| self.check_arity(&params).map(|()| params));
