@@ -2,11 +2,8 @@
 
 use super::phases::{BLOCK, Phases, block};
 use super::{Axis, PlaneWindows, PoolKind, PoolPower, PoolShape};
-use crate::float::{Accum, FloatElement};
-use crate::par::{parallel_rows, with_scratch};
-use crate::simd::multiversion::{self, Kernel};
-use num_traits::{Float, One};
-use std::marker::PhantomData;
+use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
+use crate::par::{grain_for_all_threads, parallel_rows, with_scratch};
 use std::ops::Range;
 
 /// Pools `input` into `output`.
@@ -18,117 +15,164 @@ pub fn pool_forward<T: FloatElement>(shape: &PoolShape, kind: PoolKind, input: &
     if output.is_empty() {
         return;
     }
-    match kind {
-        PoolKind::Max if shape.is_disjoint_pairs() => {
-            pool_pairs::<T, Max>(shape, |largest| Max::join(super::lowest::<T>(), largest), input, output);
-        }
-        PoolKind::Average { .. } | PoolKind::Sum if shape.is_disjoint_pairs() => {
-            let scale = if kind == PoolKind::Sum { 1 } else { shape.kernel[1] * shape.kernel[2] };
-            let scale = T::Acc::one() / T::Acc::count(scale);
-            pool_pairs::<T, Sum>(shape, |sum| sum * scale, input, output);
-        }
-        PoolKind::Max => pool_planes::<T, Max>(shape, kind, input, output),
-        PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
-            pool_planes::<T, Sum>(shape, kind, input, output)
-        }
-        PoolKind::Power(PoolPower::Two) => pool_planes::<T, Squares>(shape, kind, input, output),
-        PoolKind::Power(PoolPower::Three) => pool_planes::<T, Cubes>(shape, kind, input, output),
-    }
-}
-
-/// How the elements of a window are combined.
-trait Fold {
-    /// The initial accumulator.
-    fn initial<A: Accum>() -> A;
-    /// Folds an element.
-    fn step<A: Accum>(acc: A, x: A) -> A;
-    /// Joins two folded windows.
-    fn join<A: Accum>(a: A, b: A) -> A;
-}
-
-struct Max;
-impl Fold for Max {
-    #[inline(always)]
-    fn initial<A: Accum>() -> A {
-        A::min_value()
-    }
-    #[inline(always)]
-    fn step<A: Accum>(acc: A, x: A) -> A {
-        acc.max(x)
-    }
-    #[inline(always)]
-    fn join<A: Accum>(a: A, b: A) -> A {
-        Self::step(a, b)
-    }
-}
-
-macro_rules! sums {
-    ($($name:ident: |$x:ident| $term:expr;)*) => {$(
-        struct $name;
-        impl Fold for $name {
-            #[inline(always)]
-            fn initial<A: Accum>() -> A {
-                A::zero()
-            }
-            #[inline(always)]
-            fn step<A: Accum>(acc: A, $x: A) -> A {
-                acc + $term
-            }
-            #[inline(always)]
-            fn join<A: Accum>(a: A, b: A) -> A {
-                a + b
-            }
-        }
-    )*};
-}
-sums! {
-    Sum: |x| x;
-    Squares: |x| x * x;
-    Cubes: |x| x * x * x;
-}
-
-fn pool_planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
-    let (plane, out_plane, grain) = (shape.input_plane(), shape.output_plane(), shape.grain());
-    let windows = shape.plane_windows();
-    let phases = Phases::new(windows.axes[2]);
-    let row = (windows.axes[2].output * shape.inner).next_multiple_of(BLOCK);
-    let is_global = shape.is_global();
+    let pooling = Pooling::new(shape, kind, super::lowest::<T>());
+    let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
+    let grain = grain_for_all_threads(shape.planes, shape.grain());
     parallel_rows(output, out_plane * grain, 1, |i, out| {
         let images = &input[i * grain * plane..][..out.len() / out_plane * plane];
-        if is_global {
-            with_scratch(out.len(), |sums: &mut [T::Acc]| {
-                pool_globally::<T, F>(&windows.axes, kind, images, sums, out);
-            });
-            return;
-        }
-        let Axis { input: width, output: out_width, .. } = windows.axes[2];
-        with_scratch(row + out_width + width + phases.row_len(), |buffer: &mut [T::Acc]| {
-            let (sums, buffer) = buffer.split_at_mut(row);
-            let (divisors, buffer) = buffer.split_at_mut(out_width);
-            let (columns, split) = buffer.split_at_mut(width);
-            let buffers = Buffers { sums, divisors, columns, split };
-            pool_chunk::<T, F>(&windows, &phases, kind, images, buffers, out);
-        });
+        with_wide(images, |images| with_wide_mut(out, |out| pooling.pool(images, out)));
     });
 }
 
+/// How the elements of a window are combined.
+trait Fold<A: Accum> {
+    /// The initial accumulator.
+    fn initial() -> A;
+    /// Folds an element, or another folded part of the window.
+    fn step(acc: A, x: A) -> A;
+    /// The constant of [`Self::pair`].
+    fn constant(pooling: &Pooling<'_, A>) -> A;
+    /// The output of a folded window of [`PoolShape::is_disjoint_pairs`].
+    fn pair(acc: A, constant: A) -> A;
+    /// Converts folded windows to outputs; `divisors` are those of averages over `inner` successive windows each.
+    fn finish(pooling: &Pooling<'_, A>, sums: &[A], divisors: &[A], inner: usize, out: &mut [A]);
+}
+
+struct Max;
+impl<A: Accum> Fold<A> for Max {
+    #[inline(always)]
+    fn initial() -> A {
+        A::min_value()
+    }
+    #[inline(always)]
+    fn step(acc: A, x: A) -> A {
+        acc.max(x)
+    }
+    fn constant(pooling: &Pooling<'_, A>) -> A {
+        pooling.lowest
+    }
+    #[inline(always)]
+    fn pair(acc: A, lowest: A) -> A {
+        lowest.max(acc)
+    }
+    #[inline(always)]
+    fn finish(pooling: &Pooling<'_, A>, sums: &[A], _: &[A], _: usize, out: &mut [A]) {
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = pooling.lowest.max(*sum));
+    }
+}
+
+struct Sum;
+impl<A: Accum> Fold<A> for Sum {
+    #[inline(always)]
+    fn initial() -> A {
+        A::zero()
+    }
+    #[inline(always)]
+    fn step(acc: A, x: A) -> A {
+        acc + x
+    }
+    fn constant(pooling: &Pooling<'_, A>) -> A {
+        let divisor = if pooling.kind == PoolKind::Sum { 1 } else { pooling.shape.kernel[1] * pooling.shape.kernel[2] };
+        A::one() / A::count(divisor)
+    }
+    #[inline(always)]
+    fn pair(acc: A, scale: A) -> A {
+        acc * scale
+    }
+    #[inline(always)]
+    fn finish(pooling: &Pooling<'_, A>, sums: &[A], divisors: &[A], inner: usize, out: &mut [A]) {
+        match pooling.kind {
+            PoolKind::Average { .. } if inner == 1 => {
+                out.iter_mut().zip(sums).zip(divisors).for_each(|((out, sum), size)| *out = *sum / *size);
+            }
+            PoolKind::Average { .. } => {
+                for ((out, sums), size) in out.chunks_exact_mut(inner).zip(sums.chunks_exact(inner)).zip(divisors) {
+                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum / *size);
+                }
+            }
+            _ => out.copy_from_slice(&sums[..out.len()]),
+        }
+    }
+}
+
+/// A pooling in single or double precision.
+struct Pooling<'a, A> {
+    shape: &'a PoolShape,
+    kind: PoolKind,
+    /// The lowest finite number of the element type of the arrays.
+    lowest: A,
+    windows: PlaneWindows,
+    phases: Phases,
+    is_global: bool,
+    is_disjoint_pairs: bool,
+}
+
+impl<'a, A: Accum> Pooling<'a, A> {
+    fn new(shape: &'a PoolShape, kind: PoolKind, lowest: A) -> Self {
+        let windows = shape.plane_windows();
+        let phases = Phases::new(windows.axes[2]);
+        let is_power = matches!(kind, PoolKind::Power(_));
+        let is_disjoint_pairs = !is_power && shape.is_disjoint_pairs();
+        Pooling { shape, kind, lowest, windows, phases, is_global: shape.is_global(), is_disjoint_pairs }
+    }
+
+    /// Pools several planes.
+    fn pool(&self, images: &[A], out: &mut [A]) {
+        match self.kind {
+            PoolKind::Max => self.fold::<Max>(images, out),
+            PoolKind::Power(PoolPower::Two) => {
+                self.sum_powers(images, |x| x * x, out);
+                out.iter_mut().for_each(|out| *out = out.sqrt());
+            }
+            PoolKind::Power(PoolPower::Three) => {
+                self.sum_powers(images, |x| x * x * x, out);
+                out.iter_mut().for_each(|out| *out = out.cbrt());
+            }
+            _ => self.fold::<Sum>(images, out),
+        }
+    }
+
+    fn sum_powers(&self, images: &[A], power: impl Fn(A) -> A, out: &mut [A]) {
+        with_scratch(images.len(), |powers: &mut [A]| {
+            powers.iter_mut().zip(images).for_each(|(to, x)| *to = power(*x));
+            self.fold::<Sum>(powers, out);
+        });
+    }
+
+    fn fold<F: Fold<A>>(&self, images: &[A], out: &mut [A]) {
+        if self.is_disjoint_pairs {
+            return pool_pairs::<A, F>(self.shape, images, F::constant(self), out);
+        }
+        if self.is_global {
+            return with_scratch(out.len(), |sums: &mut [A]| pool_globally::<A, F>(self, images, sums, out));
+        }
+        let Axis { input: width, output: out_width, .. } = self.windows.axes[2];
+        let row = (out_width * self.shape.inner).next_multiple_of(BLOCK);
+        with_scratch(row + out_width + width + self.phases.row_len(), |buffer: &mut [A]| {
+            let (sums, buffer) = buffer.split_at_mut(row);
+            let (divisors, buffer) = buffer.split_at_mut(out_width);
+            let (columns, split) = buffer.split_at_mut(width);
+            pool_chunk::<A, F>(self, images, Buffers { sums, divisors, columns, split }, out);
+        });
+    }
+}
+
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if A::EVERY_LEVEL;
     /// Pools several planes with one window each.
-    fn pool_globally<T: FloatElement, F: Fold>(
-        axes: &[Axis; 3],
-        kind: PoolKind,
-        images: &[T],
-        sums: &mut [T::Acc],
-        out: &mut [T]
+    fn pool_globally<A: Accum, F: Fold<A>>(
+        pooling: &Pooling<'_, A>,
+        images: &[A],
+        sums: &mut [A],
+        out: &mut [A]
     ) {
         let plane = images.len() / sums.len();
         for (i, sum) in sums.iter_mut().enumerate() {
-            let image = &images[i * plane..(i + 1) * plane];
-            *sum = fold_slice(image, F::initial(), |a, x| F::step(a, T::Acc::of(x)), F::join);
+            *sum = fold_slice::<A, F>(&images[i * plane..(i + 1) * plane]);
         }
-        let size = divisor(axes, matches!(kind, PoolKind::Average { count_include_pad: true }), [0; 3]);
-        finish(kind, sums, &[T::Acc::count(size)], out.len(), out);
+        let count_include_pad = matches!(pooling.kind, PoolKind::Average { count_include_pad: true });
+        let size = divisor(&pooling.windows.axes, count_include_pad, [0; 3]);
+        F::finish(pooling, sums, &[A::count(size)], out.len(), out);
     }
 }
 
@@ -145,16 +189,15 @@ struct Buffers<'a, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if A::EVERY_LEVEL;
     /// Pools several planes.
-    fn pool_chunk<T: FloatElement, F: Fold>(
-        windows: &PlaneWindows,
-        phases: &Phases,
-        kind: PoolKind,
-        images: &[T],
-        buffers: Buffers<'_, T::Acc>,
-        out: &mut [T]
+    fn pool_chunk<A: Accum, F: Fold<A>>(
+        pooling: &Pooling<'_, A>,
+        images: &[A],
+        buffers: Buffers<'_, A>,
+        out: &mut [A]
     ) {
+        let windows = &pooling.windows;
         let ([depth, height, width], inner) = (&windows.axes, windows.inner);
         let (row, image_len) = (width.output * inner, depth.input * height.input * width.input * inner);
         let Buffers { sums, divisors, columns, split } = buffers;
@@ -165,14 +208,14 @@ crate::simd::per_isa! {
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
                 let row_index = [r / height.output, r % height.output];
                 if inner == 1 {
-                    fold_row::<T, F>(windows, phases, image, row_index, columns, split, sums);
+                    fold_row::<A, F>(windows, &pooling.phases, image, row_index, columns, split, sums);
                 } else {
-                    fold_channels::<T, F>(windows, image, row_index, &mut sums[..row]);
+                    fold_channels::<A, F>(windows, image, row_index, &mut sums[..row]);
                 }
-                if let PoolKind::Average { count_include_pad } = kind {
+                if let PoolKind::Average { count_include_pad } = pooling.kind {
                     divisors.update(&windows.axes, count_include_pad, row_index);
                 }
-                finish(kind, sums, divisors.row, inner, out);
+                F::finish(pooling, sums, divisors.row, inner, out);
             }
         }
     }
@@ -180,33 +223,35 @@ crate::simd::per_isa! {
 
 /// Folds the windows of a row of outputs: first the columns of the rows of a window, which are contiguous, then their neighbours.
 #[inline(always)]
-fn fold_row<T: FloatElement, F: Fold>(
+fn fold_row<A: Accum, F: Fold<A>>(
     windows: &PlaneWindows,
     phases: &Phases,
-    image: &[T],
+    image: &[A],
     row_index: [usize; 2],
-    columns: &mut [T::Acc],
-    split: &mut [T::Acc],
-    sums: &mut [T::Acc],
+    columns: &mut [A],
+    split: &mut [A],
+    sums: &mut [A],
 ) {
     let width = &windows.axes[2];
-    match phases.whole_row() {
-        Some(row) if width.output > 1 => fold_columns::<T, F>(windows, image, row_index, &mut split[row]),
-        _ => fold_columns::<T, F>(windows, image, row_index, columns),
-    }
+    let whole_row = phases.whole_row().filter(|_| width.output > 1);
+    let to = match &whole_row {
+        Some(row) => &mut split[row.clone()],
+        None => &mut *columns,
+    };
+    fold_columns::<A, F>(windows, image, row_index, to);
     if width.output == 1 {
-        sums[0] = fold_slice(&columns[width.window(0)], F::initial(), F::join, F::join);
+        sums[0] = fold_slice::<A, F>(&columns[width.window(0)]);
         return;
     }
-    if phases.whole_row().is_none() {
+    if whole_row.is_none() {
         phases.split(columns, split);
     }
     for (i, sums) in sums.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
-        let mut acc = [F::initial::<T::Acc>(); BLOCK];
+        let mut acc = [F::initial(); BLOCK];
         for start in &phases.starts {
             let xs = block(split, start + i * BLOCK);
             for (acc, x) in acc.iter_mut().zip(xs) {
-                *acc = F::join(*acc, x);
+                *acc = F::step(*acc, x);
             }
         }
         *sums = acc;
@@ -215,12 +260,7 @@ fn fold_row<T: FloatElement, F: Fold>(
 
 /// Folds the columns of the rows in a window.
 #[inline(always)]
-fn fold_columns<T: FloatElement, F: Fold>(
-    windows: &PlaneWindows,
-    image: &[T],
-    row_index: [usize; 2],
-    columns: &mut [T::Acc],
-) {
+fn fold_columns<A: Accum, F: Fold<A>>(windows: &PlaneWindows, image: &[A], row_index: [usize; 2], columns: &mut [A]) {
     let [depth, height, width] = &windows.axes;
     let mut is_first = true;
     for d in depth.window(row_index[0]) {
@@ -228,9 +268,9 @@ fn fold_columns<T: FloatElement, F: Fold>(
             let row = &image[(d * height.input + h) * width.input..][..width.input];
             let elements = columns.iter_mut().zip(row);
             if is_first {
-                elements.for_each(|(column, x)| *column = F::step(F::initial(), T::Acc::of(*x)));
+                elements.for_each(|(column, x)| *column = F::step(F::initial(), *x));
             } else {
-                elements.for_each(|(column, x)| *column = F::step(*column, T::Acc::of(*x)));
+                elements.for_each(|(column, x)| *column = F::step(*column, *x));
             }
             is_first = false;
         }
@@ -242,12 +282,7 @@ fn fold_columns<T: FloatElement, F: Fold>(
 
 /// Folds the windows of a row of outputs of several channels.
 #[inline(always)]
-fn fold_channels<T: FloatElement, F: Fold>(
-    windows: &PlaneWindows,
-    image: &[T],
-    row_index: [usize; 2],
-    sums: &mut [T::Acc],
-) {
+fn fold_channels<A: Accum, F: Fold<A>>(windows: &PlaneWindows, image: &[A], row_index: [usize; 2], sums: &mut [A]) {
     let ([depth, height, width], inner) = (&windows.axes, windows.inner);
     let offsets: &[(Range<usize>, usize)] = &windows.offsets;
     sums.fill(F::initial());
@@ -257,7 +292,7 @@ fn fold_channels<T: FloatElement, F: Fold>(
             for (outputs, coordinate) in offsets {
                 let sums = sums[outputs.start * inner..outputs.end * inner].chunks_exact_mut(inner);
                 for (sums, xs) in sums.zip(row[coordinate * inner..].chunks(width.stride * inner)) {
-                    sums.iter_mut().zip(xs).for_each(|(sum, x)| *sum = F::step(*sum, T::Acc::of(*x)));
+                    sums.iter_mut().zip(xs).for_each(|(sum, x)| *sum = F::step(*sum, *x));
                 }
             }
         }
@@ -266,28 +301,28 @@ fn fold_channels<T: FloatElement, F: Fold>(
 
 /// Folds contiguous elements in sixteen independent lanes, which are joined pairwise.
 #[inline(always)]
-fn fold_slice<T: Copy, A: Accum>(xs: &[T], initial: A, step: impl Fn(A, T) -> A, join: impl Fn(A, A) -> A) -> A {
-    let mut lanes = [initial; BLOCK];
+fn fold_slice<A: Accum, F: Fold<A>>(xs: &[A]) -> A {
+    let mut lanes = [F::initial(); BLOCK];
     let (blocks, rest) = xs.as_chunks::<BLOCK>();
     for block in blocks {
         for (lane, x) in lanes.iter_mut().zip(block) {
-            *lane = step(*lane, *x);
+            *lane = F::step(*lane, *x);
         }
     }
     if let (false, Some(last)) = (rest.is_empty(), xs.last_chunk::<BLOCK>()) {
         // The last block overlaps the previous one.
         for (i, (lane, x)) in lanes.iter_mut().zip(last).enumerate() {
-            *lane = join(*lane, if i >= BLOCK - rest.len() { step(initial, *x) } else { initial });
+            *lane = F::step(*lane, if i >= BLOCK - rest.len() { *x } else { F::initial() });
         }
     } else {
         for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = step(*lane, *x);
+            *lane = F::step(*lane, *x);
         }
     }
     let mut width = BLOCK / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] = join(lanes[i], lanes[i + width]);
+            lanes[i] = F::step(lanes[i], lanes[i + width]);
         }
         width /= 2;
     }
@@ -296,8 +331,8 @@ fn fold_slice<T: Copy, A: Accum>(xs: &[T], initial: A, step: impl Fn(A, T) -> A,
 
 /// The largest element, or the lowest finite number.
 #[inline(always)]
-pub(super) fn largest<T: FloatElement>(xs: &[T]) -> T::Acc {
-    fold_slice(xs, Max::initial(), |a, x| Max::step(a, T::Acc::of(x)), Max::join)
+pub(super) fn largest<A: Accum>(xs: &[A]) -> A {
+    fold_slice::<A, Max>(xs)
 }
 
 /// The divisor of the average over a window; at least 1.
@@ -329,82 +364,26 @@ impl<'a, A: Accum> Divisors<'a, A> {
     }
 }
 
-/// Converts folded windows to outputs; `divisors` are those of averages over `inner` successive windows each.
-#[inline(always)]
-fn finish<T: FloatElement>(kind: PoolKind, sums: &[T::Acc], divisors: &[T::Acc], inner: usize, out: &mut [T]) {
-    let windows = out.iter_mut().zip(sums);
-    match kind {
-        PoolKind::Max => windows.for_each(|(out, sum)| *out = Max::join(super::lowest::<T>(), *sum).store()),
-        PoolKind::Sum | PoolKind::Power(PoolPower::One) => windows.for_each(|(out, sum)| *out = sum.store()),
-        PoolKind::Power(PoolPower::Two) => windows.for_each(|(out, sum)| *out = sum.sqrt().store()),
-        PoolKind::Power(PoolPower::Three) => windows.for_each(|(out, sum)| *out = sum.cbrt().store()),
-        PoolKind::Average { .. } if inner == 1 => {
-            windows.zip(divisors).for_each(|((out, sum), size)| *out = (*sum / *size).store());
-        }
-        PoolKind::Average { .. } => {
-            for ((out, sums), size) in out.chunks_exact_mut(inner).zip(sums.chunks_exact(inner)).zip(divisors) {
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (*sum / *size).store());
-            }
-        }
-    }
-}
-
-/// Pools over disjoint windows of one or two rows and two columns; `finish` converts a folded window.
-fn pool_pairs<T: FloatElement, F: Fold>(
-    shape: &PoolShape,
-    finish: impl Fn(T::Acc) -> T::Acc + Copy + Sync,
-    input: &[T],
-    output: &mut [T],
-) {
-    let (plane, width) = (shape.input_plane(), shape.input[2]);
-    let (out_height, out_width) = (shape.output[1], shape.output[2]);
-    let depth_plane = shape.input[1] * width;
-    parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
-        let image = &input[i * plane..(i + 1) * plane];
-        for (image, out) in image.chunks_exact(depth_plane).zip(out.chunks_exact_mut(out_height * out_width)) {
-            multiversion::run(Pairs::<T, F, _> {
-                image,
-                width,
-                rows: shape.kernel[1],
-                finish,
-                out,
-                out_width,
-                fold: PhantomData,
-            });
-        }
-    });
-}
-
-/// Pooling of an image with rows of `width` elements over disjoint pairs of columns of one or two `rows`.
-struct Pairs<'a, T, F, G> {
-    image: &'a [T],
-    width: usize,
-    rows: usize,
-    finish: G,
-    out: &'a mut [T],
-    out_width: usize,
-    fold: PhantomData<F>,
-}
-
-impl<T: FloatElement, F: Fold, G: Fn(T::Acc) -> T::Acc> Kernel for Pairs<'_, T, F, G> {
-    type Output = ();
-    const EVERY_ISA: bool = T::EVERY_LEVEL;
-
-    #[inline(always)]
-    fn run(self) {
-        let fold = |a: T, b: T| F::step(F::step(F::initial(), T::Acc::of(a)), T::Acc::of(b));
-        let rows = self.image.chunks_exact(self.rows * self.width);
-        for (rows, out) in rows.zip(self.out.chunks_exact_mut(self.out_width)) {
-            let (upper, lower) = rows.split_at(self.width);
-            let uppers = out.iter_mut().zip(upper.as_chunks::<2>().0);
-            if self.rows == 1 {
-                uppers.for_each(|(out, a)| *out = (self.finish)(fold(a[0], a[1])).store());
-            } else {
-                let windows = uppers.zip(lower.as_chunks::<2>().0);
-                windows.for_each(|((out, a), b)| {
-                    // Columns first, as for other windows.
-                    *out = (self.finish)(F::join(fold(a[0], b[0]), fold(a[1], b[1]))).store();
-                });
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Pools several planes over disjoint windows of one or two rows and two columns.
+    fn pool_pairs<A: Accum, F: Fold<A>>(shape: &PoolShape, images: &[A], constant: A, out: &mut [A]) {
+        let width = shape.input[2];
+        let fold = |a: A, b: A| F::step(F::step(F::initial(), a), b);
+        let images = images.chunks_exact(shape.input[1] * width);
+        for (image, out) in images.zip(out.chunks_exact_mut(shape.output[1] * shape.output[2])) {
+            let rows = image.chunks_exact(shape.kernel[1] * width);
+            for (rows, out) in rows.zip(out.chunks_exact_mut(shape.output[2])) {
+                let (upper, lower) = rows.split_at(width);
+                let uppers = out.iter_mut().zip(upper.as_chunks::<2>().0);
+                if lower.is_empty() {
+                    uppers.for_each(|(out, a)| *out = F::pair(fold(a[0], a[1]), constant));
+                } else {
+                    uppers.zip(lower.as_chunks::<2>().0).for_each(|((out, a), b)| {
+                        // Columns first, as for other windows.
+                        *out = F::pair(F::step(fold(a[0], b[0]), fold(a[1], b[1])), constant);
+                    });
+                }
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The polyphase decomposition of input rows by the stride.
 
 use super::Axis;
-use crate::float::{Accum, FloatElement};
 use crate::par::Pod;
 use smallvec::SmallVec;
 
@@ -47,34 +46,34 @@ impl Phases {
 
     /// Splits `row`; the padding elements are left unchanged.
     #[inline(always)]
-    pub(super) fn split<T: FloatElement>(&self, row: &[T], phases: &mut [T::Acc]) {
+    pub(super) fn split<A: Pod>(&self, row: &[A], phases: &mut [A]) {
         for (first, coordinate) in self.firsts() {
             let row = &row[coordinate..self.axis.input];
             let to = phases[first..][..row.len().div_ceil(self.axis.stride)].iter_mut();
-            super::strided::each_strided(row, self.axis.stride, to, |_, x, to| *to = T::Acc::of(x));
+            super::strided::each_strided(row, self.axis.stride, to, |_, x, to| *to = x);
         }
     }
 
     /// Joins the phases to the `row`-th row of `rows`.
     #[inline(always)]
-    pub(super) fn join<T: FloatElement>(&self, phases: &[T::Acc], row: usize, rows: &mut [T]) {
+    pub(super) fn join<A: Pod>(&self, phases: &[A], row: usize, rows: &mut [A]) {
         let Axis { input, stride, pad, .. } = self.axis;
         let row = &mut rows[row * input..(row + 1) * input];
         match stride {
-            1 => store(&phases[pad..pad + input], row),
+            1 => row.copy_from_slice(&phases[pad..pad + input]),
             2 => {
                 let phase = |coordinate: usize| &phases[(coordinate + pad) % 2 * self.len + (coordinate + pad) / 2..];
                 let (pairs, last) = row.as_chunks_mut::<2>();
                 let (even, odd) = (&phase(0)[..pairs.len()], &phase(1)[..pairs.len()]);
                 for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-                    *pair = [even.store(), odd.store()];
+                    *pair = [*even, *odd];
                 }
-                store(&phase(0)[pairs.len()..][..last.len()], last);
+                last.copy_from_slice(&phase(0)[pairs.len()..][..last.len()]);
             }
             _ => {
                 for (first, coordinate) in self.firsts() {
                     let row = row[coordinate..].iter_mut().step_by(stride);
-                    row.zip(&phases[first..]).for_each(|(to, from)| *to = from.store());
+                    row.zip(&phases[first..]).for_each(|(to, from)| *to = *from);
                 }
             }
         }
@@ -102,11 +101,6 @@ impl Phases {
             }
         }
     }
-}
-
-#[inline(always)]
-fn store<T: FloatElement>(from: &[T::Acc], to: &mut [T]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = from.store());
 }
 
 /// Copies [`BLOCK`] elements.
