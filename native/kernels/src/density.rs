@@ -10,6 +10,8 @@ use ferromx_core::dtype::Element;
 
 /// A distribution with `N` parameters.
 pub trait Density<const N: usize>: Sync {
+    /// True if [`Self::density`] is not the exponential of [`Self::log_density`].
+    const IS_DIRECT: bool = false;
     /// The logarithm of the density at `x`.
     fn log_density<M: Precision>(x: f64, p: [f64; N]) -> f64;
     /// The density at `x`.
@@ -83,10 +85,12 @@ impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D
     fn run(self) {
         let DensityKernel(points, is_log, out, _) = self;
         let out = &mut out[..points.x.len()];
-        if is_log {
-            for_each_point!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
-        } else {
-            for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
+        if D::IS_DIRECT && !is_log {
+            return for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
+        }
+        for_each_point!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
+        if !is_log {
+            out.iter_mut().for_each(|out| *out = M::exp(*out));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`). Other element types are converted block by block
 //! through buffers that stay in the L1 cache, so that nine element types need no more code than four.
 
+use crate::item::Item;
 use crate::par::{self, Pod};
 use crate::simd::half;
 use ::half::slice::HalfFloatSliceExt;
@@ -43,7 +44,7 @@ pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
 }
 
 /// A type of array elements.
-pub trait AnyElement: Element {
+pub trait AnyElement: Element + Item {
     /// A slice of elements of any type.
     fn elements(src: &[Self]) -> Elements<'_>;
     /// A mutable slice of elements of any type.

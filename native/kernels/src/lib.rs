@@ -23,6 +23,7 @@ pub mod image;
 pub mod index;
 pub mod int8;
 pub mod interpolate;
+mod item;
 mod lane;
 pub mod linalg;
 pub mod map;

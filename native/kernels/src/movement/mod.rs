@@ -1,6 +1,6 @@
 //! Kernels that move elements without interpreting them.
 //!
-//! They take any plain element type. To keep the library small, callers may view elements as unsigned integers of the same size.
+//! They take any plain element type, but their loops are compiled once per size, for unsigned integers.
 //! Sources and destinations never overlap.
 //!
 //! - `fill`: filling with a value.
@@ -21,6 +21,7 @@ mod strided;
 mod tests;
 mod transpose;
 
+pub use crate::item::Item;
 pub use diagonal::{diagonal, diagonal_assign, diagonal_len};
 pub use fill::fill;
 pub(crate) use fill::fill_run;
@@ -30,11 +31,6 @@ pub use strided::{broadcast_to, flip, permute_flip, repeat, roll, slice, slice_a
 pub use transpose::transpose;
 
 use smallvec::{SmallVec, smallvec};
-
-/// An element type that can be moved.
-pub trait Item: Copy + Default + Send + Sync + 'static {}
-
-impl<T: Copy + Default + Send + Sync + 'static> Item for T {}
 
 /// An axis of a strided view: its length and stride, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::runs::copy_run;
 use super::{GRAIN, Item, check_shape, contiguous};
+use crate::item::{Bits, bits, bits_mut, bits_of, by_size};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 
@@ -65,8 +66,13 @@ pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usiz
         .collect();
     let n = shape[outer.len()];
     let grain = (GRAIN / width).max(1);
+    let before = pads[outer.len()].0;
     par::parallel_rows(dst, width * grain, 1, |i, dst| {
-        multiversion::run(Pad { src, offsets: &offsets, before: pads[outer.len()].0, n, fill, first: i * grain, dst });
+        let first = i * grain;
+        by_size!(T, B => {
+            let (src, fill, dst) = (bits::<T, B>(src), bits_of(fill), bits_mut(dst));
+            multiversion::run(Pad { src, offsets: &offsets, before, n, fill, first, dst });
+        });
     });
 }
 
@@ -83,7 +89,7 @@ struct Pad<'a, T> {
     dst: &'a mut [T],
 }
 
-impl<T: Item> Kernel for Pad<'_, T> {
+impl<T: Bits> Kernel for Pad<'_, T> {
     type Output = ();
     const EVERY_ISA: bool = false;
 

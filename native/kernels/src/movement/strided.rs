@@ -2,12 +2,17 @@
 
 use super::runs::Runs;
 use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missing_axes, offset_of};
+use crate::item::{Bits, bits, bits_mut, by_size};
 use crate::par;
 use crate::simd::multiversion;
 use smallvec::SmallVec;
 
 /// Copies a strided view of `src`, with the first element at `start` and merged `axes`, to the contiguous `dst`.
 pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
+    by_size!(T, B => gather_bits::<B>(bits(src), start, axes, bits_mut(dst)));
+}
+
+fn gather_bits<T: Bits>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
         None => (Axis { n: 1, stride: 1 }, &[][..]),

@@ -3,6 +3,7 @@
 use super::runs::interleave;
 use super::strided::gather;
 use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
+use crate::item::{bits, bits_mut};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 use crate::simd::multiversion::{self, Kernel};
@@ -36,8 +37,10 @@ pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut 
 /// Transposes tiles of the innermost axis and the axis `row`, along which the source is contiguous.
 fn transpose_tiles<T: Item>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
     match size_of::<T>() {
-        1 | 2 => transpose_sized::<T, 32>(src, axes, row, dst),
-        _ => transpose_sized::<T, 16>(src, axes, row, dst),
+        1 => transpose_sized::<u8, 32>(bits(src), axes, row, bits_mut(dst)),
+        2 => transpose_sized::<u16, 32>(bits(src), axes, row, bits_mut(dst)),
+        4 => transpose_sized::<u32, 16>(bits(src), axes, row, bits_mut(dst)),
+        _ => transpose_sized::<u64, 16>(bits(src), axes, row, bits_mut(dst)),
     }
 }
 

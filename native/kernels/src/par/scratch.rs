@@ -1,5 +1,6 @@
 //! Memory aligned to 64 bytes, and the scratch memory of each thread.
 
+use crate::item::Item;
 use ferromx_core::memory::out_of_memory;
 use ferromx_core::storage::pages::{self, ALIGN};
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ mod sealed {
 }
 
 /// Plain old data: every bit pattern is a valid value, so memory can be reused for another type.
-pub trait Pod: Copy + Send + Sync + sealed::Sealed + 'static {}
+pub trait Pod: Item + sealed::Sealed {}
 
 macro_rules! pod {
     ($($t:ty)*) => { $( impl sealed::Sealed for $t {} impl Pod for $t {} )* };

@@ -1,5 +1,6 @@
 //! Unsigned integer keys that have the order of the elements.
 
+use crate::item::Item;
 use ferromx_core::dtype::{Element, bf16, f16};
 
 /// An unsigned integer type.
@@ -8,6 +9,8 @@ pub trait Bits: Copy + Ord + Default + Send + Sync {
     const WIDTH: u32;
     /// The complement, which reverses the order.
     fn inverted(self) -> Self;
+    /// The key as a wider integer.
+    fn widened(self) -> u64;
     /// The 11-bit digit at a shift.
     fn digit(self, shift: u32) -> usize;
     /// A key and an index in one integer, ordered by the key first.
@@ -25,6 +28,10 @@ macro_rules! bits {
             #[inline(always)]
             fn inverted(self) -> $t {
                 !self
+            }
+            #[inline(always)]
+            fn widened(self) -> u64 {
+                u64::from(self)
             }
             #[inline(always)]
             fn digit(self, shift: u32) -> usize {
@@ -45,7 +52,7 @@ macro_rules! bits {
 bits! { u8, u64; u16, u64; u32, u64; u64, u128; }
 
 /// An element type with a sort key.
-pub trait SortKey: Element {
+pub trait SortKey: Element + Item {
     /// The key.
     type Key: Bits;
     /// The key. Equal elements have equal keys, and NaN has the largest key.

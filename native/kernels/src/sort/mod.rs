@@ -5,15 +5,18 @@
 //! - `at_indices`: sorting rows as far as some of their elements require it.
 //! - `key`: the keys of each element type.
 //! - `radix`: radix sort, for long rows.
+//! - `unique`: groups of equal elements or slices.
 
 mod at_indices;
 mod key;
 mod radix;
 #[cfg(test)]
 mod tests;
+mod unique;
 
 pub use at_indices::sort_at_indices;
 pub use key::SortKey;
+pub use unique::{Groups, group_equal};
 
 use crate::par;
 use ferromx_core::dtype::Element;

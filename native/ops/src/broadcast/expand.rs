@@ -1,6 +1,6 @@
 //! `broadcast_to`, `broadcast_axis`, `broadcast_like`.
 
-use ferromx_core::dtype::{Element, bf16, f16};
+use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -9,7 +9,7 @@ use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::movement;
+use ferromx_kernels::movement::{self, Item};
 
 use super::backward;
 use super::backward::sum_to;
@@ -170,7 +170,7 @@ fn broadcast(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 }
 
 /// Broadcasts along the first axis, and recursively along the others. An entry that is repeated is broadcast once and then copied.
-fn broadcast_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
+fn broadcast_axes<T: Item>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
     if x.len() == out.len() {
         return out.copy_from_slice(x);
     }

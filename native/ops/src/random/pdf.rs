@@ -151,6 +151,8 @@ macro_rules! density {
                 $log
             }
             $(
+                const IS_DIRECT: bool = true;
+
                 #[inline(always)]
                 fn density<M: Precision>($point: f64, $p: [f64; $n]) -> f64 {
                     $density

@@ -1,22 +1,20 @@
 //! The L1 and L2 norm over axes.
 
-use ferromx_core::dispatch;
-use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
 use ferromx_core::params::{NormDType, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{self, Elements, Load};
+use ferromx_kernels::map::{Elements, Lane};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
 use super::family::{ReductionGradient, broadcast_args};
 use crate::axes::{keepdims_shape, reduced, resolve};
 use crate::compose::{Graph, op};
-use crate::elemwise::family::{Arg, Binary, Loops, formula};
+use crate::elemwise::family::{Arg, Binary, Loops, elements, elements_mut, formula};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -87,17 +85,15 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
     let axes = resolve(&ctx.params::<NormParam>().axis, shape.len())?;
-    if let DType::F64 = x.dtype() {
-        return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out).map(|_| ());
+    let x = elements(x)?;
+    if let Elements::F64(_) = x {
+        return reduce_into::<F::Reducer, f64>(x, &shape, &axes, out).map(|_| ());
     }
-    dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64, bool] => {
-        let x = x.slice::<T>()?;
-        match reduce_into::<F::Reducer, T, f32>(x, &shape, &axes, out)? {
-            Range::Finite => Ok(()),
-            // Squares overflow single precision before their root does.
-            Range::Overflow => reduce_into::<F::Reducer, T, f64>(x, &shape, &axes, out).map(|_| ()),
-        }
-    }, other => Err(ctx.unsupported(other, &DType::ALL)))
+    match reduce_into::<F::Reducer, f32>(x, &shape, &axes, out)? {
+        Range::Finite => Ok(()),
+        // Squares overflow single precision before their root does.
+        Range::Overflow => reduce_into::<F::Reducer, f64>(x, &shape, &axes, out).map(|_| ()),
+    }
 }
 
 /// Whether a reduction stayed within the range of its lanes.
@@ -107,20 +103,16 @@ enum Range {
 }
 
 /// Reduces in lanes of type `C`, then converts to the output's type.
-fn reduce_into<R, T, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<Range>
-where
-    R: Reducer<C>,
-    C: NumericLane,
-    T: Load<C>,
-{
+fn reduce_into<R: Reducer<C>, C: NumericLane>(
+    x: Elements<'_>,
+    shape: &[usize],
+    axes: &[usize],
+    out: &mut Out<'_>,
+) -> Result<Range> {
     with_scratch(out.len(), |norms: &mut [C]| {
-        reduce::reduce::<R, T, C, C>(x, shape, axes, norms);
-        dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            for (y, norm) in out.slice_mut::<U>()?.iter_mut().zip(norms.iter()) {
-                *y = U::from_f64(norm.to_f64());
-            }
-            Ok(if norms.iter().all(|n| n.to_f64().is_finite()) { Range::Finite } else { Range::Overflow })
-        }, d => Err(Error::Internal(format!("no norm of type {d}"))))
+        reduce::reduce_any::<R, C>(x, shape, axes, C::elements_mut(norms));
+        elements_mut(out)?.set_each(&|i| norms[i].to_f64());
+        Ok(if norms.iter().all(|n| n.to_f64().is_finite()) { Range::Finite } else { Range::Overflow })
     })
 }
 
@@ -137,11 +129,11 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
     let reduced_shape = keepdims_shape(out.shape(), &axes);
     // The norms and their gradients may have another type than the input.
     with_scratch(reduced_shape.iter().product(), |norms: &mut [f64]| {
-        load_f64(&ins[2], norms)?;
+        f64::load_any(elements(&ins[2])?, 0, norms);
         let norms_arg = Arg::Elements(Elements::F64(norms));
         broadcast_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(&ins[1]), norms_arg, &axes, out)?;
         let grads = norms;
-        load_f64(&ins[0], grads)?;
+        f64::load_any(elements(&ins[0])?, 0, grads);
         broadcast_args(
             ctx,
             const { &Loops::binary::<Mul>() },
@@ -151,14 +143,6 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
             out,
         )
     })
-}
-
-/// Converts an array to double precision.
-fn load_f64(x: &In<'_>, out: &mut [f64]) -> Result<()> {
-    dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        map::cast(x.slice::<U>()?, out);
-        Ok(())
-    }, d => Err(Error::Internal(format!("no norm of type {d}"))))
 }
 
 const COMPOSE: Compose = |graph, n| {
@@ -176,6 +160,7 @@ const COMPOSE: Compose = |graph, n| {
 mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
+    use ferromx_core::dtype::DType;
 
     #[test]
     fn gradients_agree_with_finite_differences() {

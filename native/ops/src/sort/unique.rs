@@ -1,6 +1,6 @@
 //! `unique`.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::ndarray::NDArray;
@@ -61,62 +61,61 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         Some(axis) => outer_len_inner(&dims, axis),
         None => (1, x.len(), 1),
     };
+    let needs_indices = axis.is_some() || p.return_index || p.return_inverse || p.return_counts;
+    if !needs_indices && (1..u32::MAX as usize).contains(&n) {
+        return Ok(vec![unique_elements(ctx, x)?]);
+    }
+    let groups = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        read_slice::<T, _>(x, |x| sort::group_equal(x, (outer, n, inner)))?
+    }, d => return Err(ctx.unsupported(d, &DType::ALL)));
+    let num_unique = groups.firsts.len() as i64;
+    let shape: Dims = match axis {
+        Some(axis) => dims.iter().enumerate().map(|(i, d)| if i == axis { num_unique } else { *d as i64 }).collect(),
+        None => Dims::from_slice(&[num_unique]),
+    };
+    let mut outs = vec![slices(ctx, x, (outer, n, inner), &groups.firsts, &shape)?];
+    for (is_wanted, indices) in
+        [(p.return_index, &groups.firsts), (p.return_inverse, &groups.inverse), (p.return_counts, &groups.counts)]
+    {
+        if is_wanted {
+            outs.push(new_array(indices, &[indices.len() as i64], ctx.context)?);
+        }
+    }
+    Ok(outs)
+}
+
+/// The distinct elements in ascending order.
+fn unique_elements(ctx: &OpCtx<'_>, x: &NDArray) -> Result<NDArray> {
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         read_slice::<T, _>(x, |x| {
-            if axis.is_none() && !(p.return_index || p.return_inverse || p.return_counts) && (1..u32::MAX as usize).contains(&n) {
-                let mut sorted = memory::filled(T::default(), n);
-                sort::sort(x, n, Order::Ascending, &mut sorted);
-                sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
-                return Ok(vec![new_array(&sorted, &[sorted.len() as i64], ctx.context)?]);
-            }
-            // The elements of slice `i` along the axis, in the order in which slices are compared.
-            let slice = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
-            let order = |a: &usize, b: &usize| {
-                slice(*a).zip(slice(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
-            };
-            let are_equal = |a: usize, b: usize| slice(a).zip(slice(b)).all(|(a, b)| compare(a, b).is_eq());
-            let mut sorted: Vec<usize> = memory::collected(0..n);
-            if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
-                let mut order = memory::filled(0i64, n);
-                sort::argsort(x, n, Order::Ascending, &mut order);
-                sorted.iter_mut().zip(order).for_each(|(to, index)| *to = index as usize);
-            } else {
-                sorted.sort_unstable_by(order);
-            }
-            let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), memory::filled(0i64, n), Vec::<i64>::new());
-            for &i in &sorted {
-                match (firsts.last(), counts.last_mut()) {
-                    (Some(first), Some(count)) if are_equal(*first as usize, i) => *count += 1,
-                    _ => {
-                        firsts.push(i as i64);
-                        counts.push(1);
-                    }
-                }
-                inverse[i] = firsts.len() as i64 - 1;
-            }
-            let num_unique = firsts.len() as i64;
-            let values: Vec<T> = (0..outer)
-                .flat_map(|o| firsts.iter().flat_map(move |i| (0..inner).map(move |k| x[(o * n + *i as usize) * inner + k])))
-                .collect();
-            let shape: Dims = match axis {
-                Some(axis) => dims.iter().enumerate().map(|(i, d)| if i == axis { num_unique } else { *d as i64 }).collect(),
-                None => Dims::from_slice(&[num_unique]),
-            };
-            let mut outs = vec![new_array(&values, &shape, ctx.context)?];
-            for (is_wanted, indices) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
-                if is_wanted {
-                    outs.push(new_array(indices, &[indices.len() as i64], ctx.context)?);
-                }
-            }
-            Ok(outs)
+            let mut sorted = memory::filled(T::default(), x.len());
+            sort::sort(x, x.len(), Order::Ascending, &mut sorted);
+            let is_nan = |x: T| x.partial_cmp(&x).is_none();
+            sorted.dedup_by(|a, b| a == b || (is_nan(*a) && is_nan(*b)));
+            new_array(&sorted, &[sorted.len() as i64], ctx.context)
         })?
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// A total order: NaN is greater than all numbers and equal to itself.
-fn compare<T: Element>(a: T, b: T) -> std::cmp::Ordering {
-    let is_nan = |x: T| x.partial_cmp(&x).is_none();
-    a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+/// The slices of an array of shape (outer, n, inner) at the given indices of its middle axis.
+fn slices(
+    ctx: &OpCtx<'_>,
+    x: &NDArray,
+    (outer, n, inner): (usize, usize, usize),
+    indices: &[i64],
+    shape: &Dims,
+) -> Result<NDArray> {
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        read_slice::<T, _>(x, |x| {
+            let mut values = Vec::with_capacity(outer * indices.len() * inner);
+            for o in 0..outer {
+                for i in indices {
+                    values.extend_from_slice(&x[(o * n + *i as usize) * inner..][..inner]);
+                }
+            }
+            new_array(&values, shape, ctx.context)
+        })?
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
 #[cfg(test)]
