@@ -7,10 +7,18 @@ mkdir -p "$done_before"
 passed=0
 current=
 
+# Sets processor_seconds to the processor time of all commands that have ended. A pipeline would see only its subshell's time.
+count_processor_time() {
+  times >build/times
+  # shellcheck disable=SC2046 # words
+  set -- $(tail -1 build/times | tr 'ms.' '   ')
+  processor_seconds=$(($1 * 60 + $2 + $4 * 60 + $5))
+}
+
 # step NAME TITLE INPUTS COMMAND... : runs the command as `logged` does, unless it has passed with the same inputs, command and tools; then
 # only its number of tests is added. INPUTS is a list of paths, and of words that begin with a dash.
 step() {
-  local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now start=$SECONDS
+  local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now start=$SECONDS processor_seconds processor_start
   shift 3
   # shellcheck disable=SC2086 # a list
   now=$(fingerprint $inputs "-$*")
@@ -20,9 +28,12 @@ step() {
     say "$title"
     rm -f "$stamp"
     current=$name
+    count_processor_time
+    processor_start=$processor_seconds
     logged "$name" "$@"
+    count_processor_time
     current=
-    printf '   %d s\n' $((SECONDS - start))
+    printf '   %d s, %d s of processor time\n' $((SECONDS - start)) $((processor_seconds - processor_start))
     echo "$now $(tests_that passed "$name")" >"$stamp"
   fi
   passed=$((passed + $(sed 's/.* //' "$stamp")))

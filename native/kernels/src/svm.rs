@@ -24,9 +24,9 @@ pub fn margin_loss_gradient<T: FloatElement>(loss: &MarginLoss, classes: usize, 
     assert_eq!([x.len(), grad.len()], [labels.len() * classes; 2], "scores of {} rows", labels.len());
     let (margin, scale) = (T::Acc::of(loss.margin), T::Acc::of(loss.scale));
     parallel_rows(grad, classes, (1usize << 14).div_ceil(classes.max(1)), |row, grad| {
-        let label = T::Acc::of(labels[row]).wide();
+        let label = T::Acc::of(labels[row]).wide().trunc();
         for (class, (grad, x)) in grad.iter_mut().zip(&x[row * classes..]).enumerate() {
-            let sign = if label.trunc() == class as f64 { T::Acc::one() } else { -T::Acc::one() };
+            let sign = if label == class as f64 { T::Acc::one() } else { -T::Acc::one() };
             let violation = margin - sign * T::Acc::of(*x);
             let slope = match loss.use_linear {
                 _ if violation <= T::Acc::zero() => T::Acc::zero(),

@@ -48,17 +48,19 @@ pub fn softmax_output_backward<T: FloatElement>(
     let AxisShape { axis, inner, .. } = shape;
     let (scale, on) = (T::Acc::of(target.scale), T::Acc::of(1.0 - target.smooth_alpha));
     let off = T::Acc::of(if axis > 1 { target.smooth_alpha / (axis - 1) as f64 } else { 0.0 });
+    let gradient = |p: T, target: T::Acc| ((T::Acc::of(p) - target) * scale).store();
     let ignore = target.ignore_label.map(f64::trunc);
     let block = axis * inner;
     parallel_rows(grad, block, (8 * 1024 / block).max(1), |i, grad| {
-        let labels = &labels[i * inner..(i + 1) * inner];
-        for (class, (grad, p)) in grad.chunks_exact_mut(inner).zip(probabilities[i * block..].chunks(inner)).enumerate()
-        {
-            for ((grad, p), label) in grad.iter_mut().zip(p).zip(labels) {
-                let label = label.to_f64().trunc();
-                let target = if label == class as f64 { on } else { off };
-                let value = (T::Acc::of(*p) - target) * scale;
-                *grad = if ignore == Some(label) { T::default() } else { value.store() };
+        let (labels, p) = (&labels[i * inner..(i + 1) * inner], &probabilities[i * block..(i + 1) * block]);
+        grad.iter_mut().zip(p).for_each(|(grad, p)| *grad = gradient(*p, off));
+        for (k, label) in labels.iter().enumerate() {
+            let label = label.to_f64().trunc();
+            if ignore == Some(label) {
+                grad[k..].iter_mut().step_by(inner).for_each(|grad| *grad = T::default());
+            } else if (0.0..axis as f64).contains(&label) {
+                let element = label as usize * inner + k;
+                grad[element] = gradient(p[element], on);
             }
         }
         if let Some(head_grad) = head_grad {

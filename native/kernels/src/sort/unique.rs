@@ -46,6 +46,13 @@ impl Slices<'_> {
         rows.flat_map(|start| self.keys[start..start + self.inner].iter().copied())
     }
 
+    fn are_equal(&self, a: i64, b: i64) -> bool {
+        if self.outer * self.inner == 1 {
+            return self.keys[a as usize] == self.keys[b as usize];
+        }
+        self.slice(a).eq(self.slice(b))
+    }
+
     fn sorted(&self) -> Vec<i64> {
         let mut order: Vec<i64> = memory::collected(0..self.n as i64);
         order.sort_unstable_by(|a, b| self.slice(*a).cmp(self.slice(*b)).then(a.cmp(b)));
@@ -57,7 +64,7 @@ impl Slices<'_> {
         let mut groups = Groups { firsts: vec![], inverse: memory::filled(0, self.n), counts: vec![] };
         for &i in order {
             match (groups.firsts.last(), groups.counts.last_mut()) {
-                (Some(first), Some(count)) if self.slice(*first).eq(self.slice(i)) => *count += 1,
+                (Some(first), Some(count)) if self.are_equal(*first, i) => *count += 1,
                 _ => {
                     groups.firsts.push(i);
                     groups.counts.push(1);
@@ -66,5 +73,20 @@ impl Slices<'_> {
             groups.inverse[i as usize] = groups.firsts.len() as i64 - 1;
         }
         groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_elements_and_slices_form_groups_in_ascending_order() {
+        let groups = group_equal(&[3.0f64, -0.0, f64::NAN, 0.0, 3.0, -f64::NAN], (1, 6, 1));
+        assert_eq!(groups, Groups { firsts: vec![1, 0, 2], inverse: vec![1, 0, 2, 0, 1, 2], counts: vec![2, 2, 2] });
+        // Columns of a matrix of two rows.
+        let groups = group_equal(&[1i32, 1, -2, 1, 5, 2, 7, 5], (2, 4, 1));
+        assert_eq!(groups, Groups { firsts: vec![2, 1, 0], inverse: vec![2, 1, 0, 2], counts: vec![1, 1, 2] });
+        assert_eq!(group_equal::<i64>(&[], (1, 0, 1)), Groups { firsts: vec![], inverse: vec![], counts: vec![] });
     }
 }
