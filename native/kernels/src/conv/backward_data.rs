@@ -4,7 +4,8 @@ use super::implicit::{Implicit, pack_weights};
 use super::phases::{Bands, PerPhase, PhaseGrad, phases, scatter};
 use super::strided_compaction::Compact;
 use super::{
-    ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, output_channel_gemm, single_output, winograd,
+    ConvEpilogue, ConvShape, check_len, crop, depthwise, disjoint, few_outputs, output_channel_gemm, single_output,
+    winograd,
 };
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::depth_blocks;
@@ -66,6 +67,11 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         && output_channel_gemm::is_profitable::<T>(&adjoint)
     {
         return backward_pointwise(&adjoint, output_grad, weights, input_grad);
+    }
+    if disjoint::applies(shape) {
+        let pointwise =
+            |shape: &ConvShape, output_grad: &[T], grad: &mut [T]| backward(shape, output_grad, weights, grad);
+        return disjoint::backward_data(shape, output_grad, pointwise, input_grad);
     }
     backward_phases(shape, kernel, output_grad, weights, input_grad);
 }

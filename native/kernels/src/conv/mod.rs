@@ -21,6 +21,7 @@
 //! - `depthwise`: one kernel per channel.
 //! - `single_output`: kernels that cover the whole image, as plain matrix products.
 //! - `few_outputs`: the gradient of the input for few outputs.
+//! - `disjoint`: the gradient of the input for windows that do not overlap.
 //! - `strided_compaction`: removes input elements that no window reads.
 //! - `crop`: removes taps that read only padding.
 //! - `deformable`: deformable convolution.
@@ -38,6 +39,7 @@ mod bias;
 mod crop;
 mod deformable;
 mod depthwise;
+mod disjoint;
 mod epilogue;
 mod few_outputs;
 mod forward;

@@ -163,7 +163,7 @@ pub(super) fn scatter<T: Copy>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], ba
 }
 
 /// Writes the elements of `even` and `odd` alternately.
-fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
+pub(super) fn interleave<T: Copy>(even: &[T], odd: &[T], to: &mut [T]) {
     let (pairs, last) = to.as_chunks_mut::<2>();
     for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
         *pair = [*even, *odd];

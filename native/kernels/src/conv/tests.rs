@@ -38,6 +38,8 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 1, 9, 6], [[6, 7], one, one, [1, 2], one]),
         plane([1, 1, 3, 17], [[23, 40], [7, 7], [2, 2], [3, 3], one]),
         plane([2, 1, 5, 6], [[9, 11], [3, 3], [2, 2], one, one]),
+        plane([3, 2, 6, 20], [[8, 14], [2, 2], [2, 2], [0, 0], one]),
+        plane([2, 1, 5, 20], [[8, 7], [4, 1], [4, 1], [0, 0], one]),
         plane([3, 1, 3, 18], [[9, 96], [3, 3], [2, 2], one, one]),
         plane([2, 1, 5, 6], [[9, 10], [2, 3], [3, 4], one, one]),
         plane([2, 1, 5, 6], [[9, 10], [2, 2], [3, 5], [0, 1], one]),
@@ -117,6 +119,8 @@ fn shapes() -> Vec<ConvShape> {
         ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube },
         ConvShape { groups: 3, out_channels: 3, stride: [2, 1, 2], ..cube },
         ConvShape { input: [9, 10, 11], stride: [5, 7, 3], ..cube },
+        // Disjoint windows that cover the input.
+        ConvShape { input: [2, 6, 9], kernel: [2, 3, 3], stride: [2, 3, 3], pad: [0; 3], dilate: [1; 3], ..cube },
         // Each phase has one plane, but the image has two.
         ConvShape {
             batch: 1,
