@@ -16,6 +16,7 @@ use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
 
+use super::declarations::MXMonitorCallback;
 use super::kvstore::keys_and_arrays;
 use super::symbol::unpack_shapes;
 use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
@@ -199,7 +200,7 @@ native! {
     }
 
     fn executorSetMonitorCallback(
-        env, handle: jlong, callback: JObject<'l>, monitor_all: jboolean)
+        env, handle: jlong, callback: MXMonitorCallback<'l>, monitor_all: jboolean)
     {
         let installed = if callback.is_null() { None } else { Some(monitor(env, &callback)?) };
         executor(handle as u64)?.set_monitor(installed, monitor_all);
