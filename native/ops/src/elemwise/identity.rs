@@ -22,6 +22,7 @@ use crate::rules::PASS_BACK;
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[
     &COPY,
+    &NP_COPY,
     &COPY_TO,
     &CROSS_DEVICE_COPY,
     &BLOCK_GRAD,
@@ -43,6 +44,8 @@ pub(crate) static COPY: Operator = Operator::new("_copy")
     .grad(Grad::Compose(PASS_BACK))
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
+
+pub(crate) static NP_COPY: Operator = COPY.renamed("_np_copy").inputs(&[arg("a", "The array to copy.")]);
 
 pub(crate) static CROSS_DEVICE_COPY: Operator = Operator::new("_CrossDeviceCopy")
     .names_outputs()
