@@ -1,5 +1,6 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
+use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::arrays::dtype_of_code;
@@ -134,12 +135,12 @@ native! {
     }
 
     fn executorForward(_env, handle: jlong, is_train: jboolean) {
-        Ok(executor(handle as u64)?.forward(is_train)?)
+        Ok(executor(handle as u64)?.forward(Mode::training_if(is_train))?)
     }
 
     fn executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
         let grads = if head_grads.is_null() { Vec::new() } else { arrays(&longs(env, &head_grads, "headGrads")?)? };
-        Ok(executor(handle as u64)?.backward(&grads, true)?)
+        Ok(executor(handle as u64)?.backward(&grads, Mode::Training)?)
     }
 
     fn executorBackwardPush(
@@ -149,7 +150,7 @@ native! {
         let grads = if head_grads.is_null() { Vec::new() } else { stored(&longs(env, &head_grads, "headGrads")?)? };
         let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
         let (executor, store) = (executor(handle as u64)?, kv_store(store as u64)?);
-        Ok(store.push_in_backward(&executor, (&grads, true), &keys, &arrays)?)
+        Ok(store.push_in_backward(&executor, (&grads, Mode::Training), &keys, &arrays)?)
     }
 
     fn executorArguments(env, handle: jlong) -> JLongArray<'l> {

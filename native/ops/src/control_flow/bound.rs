@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, OpCtx};
+use ferromx_core::op::{Cache, Mode};
 use ferromx_core::storage::Req;
 use ferromx_core::subgraph::{BoundGraph, Subgraph};
 use parking_lot::Mutex;
@@ -16,22 +16,6 @@ pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()
         && a.dtype() == b.dtype()
-}
-
-/// What a graph is bound for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// The outputs only.
-    Inference,
-    /// The outputs and the gradients.
-    Training,
-}
-
-impl Mode {
-    /// The mode of a call.
-    pub(super) fn of(ctx: &OpCtx<'_>) -> Mode {
-        if ctx.is_train { Mode::Training } else { Mode::Inference }
-    }
 }
 
 /// A graph bound to its inputs and the arrays of their gradients.
@@ -81,13 +65,13 @@ impl Bound {
     }
 
     /// Computes the outputs.
-    pub(super) fn forward(&self, is_train: bool) -> Result<()> {
-        self.graph.forward(is_train)
+    pub(super) fn forward(&self, mode: Mode) -> Result<()> {
+        self.graph.forward(mode)
     }
 
     /// Computes the gradients.
-    pub(super) fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
-        self.graph.backward(ograds, is_train)
+    pub(super) fn backward(&self, ograds: &[NDArray], mode: Mode) -> Result<()> {
+        self.graph.backward(ograds, mode)
     }
 }
 

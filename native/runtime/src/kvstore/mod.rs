@@ -20,6 +20,7 @@ mod tests;
 mod tree;
 mod wire;
 
+use ferromx_core::op::Mode;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -441,7 +442,7 @@ impl KvStore {
             return Ok(terms.swap_remove(0));
         }
         let terms: Vec<_> = terms.into_iter().map(|a| Arc::new(Tensor::new(a))).collect();
-        unrecorded(false, || call("add_n", std::iter::empty(), &terms, &[]))?[0].stored()
+        unrecorded(Mode::Inference, || call("add_n", std::iter::empty(), &terms, &[]))?[0].stored()
     }
 
     /// Quantizes elements to threshold, -threshold or 0 and keeps the error for the next push.
@@ -517,7 +518,7 @@ impl KvStore {
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
             let inputs = [stored, Arc::new(Tensor::new(rows.array()?))];
-            let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
+            let retained = unrecorded(Mode::Inference, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
             imperative::copy(&retained[0].stored()?, &output.stored()?)
                 .map_err(|e| in_function(e, "row_sparse_pull", key))?;
         }
