@@ -39,7 +39,7 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::write_slice;
 use parking_lot::Mutex;
 
-pub use self::environment::{Role, has_job, role, set_environment};
+pub use self::environment::{JobRole, has_job, role, set_environment};
 pub use self::job::{Job, Joining};
 pub use self::member::Member;
 
@@ -122,7 +122,7 @@ enum Scope {
     /// The ranks of a job.
     Job(Distributed),
     /// None: the process is a server or scheduler, which stores no values.
-    Service(Role),
+    Service(JobRole),
 }
 
 /// A key-value store.
@@ -202,7 +202,7 @@ impl KvStore {
         }
         let kind = distributed_kind(kind)?;
         let scope = match environment::role()? {
-            Role::Worker => Scope::Job(Distributed::new(environment::job()?)),
+            JobRole::Worker => Scope::Job(Distributed::new(environment::job()?)),
             role => Scope::Service(role),
         };
         Ok(KvStore::in_scope(kind, scope))
@@ -601,7 +601,7 @@ fn distributed_kind(kind: &str) -> Result<&'static str> {
     })
 }
 
-fn no_values(role: Role) -> Error {
+fn no_values(role: JobRole) -> Error {
     Error::Unsupported(format!(
         "this process is a {role:?} of a distributed job and holds no values: set DMLC_ROLE to worker for training"
     ))
