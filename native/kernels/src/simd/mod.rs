@@ -19,6 +19,8 @@ mod avx2;
 mod avx512;
 pub(crate) mod byte_windows;
 pub mod depthwise;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod dots;
 pub(crate) mod half;
 pub(crate) mod int8;
 mod isa;
