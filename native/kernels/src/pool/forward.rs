@@ -165,7 +165,7 @@ crate::simd::per_isa! {
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
                 let row_index = [r / height.output, r % height.output];
                 if inner == 1 {
-                    fold_row::<T, F>(windows, phases, image, row_index, columns, split, sums);
+                    fold_row::<T, F>(windows, phases, image, row_index, (columns, split), sums);
                 } else {
                     fold_channels::<T, F>(windows, image, row_index, &mut sums[..row]);
                 }
@@ -185,8 +185,7 @@ fn fold_row<T: FloatElement, F: Fold>(
     phases: &Phases,
     image: &[T],
     row_index: [usize; 2],
-    columns: &mut [T::Acc],
-    split: &mut [T::Acc],
+    (columns, split): (&mut [T::Acc], &mut [T::Acc]),
     sums: &mut [T::Acc],
 ) {
     let width = &windows.axes[2];

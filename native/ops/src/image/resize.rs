@@ -230,6 +230,6 @@ fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Res
         "a border of type {} needs pixels to copy, but the image has none: use type 0",
         p.kind
     );
-    image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, width, kind, &color, out.slice_mut()?);
+    image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, kind, &color, (out.slice_mut()?, width));
     Ok(())
 }

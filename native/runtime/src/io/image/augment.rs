@@ -89,7 +89,7 @@ impl Image {
         let color = [fill as u8; 4];
         let size = (self.height, self.width);
         let color = &color[..self.channels];
-        image::add_border(&self.samples, size, (top, left), width, Border::Constant, color, &mut samples);
+        image::add_border(&self.samples, size, (top, left), Border::Constant, color, (&mut samples, width));
         Image { height, width, samples, channels: self.channels }
     }
 
