@@ -8,10 +8,12 @@
 //! - `runs`: the loops of these copies.
 //! - `transpose`: permutation of axes.
 //! - `join`: concatenation and splitting.
+//! - `entries`: joining and splitting by ranges of entries in any order.
 //! - `pad`: padding.
 //! - `diagonal`: diagonals of two axes.
 
 mod diagonal;
+mod entries;
 mod fill;
 mod join;
 mod pad;
@@ -21,7 +23,8 @@ mod strided;
 mod tests;
 mod transpose;
 
-pub use diagonal::{diagonal, diagonal_assign, diagonal_len};
+pub use diagonal::{diagonal, diagonal_assign, diagonal_fill, diagonal_len};
+pub use entries::{Entries, join_entries, split_entries};
 pub use fill::fill;
 pub(crate) use fill::fill_run;
 pub use join::{concat, split};

@@ -50,10 +50,7 @@ fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, interpolation: Int
     }
     ensure!(image_len > 0, "an image without pixels cannot be resized to {}", out.shape());
     dispatch!(input.dtype(), T in [u8, f32, f64] => {
-        let (src, dst) = (input.slice::<T>()?, out.slice_mut::<T>()?);
-        for (src, dst) in src.chunks_exact(image_len).zip(dst.chunks_exact_mut(out_image_len)) {
-            image::resize(src, shape, (to[n - 3], to[n - 2]), interpolation, dst);
-        }
+        image::resize(input.slice::<T>()?, shape, (to[n - 3], to[n - 2]), interpolation, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }

@@ -37,6 +37,7 @@ use ferromx_core::params::{Attrs, OpParams};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::write_slice;
+use ferromx_kernels::quantize::quantize_ternary;
 use parking_lot::Mutex;
 
 pub use self::environment::{JobRole, has_job, role, set_environment};
@@ -453,19 +454,7 @@ impl KvStore {
         let num_new = array.len().saturating_sub(residuals.len());
         memory::reserve(residuals, num_new);
         residuals.resize(array.len(), 0.0);
-        write_slice::<f32, _>(array, |elements| {
-            for (x, residual) in elements.iter_mut().zip(residuals) {
-                *residual += *x;
-                *x = if *residual >= threshold {
-                    threshold
-                } else if *residual <= -threshold {
-                    -threshold
-                } else {
-                    0.0
-                };
-                *residual -= *x;
-            }
-        })
+        write_slice::<f32, _>(array, |elements| quantize_ternary(elements, residuals, threshold))
     }
 
     /// Copies stored arrays to `outputs`, converted to their types and storage types. Sparse outputs are skipped.
