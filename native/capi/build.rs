@@ -24,11 +24,9 @@ fn split_parameters(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// A type without its package; "" for a class of the library, which JNI passes as an object.
+/// A type without its package.
 fn type_name(text: &str) -> String {
-    let name = text.trim().rsplit_once('.').map_or(text.trim(), |(_, name)| name);
-    let has_own_type = ["Unit", "Boolean", "Int", "Long", "Double", "String", "ByteBuffer"].contains(&name);
-    if has_own_type || name.starts_with("Array[") { name.to_string() } else { String::new() }
+    text.trim().rsplit_once('.').map_or(text.trim(), |(_, name)| name).to_string()
 }
 
 /// The declaration at the start of `text`, which follows `@native def`: `name(a: Long, b: Array[Long]): Unit`.

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ferromx_core::ndarray::NDArray;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Model;
 use ferromx_interop::run::{self, Run};
 use ferromx_interop::{Error, Result, onnx};
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error;
+use ferromx_runtime::ndarray::NDArray;
 
 use crate::models::say;
 use crate::npy;
@@ -25,7 +27,7 @@ pub(crate) struct Options {
 
 /// Runs all cases of a folder.
 pub(crate) fn run(dir: &Path, options: &Options, progress: Progress) -> Result<()> {
-    let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(dir.display(), &e));
+    let io = |e: std::io::Error| Error::Engine(error::Error::io(dir.display(), &e));
     let mut cases: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
         let path = entry.map_err(io)?.path();
@@ -56,7 +58,7 @@ fn remove_results(case: &Path) -> Result<()> {
     let mut old = vec![case.join("error.txt"), case.join("exported.onnx"), case.join("export_error.txt")];
     old.extend((0..).map(|i| case.join(format!("output_{i}.npy"))).take_while(|p| p.exists()));
     for path in old.iter().filter(|p| p.exists()) {
-        std::fs::remove_file(path).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?;
+        std::fs::remove_file(path).map_err(|e| error::Error::io(path.display(), &e))?;
     }
     Ok(())
 }
@@ -69,7 +71,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         // NumPy has no bfloat16, so such inputs are stored as float32.
         if let Some(element) = &info.element {
             let dtype = element.dtype()?;
-            if dtype == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
+            if dtype == DType::BF16 && array.dtype() == DType::F32 {
                 let converted = NDArray::empty(array.shape(), dtype, array.context())?;
                 ferromx_runtime::arrays::write_converted(&converted, array.to_vec::<f32>()?.into_iter())?;
                 array = converted;
@@ -104,7 +106,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
 }
 
 fn write_text(path: &Path, text: &str) -> Result<()> {
-    Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
+    Ok(std::fs::write(path, text).map_err(|e| error::Error::io(path.display(), &e))?)
 }
 
 /// Exports the imported model for the shapes of these inputs, or for the declared shapes if there are none.

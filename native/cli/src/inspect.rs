@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use ferromx_core::file_format;
 use ferromx_interop::{Error, Result, onnx};
+use ferromx_runtime::file_format;
 use ferromx_runtime::symbol::Symbol;
 
 use crate::models::say;
@@ -39,7 +39,7 @@ fn params(name: &str) -> Result<()> {
 }
 
 fn symbol(name: &str) -> Result<()> {
-    let text = std::fs::read_to_string(name).map_err(|e| ferromx_core::error::Error::io(name, &e))?;
+    let text = std::fs::read_to_string(name).map_err(|e| ferromx_runtime::error::Error::io(name, &e))?;
     let symbol = Symbol::from_json(&text)?;
     for node in symbol.nodes() {
         let Some(op) = node.op() else { continue };

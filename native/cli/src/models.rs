@@ -5,10 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ferromx_core::file_format;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
-use ferromx_core::sparse::Array;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Framework;
@@ -16,7 +12,11 @@ use ferromx_interop::ir::Model;
 use ferromx_interop::mapping::Mappings;
 use ferromx_interop::mapping::ast::Direction;
 use ferromx_interop::{Error, Result, nnef, onnx};
-use ferromx_ops::sparse::cast::to_dense;
+use ferromx_runtime::arrays::to_dense;
+use ferromx_runtime::file_format;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::sparse::Array;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 
@@ -25,7 +25,7 @@ use crate::progress::Progress;
 /// Writes a line to standard output.
 macro_rules! say {
     ($($arg:tt)*) => {
-        writeln!(std::io::stdout(), $($arg)*).map_err(|e| ferromx_core::error::Error::io("standard output", &e))?
+        writeln!(std::io::stdout(), $($arg)*).map_err(|e| ferromx_runtime::error::Error::io("standard output", &e))?
     };
 }
 pub(crate) use say;
@@ -88,7 +88,7 @@ fn describe(imported: &Imported) -> Result<()> {
 fn mappings(framework: Framework, files: &[PathBuf]) -> Result<Option<Arc<Mappings>>> {
     let read = |file: &PathBuf| {
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(file).map_err(|e| ferromx_core::error::Error::io(&name, &e))?;
+        let text = std::fs::read_to_string(file).map_err(|e| ferromx_runtime::error::Error::io(&name, &e))?;
         Ok((name, text))
     };
     let files = files.iter().map(read).collect::<Result<Vec<_>>>()?;

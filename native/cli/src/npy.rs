@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::file_format::write_atomically;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
-use ferromx_core::storage;
 use ferromx_interop::ir::{ElementType, WidenedInt};
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::file_format::write_atomically;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::storage;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 

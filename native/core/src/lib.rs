@@ -5,6 +5,7 @@
 //!   writes both;
 //! - `params` declares parameters, `op` operators with their gradients (`op::grad`) and their roles in fused kernels (`op::fusion`), and
 //!   `infer` shape and type rules;
+//! - `mode` distinguishes training from inference;
 //! - `subgraph` is the interface of graphs inside operators, and `user_op` that of user operators;
 //! - `memory` allocates vectors fallibly, and `error` has the errors of the engine.
 
@@ -14,6 +15,7 @@ pub mod error;
 pub mod file_format;
 pub mod infer;
 pub mod memory;
+pub mod mode;
 pub mod op;
 pub mod params;
 pub mod semantics;

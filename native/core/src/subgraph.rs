@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::mode::Mode;
 use crate::ndarray::NDArray;
 use crate::shape::Shape;
 use crate::storage::Req;
@@ -46,11 +47,11 @@ pub trait BoundGraph: Send {
     ///
     /// # Errors
     /// Errors of the operators.
-    fn forward(&self, is_train: bool) -> Result<()>;
+    fn forward(&self, mode: Mode) -> Result<()>;
 
     /// Computes the gradients of the inputs from those of the outputs.
     ///
     /// # Errors
     /// Errors of the operators.
-    fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()>;
+    fn backward(&self, ograds: &[NDArray], mode: Mode) -> Result<()>;
 }

@@ -1,5 +1,6 @@
 //! Runs imported models on arrays.
 
+use ferromx_runtime::op::Mode;
 use std::collections::HashMap;
 
 use ferromx_core::context::Context;
@@ -41,7 +42,7 @@ pub fn bind(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Ex
 pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
     let _numpy = NumpyShapes::set();
     let executor = bind(imported, inputs)?;
-    executor.forward(false)?;
+    executor.forward(Mode::Inference)?;
     Ok(executor.output_tensors().iter().map(|y| y.array()).collect::<Result<_, _>>()?)
 }
 

@@ -3,6 +3,7 @@
 
 mod common;
 
+use ferromx_runtime::op::Mode;
 use std::collections::HashMap;
 
 use common::hex;
@@ -150,7 +151,7 @@ fn convolution_and_normalization_stay_apart_and_run_as_one_step() {
     assert_eq!(ops, ["Convolution", "BatchNorm"]);
     let x = NDArray::zeros(&[2, 3, 6, 5].into(), DType::F32, Context::default()).unwrap();
     let executor = run::bind(&made, &[("x0".to_string(), x)].into_iter().collect()).unwrap();
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let plan = executor.debug_string();
     assert!(plan.contains("Plan: 1 forward and 0 gradient steps"), "{plan}");
 }

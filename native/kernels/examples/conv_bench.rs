@@ -12,7 +12,7 @@ use ferromx_kernels::norm::{
     Affine, BatchNormGrads, BatchNormParams, batch_norm_backward, batch_norm_training, row_norm_forward,
 };
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolShape, pool_backward, pool_forward};
-use ferromx_kernels::softmax::{SoftmaxKind, softmax_forward};
+use ferromx_kernels::softmax::{Softmax, softmax_forward};
 use std::time::{Duration, Instant};
 
 struct Bench {
@@ -99,7 +99,7 @@ fn others(bench: &Bench) {
         let s = AxisShape { outer, axis, inner: 1 };
         let (x, mut y) = (values(s.len()), values(s.len()));
         let name = format!("softmax ({outer},{axis})");
-        bench.time(&name, || softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y));
+        bench.time(&name, || softmax_forward(s, Softmax::PLAIN, &x, &mut y));
     }
 
     let s = AxisShape { outer: 32, axis: 64, inner: 56 * 56 };
@@ -120,7 +120,7 @@ fn others(bench: &Bench) {
     let (gamma, beta) = (vec![1.0; 768], vec![0.0; 768]);
     let (mut mean, mut deviation) = (vec![0.0; 512], vec![0.0; 512]);
     let affine = Affine::PerElement(&gamma, &beta);
-    bench.time("layer norm (512,768)", || row_norm_forward(s, affine, 1e-5, &x, &mut y, &mut mean, &mut deviation));
+    bench.time("layer norm (512,768)", || row_norm_forward(s, affine, 1e-5, &x, &mut y, (&mut mean, &mut deviation)));
 }
 
 fn main() {

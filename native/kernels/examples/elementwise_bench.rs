@@ -5,7 +5,7 @@
 use ferromx_kernels::map::{Src, map};
 use ferromx_kernels::reduce::{Sum, reduce};
 use ferromx_kernels::rng::Philox;
-use ferromx_kernels::softmax::{SoftmaxKind, softmax_forward};
+use ferromx_kernels::softmax::{Softmax, softmax_forward};
 use ferromx_kernels::sort::{Order, argsort, sort, topk};
 use ferromx_kernels::{AxisShape, broadcast, lane_fn, math, movement, par, zip};
 use std::io::Write;
@@ -73,7 +73,7 @@ fn main() -> std::io::Result<()> {
     for axis in [1000, 64] {
         let (shape, len) = (AxisShape { outer: 4096, axis, inner: 1 }, 4096 * axis);
         let name = format!("softmax (4096,{axis})");
-        time(&name, || softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, &x[0][..len], &mut y[..len]))?;
+        time(&name, || softmax_forward(shape, Softmax::PLAIN, &x[0][..len], &mut y[..len]))?;
     }
 
     let million = &x[0][..1_000_000];

@@ -108,8 +108,20 @@ fn part_gradient<'a, T: GemmElement>(
     gemm_batched(scale, left, right, T::zero(), out, (shape.length, shape.dim));
 }
 
-/// The gradient of [`attention_scores`] with respect to the projections of queries and keys. If `is_shared`, both are the same
-/// array, whose gradient is written to `query_grad`. Unused parts have gradient zero.
+/// Where [`attention_scores_backward`] writes the gradients of the projections; `None` for those that are not needed.
+pub enum ProjectionGrads<'a, T> {
+    /// Queries and keys are parts of one array.
+    Shared(Option<&'a mut [T]>),
+    /// They are parts of two.
+    Separate {
+        /// The gradient of the array with the queries.
+        queries: Option<&'a mut [T]>,
+        /// The gradient of the array with the keys.
+        keys: Option<&'a mut [T]>,
+    },
+}
+
+/// The gradient of [`attention_scores`] with respect to the projections of queries and keys. Unused parts have gradient zero.
 ///
 /// # Panics
 /// Panics if the shapes do not match.
@@ -118,10 +130,12 @@ pub fn attention_scores_backward<T: GemmElement + Item + crate::par::Pod>(
     queries: Part<'_, T>,
     keys: Part<'_, T>,
     out_grad: &[T],
-    query_grad: Option<&mut [T]>,
-    key_grad: Option<&mut [T]>,
-    is_shared: bool,
+    grads: ProjectionGrads<'_, T>,
 ) {
+    let (query_grad, key_grad, is_shared) = match grads {
+        ProjectionGrads::Shared(grad) => (grad, None, true),
+        ProjectionGrads::Separate { queries, keys } => (queries, keys, false),
+    };
     let (rows, columns) = (queries.shape.length, keys.shape.length);
     let grad_of = |g: usize| MatRef::row_major(&out_grad[g * rows * columns..], rows, columns);
     let groups = queries.shape.groups;

@@ -177,6 +177,19 @@ pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
     });
 }
 
+/// The indices of a grid: for each axis an array of the grid's shape, with the index along that axis.
+///
+/// # Panics
+/// Panics if the length does not match.
+pub fn grid<T: Element>(shape: &[usize], out: &mut [T]) {
+    let size: usize = shape.iter().product();
+    assert_eq!(out.len(), size * shape.len(), "{} indices of a grid of {size} points", shape.len());
+    for (axis, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
+        let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+        par::parallel_rows(out, inner, (GRAIN / inner).max(1), |i, run| run.fill(T::from_f64((i % n) as f64)));
+    }
+}
+
 /// `dst[o, i] = src[o, rows[i]]` for `src` (outer, n, inner): `take`, `Embedding` (outer 1), `gather_nd`.
 ///
 /// # Panics
@@ -227,67 +240,91 @@ fn gather_short<T: Item, const N: usize>(src: &[T], rows: &[usize], dst: &mut [T
     dst.as_chunks_mut::<N>().0.iter_mut().zip(rows).for_each(|(dst, row)| *dst = src[*row]);
 }
 
-/// `dst[rows[i]] = src[i]`, for rows of `inner` elements. If a row index occurs several times, the last source row is kept.
+/// `dst[o, rows[i]] = src[o, i]` for `dst` (outer, n, inner). If a row index occurs several times, the last source row is kept.
 ///
 /// # Panics
 /// Panics if a row index is too large or a length does not match.
-pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
-    for_each_target_row(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
+pub fn scatter<T: Item>(src: &[T], rows: &[usize], shape: (usize, usize, usize), dst: &mut [T]) {
+    let inner = shape.2;
+    for_each_target_row(src.len(), rows, shape, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
 }
 
-/// `dst[rows[i]] += src[i]`, for rows of `inner` elements, in the order of i for any number of threads: the gradient of [`gather`]
-/// with outer 1.
+/// `dst[o, rows[i]] = value` for `dst` (outer, n, inner).
 ///
 /// # Panics
 /// Panics if a row index is too large or a length does not match.
-pub fn scatter_add<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T])
+pub fn fill_rows<T: Item>(value: T, rows: &[usize], shape: (usize, usize, usize), dst: &mut [T]) {
+    for_each_target_row(shape.0 * rows.len() * shape.2, rows, shape, dst, |_, dst| dst.fill(value));
+}
+
+/// `dst[o, rows[i]] += src[o, i]` for `dst` (outer, n, inner), in the order of i for any number of threads: the gradient of
+/// [`gather`].
+///
+/// # Panics
+/// Panics if a row index is too large or a length does not match.
+pub fn scatter_add<T, C>(src: &[T], rows: &[usize], shape: (usize, usize, usize), dst: &mut [T])
 where
     C: NumericLane,
     T: Load<C> + Store<C>,
 {
-    scatter_by(src, rows, inner, dst, |d: C, s: C| d.plus(s));
+    scatter_by(src, rows, shape, dst, |d: C, s: C| d.plus(s));
 }
 
-/// `dst[rows[i]] = combine(dst[rows[i]], src[i])`, element by element, for rows of `inner` elements, in the order of i for any
-/// number of threads.
+/// `dst[o, rows[i]] = combine(dst[o, rows[i]], src[o, i])`, element by element, for `dst` (outer, n, inner), in the order of i for
+/// any number of threads.
 ///
 /// # Panics
 /// Panics if a row index is too large or a length does not match.
-pub fn scatter_by<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T], combine: impl Fn(C, C) -> C + Sync)
-where
+pub fn scatter_by<T, C>(
+    src: &[T],
+    rows: &[usize],
+    shape: (usize, usize, usize),
+    dst: &mut [T],
+    combine: impl Fn(C, C) -> C + Sync,
+) where
     T: Load<C> + Store<C>,
 {
-    for_each_target_row(src.len(), rows, inner, dst, |from, dst| {
-        for (d, s) in dst.iter_mut().zip(&src[from..from + inner]) {
+    for_each_target_row(src.len(), rows, shape, dst, |from, dst| {
+        for (d, s) in dst.iter_mut().zip(&src[from..]) {
             *d = T::element(combine(d.lane(), s.lane()));
         }
     });
 }
 
-/// Calls `f(from, dst)` with the offset of each source row and its destination row. Each chunk of the destination is filled by one
-/// thread, which scans all row indices.
+/// Calls `f(from, dst)` with the offset of each of `len / inner` source rows and its destination row. Each chunk of the destination is
+/// filled by one thread, which scans all row indices.
 fn for_each_target_row<T: Send>(
     len: usize,
     rows: &[usize],
-    inner: usize,
+    (outer, n, inner): (usize, usize, usize),
     dst: &mut [T],
     f: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    assert_eq!(len, rows.len() * inner, "the source does not have {} rows of {inner}", rows.len());
-    if inner == 0 || rows.is_empty() {
+    let array_len = rows.len() * inner;
+    assert_eq!(len, outer * array_len, "the source does not have {outer} x {} rows of {inner}", rows.len());
+    assert_eq!(dst.len(), outer * n * inner, "the destination does not have shape ({outer}, {n}, {inner})");
+    if len == 0 {
         return;
     }
-    let n = dst.len() / inner;
     assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
+    if outer > 1 && array_len < GRAIN {
+        return par::parallel_rows(dst, n * inner, (GRAIN / array_len).max(1), |o, dst| {
+            for (i, &row) in rows.iter().enumerate() {
+                f(o * array_len + i * inner, &mut dst[row * inner..(row + 1) * inner]);
+            }
+        });
+    }
     // No more chunks than threads, because each chunk scans all indices. However many there are, a row gets its sources in order of i.
     let chunk_rows = if len < GRAIN { n } else { n.div_ceil(par::num_threads()) };
-    par::parallel_rows(dst, chunk_rows * inner, 1, |chunk, dst| {
-        let first = chunk * chunk_rows;
-        let targets = first..first + dst.len() / inner;
-        for (i, &row) in rows.iter().enumerate().filter(|(_, row)| targets.contains(row)) {
-            f(i * inner, &mut dst[(row - first) * inner..(row - first + 1) * inner]);
-        }
-    });
+    for (o, dst) in dst.chunks_exact_mut(n * inner).enumerate() {
+        par::parallel_rows(dst, chunk_rows * inner, 1, |chunk, dst| {
+            let first = chunk * chunk_rows;
+            let targets = first..first + dst.len() / inner;
+            for (i, &row) in rows.iter().enumerate().filter(|(_, row)| targets.contains(row)) {
+                f(o * array_len + i * inner, &mut dst[(row - first) * inner..(row - first + 1) * inner]);
+            }
+        });
+    }
 }
 
 /// Picks elements along the middle axis of `src`, (outer, n, inner): `dst[o, j] = src[o, rows[o, j], j]`.
@@ -428,9 +465,35 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_scattered_within_each_array() {
+        let mut y = [0u8; 12];
+        scatter(&[1, 2, 3, 4, 5, 6, 7, 8], &[2, 0], (2, 3, 2), &mut y);
+        assert_eq!(y, [3, 4, 0, 0, 1, 2, 7, 8, 0, 0, 5, 6]);
+        fill_rows(9, &[1], (2, 3, 2), &mut y);
+        assert_eq!(y, [3, 4, 9, 9, 1, 2, 7, 8, 9, 9, 5, 6]);
+        fill_rows(7, &[], (2, 3, 2), &mut y);
+        assert_eq!(y[2..4], [9, 9]);
+        // Arrays of more than a chunk.
+        let n = GRAIN + 5;
+        let src: Vec<u32> = (0..2 * n as u32).collect();
+        let reversed: Vec<usize> = (0..n).rev().collect();
+        let mut y = vec![0; 2 * n];
+        scatter(&src, &reversed, (2, n, 1), &mut y);
+        assert!(y.iter().enumerate().all(|(i, y)| *y as usize == i / n * n + n - 1 - i % n));
+    }
+
+    #[test]
+    fn indices_of_a_grid() {
+        let mut out = [0f32; 18];
+        grid(&[3, 3], &mut out);
+        assert_eq!(out, [0., 0., 0., 1., 1., 1., 2., 2., 2., 0., 1., 2., 0., 1., 2., 0., 1., 2.]);
+        grid(&[0, 3], &mut out[..0]);
+    }
+
+    #[test]
     fn scattering_is_ordered() {
         let mut y = [9u8; 6];
-        scatter(&[1, 2, 3, 4, 5, 6], &[2, 0, 2], 2, &mut y);
+        scatter(&[1, 2, 3, 4, 5, 6], &[2, 0, 2], (1, 3, 2), &mut y);
         assert_eq!(y, [3, 4, 9, 9, 5, 6]);
         let (m, n, inner) = (3000, 50, 20);
         let x: Vec<f32> = (0..m * inner).map(|i| (i % 977) as f32 * 0.37).collect();
@@ -445,7 +508,7 @@ mod tests {
         for threads in [1, 2] {
             set_num_threads(threads);
             let mut y = vec![1f32; n * inner];
-            scatter_add::<f32, f32>(&x, &rows, inner, &mut y);
+            scatter_add::<f32, f32>(&x, &rows, (1, n, inner), &mut y);
             assert_eq!(y, want);
         }
         set_num_threads(before);

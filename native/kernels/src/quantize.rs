@@ -285,6 +285,41 @@ crate::simd::per_isa! {
     }
 }
 
+/// `out` = the nearest integers, halves to even, saturated to `limits`, the smallest and the largest integer of the output type.
+///
+/// # Panics
+/// Panics if the lengths differ.
+pub fn round_saturated<T: Element, U: Element>(x: &[T], limits: (f64, f64), out: &mut [U]) {
+    assert_eq!(x.len(), out.len(), "the result has another length");
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        for (y, x) in out.iter_mut().zip(&x[chunk * GRAIN..]) {
+            *y = U::from_f64(x.to_f64().round_ties_even().clamp(limits.0, limits.1));
+        }
+    });
+}
+
+/// Adds `x` to the residuals, then replaces `x` by `threshold`, `-threshold` or 0, whichever the residual reaches, and keeps the
+/// rest as the residual.
+///
+/// # Panics
+/// Panics if the lengths differ.
+pub fn quantize_ternary(x: &mut [f32], residuals: &mut [f32], threshold: f32) {
+    assert_eq!(x.len(), residuals.len(), "one residual per element");
+    par::parallel_rows2((x, GRAIN), (residuals, GRAIN), 1, |_, x, residuals| {
+        for (x, residual) in x.iter_mut().zip(residuals) {
+            *residual += *x;
+            *x = if *residual >= threshold {
+                threshold
+            } else if *residual <= -threshold {
+                -threshold
+            } else {
+                0.0
+            };
+            *residual -= *x;
+        }
+    });
+}
+
 /// The smallest and the largest element, ignoring NaN; (0, 0) if there is none.
 pub fn extremes<T: Element>(x: &[T]) -> (f32, f32) {
     let (low, high) = extremes_of(x);
@@ -316,6 +351,21 @@ crate::simd::per_isa! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nearest_integers_saturate() {
+        let x = [0.5f32, 1.5, -300.0, 300.0, f32::NAN];
+        let mut bytes = [0i8; 5];
+        round_saturated(&x, (-128.0, 127.0), &mut bytes);
+        assert_eq!(bytes, [0, 2, -128, 127, 0]);
+    }
+
+    #[test]
+    fn residuals_keep_what_thresholds_leave() {
+        let (mut x, mut residuals) = ([0.5f32, -1.5, 0.75], [0.25f32, 0.0, 0.5]);
+        quantize_ternary(&mut x, &mut residuals, 1.0);
+        assert_eq!((x, residuals), ([0.0, -1.0, 1.0], [0.75, -0.5, 0.25]));
+    }
 
     #[test]
     fn channels_have_their_own_scales() {

@@ -25,7 +25,7 @@ pub struct RoiPoolShape {
 const NO_MAXIMUM: i32 = -1;
 
 /// A region in pixels.
-struct Region {
+struct PixelRegion {
     image: usize,
     /// First row and column; may lie outside the image.
     start: [i64; 2],
@@ -36,13 +36,13 @@ struct Region {
 impl RoiPoolShape {
     /// A region from its five numbers: image index, x and y of the first corner, x and y of the last one. None if the image does not
     /// exist.
-    fn region<T: FloatElement>(&self, roi: &[T]) -> Option<Region> {
+    fn region<T: FloatElement>(&self, roi: &[T]) -> Option<PixelRegion> {
         let number = |i: usize| T::Acc::of(roi[i]).wide();
         // The image index is truncated: -0.4 is image 0.
         let image = number(0).trunc();
         let pixel = |i: usize| (number(i) * self.scale).round().clamp(-1e9, 1e9) as i64;
         let ([left, top], [right, bottom]) = ([pixel(1), pixel(2)], [pixel(3), pixel(4)]);
-        (image >= 0.0 && image < self.batch as f64).then(|| Region {
+        (image >= 0.0 && image < self.batch as f64).then(|| PixelRegion {
             image: image as usize,
             start: [top, left],
             size: [(bottom - top + 1).max(1), (right - left + 1).max(1)],
@@ -50,7 +50,7 @@ impl RoiPoolShape {
     }
 
     /// The rows (axis 0) or columns (axis 1) of bin `i`.
-    fn bin(&self, region: &Region, axis: usize, i: usize) -> Range<usize> {
+    fn bin(&self, region: &PixelRegion, axis: usize, i: usize) -> Range<usize> {
         let size = region.size[axis] as f32 / self.output[axis] as f32;
         let edge = |offset: f32| (offset as i64 + region.start[axis]).clamp(0, self.input[axis] as i64) as usize;
         edge((i as f32 * size).floor())..edge(((i + 1) as f32 * size).ceil())

@@ -14,7 +14,7 @@ const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_stri
 
 /// The address of a struct of callbacks. Parsing it is an error: the operators that take it are not supported.
 #[derive(Clone, Debug)]
-pub struct Pointer;
+pub(crate) struct Pointer;
 
 impl ParamValue for Pointer {
     fn type_name() -> Cow<'static, str> {
@@ -53,7 +53,7 @@ params! {
 macro_rules! not_callable {
     ($name:ident, $reason:literal) => {
         #[doc = concat!("No parameters: ", $reason)]
-        pub struct $name;
+        pub(crate) struct $name;
 
         impl OpParams for $name {
             fn fields() -> Vec<FieldInfo> {
@@ -70,25 +70,25 @@ not_callable!(CachedParam, "a cached operator is created from a symbol by MXCrea
 not_callable!(AbsentParam, "it represents a missing gradient and computes nothing");
 
 /// A graph called as an operator.
-pub static CACHED_OP: Operator<CachedParam> = Operator::new("_CachedOp")
+pub(crate) static CACHED_OP: Operator<CachedParam> = Operator::new("_CachedOp")
     .doc("A graph that is called like an operator; MXCreateCachedOp creates it. It cannot be called by name.")
     .inputs(ARRAYS);
 
 /// A graph called as an operator by several threads.
-pub static CACHED_OP_THREAD_SAFE: Operator<CachedParam> = Operator::new("_CachedOpThreadSafe")
+pub(crate) static CACHED_OP_THREAD_SAFE: Operator<CachedParam> = Operator::new("_CachedOpThreadSafe")
     .doc("`_CachedOp` for use by several threads, which every cached operator supports. It cannot be called by name.")
     .inputs(ARRAYS);
 
 /// A user operator on arrays, of the interface that `Custom` replaced.
-pub static NDARRAY: Operator<NDArrayParam> = Operator::new("_NDArray")
+pub(crate) static NDARRAY: Operator<NDArrayParam> = Operator::new("_NDArray")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS);
 
 /// A user operator on raw memory, of the interface that `Custom` replaced.
-pub static NATIVE: Operator<NativeParam> = Operator::new("_Native")
+pub(crate) static NATIVE: Operator<NativeParam> = Operator::new("_Native")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS);
 
 /// The absence of a gradient.
-pub static NO_GRADIENT: Operator<AbsentParam> =
+pub(crate) static NO_GRADIENT: Operator<AbsentParam> =
     Operator::new("_NoGradient").doc("Represents a missing gradient. It cannot be called by name.").inputs(&[]);

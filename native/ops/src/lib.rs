@@ -19,33 +19,33 @@
 //! has the shape ().
 
 mod axes;
-pub mod broadcast;
+mod broadcast;
 mod compose;
 pub mod contrib;
-pub mod control_flow;
+mod control_flow;
 pub mod custom;
 pub mod definitions;
 pub mod elemwise;
 pub mod image;
-pub mod index;
-pub mod init;
-pub mod internal;
-pub mod linalg;
+mod index;
+mod init;
+mod internal;
+mod linalg;
 pub mod movement;
 pub mod nn;
 pub mod onnx;
-pub mod optimizer;
-pub mod packed;
+mod optimizer;
+mod packed;
 mod precision;
 pub mod quantized;
-pub mod random;
-pub mod reduce;
+mod random;
+mod reduce;
 pub mod registry;
 mod rules;
 pub mod shape;
-pub mod sort;
+mod sort;
 pub mod sparse;
-pub mod spatial;
+mod spatial;
 #[cfg(test)]
 #[allow(dead_code)] // Each family uses only some helpers.
 mod testing;

@@ -4,6 +4,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out, from_bytes};
+use ferromx_kernels::movement::fill;
 use ferromx_kernels::par::parallel_copy;
 
 /// Runs `$body` with `$T` bound to a type of the same size as `$dtype`. A kernel that only moves elements is compiled once per size
@@ -40,6 +41,15 @@ pub(crate) fn source<'a, T: Element>(input: &In<'a>) -> Result<&'a [T]> {
 /// The output's elements, as a type of the same size.
 pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
     out.slice_mut_as()
+}
+
+/// The kernel that sets the first output to zero.
+///
+/// # Errors
+/// None.
+pub fn zeros(_: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    fill(outs[0].bytes_mut()?, 0);
+    Ok(())
 }
 
 /// The kernel that copies the first input to the output, unless they share memory. Their shapes may differ.

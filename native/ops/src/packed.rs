@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use parking_lot::Mutex;
 
 /// Identifies an array and its contents: see [`In::version`](ferromx_core::storage::In::version).
-pub type Version = (u64, u64, usize);
+pub(crate) type Version = (u64, u64, usize);
 
 /// Packed weights while a node uses them. The lock is held while they are packed, so that concurrent nodes wait for them.
 type Slot = Arc<Mutex<Weak<dyn Any + Send + Sync>>>;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::arrays::is_same_view;
 use crate::executor::{Bound, Executor};
 use crate::imperative::{
-    Hook, Observer, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, is_training,
+    Hook, Observer, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, operator_mode,
     recorded_constant,
 };
 use crate::passes::storage::infer_storage;
@@ -143,7 +143,7 @@ impl CachedOp {
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
         let plan = self.take_plan(&arrays, context)?;
-        let failure = failures::run_or_defer(&arrays, || plan.executor.forward(is_training()))?;
+        let failure = failures::run_or_defer(&arrays, || plan.executor.forward(operator_mode()))?;
         let results = copy_results(plan.executor.outputs(), outputs);
         if let (Some(failure), Ok(results)) = (failure, &results) {
             failures::mark(&results.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?, &failure);

@@ -6,6 +6,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::file_format::Loaded;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
@@ -145,7 +146,7 @@ impl Predictor {
     /// # Errors
     /// Errors of the operators.
     pub fn forward(&self) -> Result<()> {
-        self.executor.forward(false)
+        self.executor.forward(Mode::Inference)
     }
 
     /// Runs step `step` of the network and returns the number of remaining steps. A step past the end does nothing.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use ferromx_core::op::Mode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -73,8 +74,8 @@ fn allocations(mut run: impl FnMut()) -> usize {
 }
 
 fn train_step(executor: &Executor) {
-    executor.forward(true).unwrap();
-    executor.backward(&[], true).unwrap();
+    executor.forward(Mode::Training).unwrap();
+    executor.backward(&[], Mode::Training).unwrap();
 }
 
 /// Checks a training step of a network with given head gradients.
@@ -82,11 +83,11 @@ fn assert_trains_without_allocating(net: &Symbol, shapes: &[(&str, &[i64])], wha
     let executor = bind(net, shapes, writes(net), 3);
     let heads: Vec<NDArray> = executor.outputs().iter().map(|y| y.to_context(executor.context()).unwrap()).collect();
     let run = || {
-        executor.forward(true).unwrap();
-        executor.backward(&heads, true).unwrap();
+        executor.forward(Mode::Training).unwrap();
+        executor.backward(&heads, Mode::Training).unwrap();
     };
     assert_eq!(allocations(run), 0, "training of {what}");
-    assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {what}");
+    assert_eq!(allocations(|| executor.forward(Mode::Inference).unwrap()), 0, "inference of {what}");
 }
 
 /// All convolution algorithms: few and many channels, with and without stride, grouped, depthwise, and transposed.
@@ -94,7 +95,7 @@ fn convolutions(threads: usize) {
     let (name, net) = (format!("LeNet, {threads} threads"), lenet("relu"));
     let executor = bind(&net, &[("data", &[8, 1, 8, 8])], writes(&net), 1);
     assert_eq!(allocations(|| train_step(&executor)), 0, "training of {name}");
-    assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {name}");
+    assert_eq!(allocations(|| executor.forward(Mode::Inference).unwrap()), 0, "inference of {name}");
     for (operator, attrs, channels) in [
         ("Convolution", [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("stride", "(1, 1)"), ("num_group", "1")], "32"),
         ("Convolution", [("kernel", "(7, 7)"), ("pad", "(3, 3)"), ("stride", "(2, 2)"), ("num_group", "1")], "8"),
@@ -141,7 +142,7 @@ fn plans_run_without_allocating() {
             let (name, net) = ("multilayer perceptron", dense(variable("data"), &["128", "64", "10"], activation));
             let executor = bind(&net, &[("data", &[32, 64])], writes(&net), 1);
             assert_eq!(allocations(|| train_step(&executor)), 0, "training of a {name}, {threads} threads");
-            let inference = allocations(|| executor.forward(false).unwrap());
+            let inference = allocations(|| executor.forward(Mode::Inference).unwrap());
             assert_eq!(inference, 0, "inference of a {name}, {threads} threads");
         }
         let x = variable("data");
@@ -158,8 +159,8 @@ fn plans_run_without_allocating() {
         let executor = bind(&chain, &[("a", &[300_000])], vec![Req::Add; 4], 2);
         let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];
         let run = || {
-            executor.forward(true).unwrap();
-            executor.backward(&heads, true).unwrap();
+            executor.forward(Mode::Training).unwrap();
+            executor.backward(&heads, Mode::Training).unwrap();
         };
         assert_eq!(allocations(run), 0, "a chain of elementwise operators, {threads} threads");
     }

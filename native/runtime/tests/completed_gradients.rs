@@ -3,6 +3,7 @@
 
 mod common;
 
+use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{bind, fill, gradients, op, variable};
@@ -37,12 +38,12 @@ fn bound(batch: i64, req: Req) -> Executor {
 /// Runs both passes; returns the reported arguments, each with all gradients at the time of the report.
 fn reports(executor: &Executor) -> Vec<(usize, Vec<Vec<f32>>)> {
     let mut reports = Vec::new();
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let mut report = |arg: usize| {
         reports.push((arg, gradients(executor)));
         Ok(())
     };
-    executor.backward_stored(&[], true, Some(&mut report)).unwrap();
+    executor.backward_stored(&[], Mode::Training, Some(&mut report)).unwrap();
     reports
 }
 
@@ -54,8 +55,8 @@ fn order(executor: &Executor) -> Vec<usize> {
 fn gradients_are_complete_when_reported_and_reported_before_the_end() {
     for req in [Req::Write, Req::Add] {
         let executor = bound(5, req);
-        executor.forward(true).unwrap();
-        executor.backward(&[], true).unwrap();
+        executor.forward(Mode::Training).unwrap();
+        executor.backward(&[], Mode::Training).unwrap();
         let expected = gradients(&executor);
         fill(&executor, 1);
         let old = gradients(&executor);
@@ -117,14 +118,14 @@ fn an_argument_without_influence_is_reported() {
 #[test]
 fn an_error_of_the_callback_ends_the_pass() {
     let executor = bound(5, Req::Write);
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let old = gradients(&executor);
     let mut num_calls = 0;
     let mut fail = |_: usize| {
         num_calls += 1;
         Err(ferromx_core::error::Error::Value("lost".into()))
     };
-    let error = executor.backward_stored(&[], true, Some(&mut fail)).unwrap_err().to_string();
+    let error = executor.backward_stored(&[], Mode::Training, Some(&mut fail)).unwrap_err().to_string();
     assert!(error.contains("lost"), "{error}");
     assert_eq!(num_calls, 1);
     assert_eq!(gradients(&executor)[ONE_WEIGHT], old[ONE_WEIGHT]);

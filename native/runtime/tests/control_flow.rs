@@ -4,6 +4,7 @@
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor};
@@ -69,14 +70,14 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
         .enumerate()
         .map(|(k, a)| array(&(0..a.len()).map(|i| head(k, i)).collect::<Vec<_>>(), a.shape().dims()))
         .collect();
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let inferred = loss(&executor);
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     assert_eq!(loss(&executor), inferred);
     // Runs twice, to detect state left by the first pass, and once after an inference pass.
-    for train in [true, true, false] {
-        executor.forward(train).unwrap();
-        executor.backward(&heads, true).unwrap();
+    for mode in [Mode::Training, Mode::Training, Mode::Inference] {
+        executor.forward(mode).unwrap();
+        executor.backward(&heads, Mode::Training).unwrap();
         for &k in differentiable {
             let grad = executor.grads()[k].as_ref().unwrap().to_vec::<f64>().unwrap();
             let values = args[k].to_vec::<f64>().unwrap();
@@ -85,7 +86,7 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
                     let mut moved = values.clone();
                     moved[i] += d;
                     args[k].copy_from_slice(&moved).unwrap();
-                    executor.forward(false).unwrap();
+                    executor.forward(Mode::Inference).unwrap();
                     loss(&executor)
                 };
                 let want = (at(1e-6) - at(-1e-6)) / 2e-6;
@@ -100,7 +101,7 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
 fn while_loops_compute_and_differentiate() {
     let args = [array(&[0.0], &[1]), array(&[1.0, 2.0], &[2]), array(&[0.5, -1.5], &[2])];
     let executor = bind(&while_loop(), &args, Req::Null);
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let out = executor.outputs()[0].to_vec::<f64>().unwrap();
     // x is (1, 2), (0.5, -3) and (1.25, 5.5) in the three iterations. The last two of the five rows are not filled.
     assert_eq!(out, [0.5, -3.0, 0.25, 4.5, 0.625, -8.25, 0.0, 0.0, 0.0, 0.0]);
@@ -126,8 +127,8 @@ fn variables_may_be_swapped_in_long_loops() {
     ];
     let symbol = op("_while_loop", "loop", &[cond, body, var("x"), var("y")], &attrs);
     let executor = bind(&symbol, &[array(&[0.0], &[1]), array(&[0.0], &[1])], Req::Null);
-    for is_train in [false, true, false] {
-        executor.forward(is_train).unwrap();
+    for mode in [Mode::Inference, Mode::Training, Mode::Inference] {
+        executor.forward(mode).unwrap();
         let outs: Vec<f64> = executor.outputs().iter().flat_map(|o| o.to_vec::<f64>().unwrap()).collect();
         assert_eq!(outs, [1000.0, 1000.0]);
     }
@@ -179,8 +180,8 @@ fn nested_loops_over_rows_differentiate() {
         executor.outputs().iter().map(|a| NDArray::zeros(a.shape(), DType::F64, a.context()).unwrap()).collect();
     heads[1].copy_from_slice(&[1.0, 1.0]).unwrap();
     for _ in 0..2 {
-        executor.forward(true).unwrap();
-        executor.backward(&heads, true).unwrap();
+        executor.forward(Mode::Training).unwrap();
+        executor.backward(&heads, Mode::Training).unwrap();
     }
     assert_eq!(executor.grads()[1].as_ref().unwrap().to_vec::<f64>().unwrap(), [2.0, 2.0]);
 }

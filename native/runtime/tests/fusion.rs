@@ -3,6 +3,7 @@
 
 mod common;
 
+use ferromx_core::op::Mode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,21 +15,28 @@ use ferromx_runtime::symbol::Symbol;
 /// Outputs, gradients and auxiliary states after one pass from fixed initial values.
 type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>);
 
-fn run(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> Results {
+/// The passes that are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    Forward,
+    Both,
+}
+
+fn run(executor: &Executor, seed: u64, mode: Mode, passes: Passes) -> Results {
     fill(executor, seed);
-    executor.forward(is_train).unwrap();
-    if backward {
+    executor.forward(mode).unwrap();
+    if passes == Passes::Both {
         let heads: Vec<_> = executor.outputs().to_vec();
-        executor.backward(&heads, true).unwrap();
+        executor.backward(&heads, Mode::Training).unwrap();
     }
     (values(executor.outputs()), gradients(executor), values(executor.aux()))
 }
 
 /// Runs fused and unfused.
-fn both(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> (Results, Results) {
-    let fused = run(executor, seed, is_train, backward);
+fn both(executor: &Executor, seed: u64, mode: Mode, passes: Passes) -> (Results, Results) {
+    let fused = run(executor, seed, mode, passes);
     executor.set_monitor(Some(Arc::new(|_, _| {})), false);
-    let unfused = run(executor, seed, is_train, backward);
+    let unfused = run(executor, seed, mode, passes);
     executor.set_monitor(None, false);
     (fused, unfused)
 }
@@ -77,7 +85,7 @@ fn random_elementwise_graphs_agree_bit_for_bit() {
         let shapes: Vec<(String, [i64; 1])> = net.list_arguments().into_iter().map(|a| (a, [n])).collect();
         let shapes: Vec<(&str, &[i64])> = shapes.iter().map(|(a, s)| (a.as_str(), &s[..])).collect();
         let executor = bind(&net, &shapes, reqs, seed);
-        let (fused, unfused) = both(&executor, seed, true, true);
+        let (fused, unfused) = both(&executor, seed, Mode::Training, Passes::Both);
         let same = |a: &[Vec<f32>], b: &[Vec<f32>]| {
             a.iter().flatten().map(|x| x.to_bits()).eq(b.iter().flatten().map(|x| x.to_bits()))
         };
@@ -93,9 +101,9 @@ fn lenet_agrees_in_training_and_inference() {
         for req in [Req::Write, Req::Add] {
             let reqs = vec![req; net.list_arguments().len()];
             let executor = bind(&net, &[("data", &[4, 1, 8, 8])], reqs, 1);
-            let (fused, unfused) = both(&executor, 1, true, true);
+            let (fused, unfused) = both(&executor, 1, Mode::Training, Passes::Both);
             assert_close(&fused, &unfused, 1e-6, activation);
-            let (fused, unfused) = both(&executor, 2, false, false);
+            let (fused, unfused) = both(&executor, 2, Mode::Inference, Passes::Forward);
             assert_close(&fused, &unfused, 1e-6, activation);
         }
     }
@@ -132,9 +140,9 @@ fn residual_blocks_agree_in_training_and_inference() {
         let net = residual_block(stride);
         let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
         for seed in 3..6 {
-            let (fused, unfused) = both(&executor, seed, false, false);
+            let (fused, unfused) = both(&executor, seed, Mode::Inference, Passes::Forward);
             assert_close(&fused, &unfused, 2e-6, "inference");
-            let (fused, unfused) = both(&executor, seed, true, true);
+            let (fused, unfused) = both(&executor, seed, Mode::Training, Passes::Both);
             assert_close(&fused, &unfused, 1e-6, "training");
         }
     }
@@ -166,13 +174,13 @@ fn gated_layers_agree_in_training_and_inference_and_are_single_steps() {
     let net = gated_layers();
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
     for seed in 3..6 {
-        let (fused, unfused) = both(&executor, seed, false, false);
+        let (fused, unfused) = both(&executor, seed, Mode::Inference, Passes::Forward);
         assert_close(&fused, &unfused, 2e-6, "inference");
-        let (fused, unfused) = both(&executor, seed, true, true);
+        let (fused, unfused) = both(&executor, seed, Mode::Training, Passes::Both);
         assert_close(&fused, &unfused, 1e-6, "training");
     }
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], vec![Req::Null; net.list_arguments().len()], 3);
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let text = executor.debug_string();
     assert!(text.contains("Plan: 4 forward and 0 gradient steps"), "{text}");
 }
@@ -181,22 +189,22 @@ fn gated_layers_agree_in_training_and_inference_and_are_single_steps() {
 fn changes_of_arrays_between_runs_take_effect() {
     let net = residual_block("(1, 1)");
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], vec![Req::Null; net.list_arguments().len()], 3);
-    let first = run(&executor, 3, false, false);
-    run(&executor, 3, false, false);
+    let first = run(&executor, 3, Mode::Inference, Passes::Forward);
+    run(&executor, 3, Mode::Inference, Passes::Forward);
     for (arrays, name) in [(executor.args(), "argument"), (executor.aux(), "state")] {
         for array in arrays {
-            run(&executor, 3, false, false);
+            run(&executor, 3, Mode::Inference, Passes::Forward);
             Numbers(77).fill(array);
-            executor.forward(false).unwrap();
+            executor.forward(Mode::Inference).unwrap();
             let changed = values(executor.outputs());
             executor.set_monitor(Some(Arc::new(|_, _| {})), false);
-            executor.forward(false).unwrap();
+            executor.forward(Mode::Inference).unwrap();
             executor.set_monitor(None, false);
             let unfused = values(executor.outputs());
             assert_close(&(changed, vec![], vec![]), &(unfused, vec![], vec![]), 2e-6, name);
         }
     }
-    assert_eq!(run(&executor, 3, false, false).0, first.0);
+    assert_eq!(run(&executor, 3, Mode::Inference, Passes::Forward).0, first.0);
 }
 
 #[test]
@@ -204,10 +212,10 @@ fn gradients_after_an_inference_pass_use_its_inputs() {
     let net = elementwise_chain();
     let shapes: [(&str, &[i64]); 1] = [("a", &[100])];
     let executor = bind(&net, &shapes, writes(&net), 5);
-    let expected = run(&executor, 5, true, true);
+    let expected = run(&executor, 5, Mode::Training, Passes::Both);
     fill(&executor, 9);
-    executor.forward(true).unwrap();
-    let got = run(&executor, 5, false, true);
+    executor.forward(Mode::Training).unwrap();
+    let got = run(&executor, 5, Mode::Inference, Passes::Both);
     assert_eq!((got.0, got.1), (expected.0, expected.1));
 }
 
@@ -223,14 +231,14 @@ fn a_monitor_gets_every_operator() {
         names.lock().unwrap().push(name.to_string());
     };
     executor.set_monitor(Some(Arc::new(monitor)), false);
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let seen = seen.lock().unwrap().clone();
     for output in net.internals().list_outputs() {
         let variable = net.list_inputs().contains(&output);
         assert!(variable || seen.contains(&output), "{output} is not among {seen:?}");
     }
     let forward = count.load(Ordering::Relaxed);
-    executor.backward(executor.outputs(), true).unwrap();
+    executor.backward(executor.outputs(), Mode::Training).unwrap();
     assert!(count.load(Ordering::Relaxed) > forward);
 }
 
@@ -261,10 +269,10 @@ fn a_second_pass_backward_gives_the_same_gradients() {
     );
     let executor = bind(&net, &[("data", &[6, 5])], writes(&net), 5);
     fill(&executor, 3);
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let heads: Vec<_> = executor.outputs().iter().map(|y| y.to_context(executor.context()).unwrap()).collect();
     let mut passes = (0..3).map(|_| {
-        executor.backward(&heads, true).unwrap();
+        executor.backward(&heads, Mode::Training).unwrap();
         (gradients(&executor), values(executor.outputs()))
     });
     let first = passes.next().unwrap();

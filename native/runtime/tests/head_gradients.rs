@@ -3,6 +3,7 @@
 
 mod common;
 
+use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{Numbers, bind, gradients, op, variable};
@@ -61,14 +62,14 @@ fn expected(heads: &[NDArray], req: Req) -> Vec<Vec<f32>> {
             NDArray::from_slice(&wide, head.shape().dims()).unwrap()
         })
         .collect();
-    executor.forward(true).unwrap();
-    executor.backward(&converted, true).unwrap();
+    executor.forward(Mode::Training).unwrap();
+    executor.backward(&converted, Mode::Training).unwrap();
     gradients(&executor)
 }
 
 fn backward(executor: &Executor, heads: &[NDArray]) -> Vec<Vec<f32>> {
-    executor.forward(true).unwrap();
-    executor.backward(heads, true).unwrap();
+    executor.forward(Mode::Training).unwrap();
+    executor.backward(heads, Mode::Training).unwrap();
     gradients(executor)
 }
 
@@ -121,7 +122,7 @@ fn views_are_read_at_their_offset() {
 #[test]
 fn arrays_that_are_bound_as_something_else_are_copied() {
     let executor = bound(Req::Write);
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let outputs = executor.outputs().to_vec();
     let copies: Vec<NDArray> =
         outputs.iter().map(|y| NDArray::from_slice(&y.to_vec::<f32>().unwrap(), y.shape().dims()).unwrap()).collect();

@@ -4,6 +4,7 @@
 
 mod common;
 
+use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{Numbers, op, variable};
@@ -135,10 +136,10 @@ fn numbers_of(array: &NDArray) -> Vec<f32> {
 
 /// Runs fused and unfused.
 fn both(executor: &Executor) -> [Vec<f32>; 2] {
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let fused = numbers_of(&executor.outputs()[0]);
     executor.set_monitor(Some(Arc::new(|_, _| {})), false);
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let unfused = numbers_of(&executor.outputs()[0]);
     executor.set_monitor(None, false);
     [fused, unfused]
@@ -198,12 +199,12 @@ fn large_sums_are_exact() {
     arg("x_zero").copy_from_slice(&[0u8]).unwrap();
     arg("w_zero").copy_from_slice(&[0i8]).unwrap();
     arg("bias").copy_from_slice(&[-265_297_920f32]).unwrap();
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     assert_eq!(executor.outputs()[0].to_vec::<f32>().unwrap(), [1.0]);
     // New weights are packed again.
     weights[0] = 126;
     arg("w").copy_from_slice(&weights).unwrap();
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     assert_eq!(executor.outputs()[0].to_vec::<f32>().unwrap(), [-254.0]);
 }
 

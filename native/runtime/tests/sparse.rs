@@ -5,6 +5,7 @@ use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
@@ -135,11 +136,11 @@ fn executors_take_sparse_arguments_and_gradients() {
         aux: vec![],
     };
     let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let expected = run("dot", &[], &[x.clone().into(), w.into()]);
     assert_eq!(executor.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap(), expected);
     let head = numbers(&[3, 2], 9, 8);
-    executor.backward(std::slice::from_ref(&head), true).unwrap();
+    executor.backward(std::slice::from_ref(&head), Mode::Training).unwrap();
     let expected = run("dot", &[("transpose_a", "True")], &[x.into(), head.into()]);
     assert_eq!(to_dense(&gradient).unwrap().to_vec::<f32>().unwrap(), expected);
 }
@@ -225,12 +226,12 @@ fn sparse_outputs_are_updated_and_gradients_accumulate() {
     for seed in [3, 4] {
         let values = numbers(&[4, 2], seed, 3);
         ferromx_ops::sparse::cast::assign(&x, values.clone().into()).unwrap();
-        executor.forward(true).unwrap();
+        executor.forward(Mode::Training).unwrap();
         let squares: Vec<f32> = values.to_vec::<f32>().unwrap().iter().map(|v| v * v).collect();
         assert_eq!(to_dense(&y).unwrap().to_vec::<f32>().unwrap(), squares);
         let before = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
         let head = cast(&NDArray::from_slice(&[1f32; 8], &[4, 2]).unwrap().into(), RowSparse).unwrap();
-        executor.backward_stored(&[head], true, None).unwrap();
+        executor.backward_stored(&[head], Mode::Training, None).unwrap();
         let after = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
         let added: Vec<f32> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
         assert_eq!(added, values.to_vec::<f32>().unwrap().iter().map(|v| 2.0 * v).collect::<Vec<_>>());
@@ -265,7 +266,7 @@ fn an_executor_with_sparse_results_is_reshaped() {
     let smaller = executor.reshape(ReshapeOptions::default(), &[("x".to_string(), Shape::new(&[3, 2]))]).unwrap();
     let x = smaller.stored_args()[0].dense().unwrap().clone();
     x.copy_from_slice(&[0f32, 1.0, 0.0, 0.0, 2.0, 0.0]).unwrap();
-    smaller.forward(false).unwrap();
+    smaller.forward(Mode::Inference).unwrap();
     let output = smaller.output_tensors()[0].stored().unwrap();
     assert_eq!((output.storage_type(), output.shape()), (Csr, &Shape::new(&[3, 2])));
     let larger = executor.stored_args()[0].dense().unwrap().clone();
@@ -333,8 +334,8 @@ fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec
         let small = cast(&numbers(&dims, seed, eighths).into(), storage).unwrap();
         array.sparse().unwrap().take(spread(&small, array.shape().dims())).unwrap();
     }
-    executor.forward(true).unwrap();
-    executor.backward(&[numbers(&[4, 1], 9, 8)], true).unwrap();
+    executor.forward(Mode::Training).unwrap();
+    executor.backward(&[numbers(&[4, 1], 9, 8)], Mode::Training).unwrap();
     let mut stored = Vec::new();
     for (weight, gradient) in args.iter().zip(executor.stored_grads()) {
         let Some(gradient) = gradient else { continue };
@@ -385,7 +386,7 @@ fn lookups_in_row_sparse_tables_read_and_write_rows_only() {
     let values = numbers(&[2, 512], 4, 8);
     let stored = NDArray::from_slice(&[5i64, 7], &[2]).unwrap();
     args[1].sparse().unwrap().take(SparseArray::row_sparse(&table_shape, values.clone(), stored).unwrap()).unwrap();
-    executor.forward(true).unwrap();
+    executor.forward(Mode::Training).unwrap();
     let row = &values.to_vec::<f32>().unwrap()[..512];
     assert_eq!(
         executor.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap(),
@@ -393,12 +394,12 @@ fn lookups_in_row_sparse_tables_read_and_write_rows_only() {
     );
     let head = NDArray::from_slice(&[1f32; 3 * 512], &[3, 512]).unwrap();
     for pass in [1.0, 2.0] {
-        executor.backward(std::slice::from_ref(&head), true).unwrap();
+        executor.backward(std::slice::from_ref(&head), Mode::Training).unwrap();
         let gradient = rows(executor.stored_grads()[1].as_ref().unwrap());
         assert_eq!(gradient, ([[2.0 * pass; 512], [pass; 512]].concat(), vec![5, 2_000_000_000]));
     }
     args[0].dense().unwrap().copy_from_slice(&[-1i32, 5, 5]).unwrap();
-    assert!(executor.forward(false).unwrap_err().to_string().contains("index -1 is outside"));
+    assert!(executor.forward(Mode::Inference).unwrap_err().to_string().contains("index -1 is outside"));
 }
 
 /// Every way to request the gradient of a table, in a dense and in a row_sparse array.
@@ -421,8 +422,8 @@ fn row_sparse_gradients_are_written_and_added_to_arrays_of_any_storage_type() {
                 aux: vec![],
             };
             let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
-            executor.forward(true).unwrap();
-            executor.backward(std::slice::from_ref(&head), true).unwrap();
+            executor.forward(Mode::Training).unwrap();
+            executor.backward(std::slice::from_ref(&head), Mode::Training).unwrap();
             let added = if req == Req::Add { before } else { [0.0; 8] };
             let expected: Vec<f32> = gradient.iter().zip(added).map(|(g, b)| g + b).collect();
             assert_eq!(to_dense(&array).unwrap().to_vec::<f32>().unwrap(), expected, "{storage} {req:?}");
@@ -445,11 +446,11 @@ fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
     ferromx_ops::sparse::cast::assign(&table, numbers(&[4, 2], 6, 8).into()).unwrap();
     let smaller = executor.reshape(ReshapeOptions::default(), &[("ids".into(), Shape::new(&[2]))]).unwrap();
     smaller.stored_args()[0].dense().unwrap().copy_from_slice(&[3f32, 0.0]).unwrap();
-    smaller.forward(true).unwrap();
+    smaller.forward(Mode::Training).unwrap();
     let weights = to_dense(&table).unwrap().to_vec::<f32>().unwrap();
     let outputs = smaller.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap();
     assert_eq!(outputs, [&weights[6..], &weights[..2]].concat());
-    smaller.backward(&[numbers(&[2, 2], 7, 8)], true).unwrap();
+    smaller.backward(&[numbers(&[2, 2], 7, 8)], Mode::Training).unwrap();
     assert_eq!(rows(executor.stored_grads()[1].as_ref().unwrap()).1, [0, 3], "the gradient is shared");
     let csr = apply("dot", &[], &[&variable("x", Csr), &variable("w", Dense)]);
     let mut simple_bind = SimpleBind {
@@ -476,9 +477,9 @@ fn sums_of_squares_have_the_values_and_gradients_of_dense_arrays() {
                 let (args, grads) = (vec![x], vec![Some(gradient.clone())]);
                 let bound = BoundStored { args, grads, reqs: vec![Req::Write], aux: vec![] };
                 let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
-                executor.forward(true).unwrap();
+                executor.forward(Mode::Training).unwrap();
                 let output = executor.output_tensors()[0].stored().unwrap();
-                executor.backward(&[numbers(output.shape().dims(), 5, 8)], true).unwrap();
+                executor.backward(&[numbers(output.shape().dims(), 5, 8)], Mode::Training).unwrap();
                 [output, gradient].map(|a| to_dense(&a).unwrap().to_vec::<f32>().unwrap())
             })
             .into();

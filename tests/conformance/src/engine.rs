@@ -82,7 +82,7 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let call = OpCall::new(&case.op, &attributes(&case.attrs))?;
     let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
     let mut outputs = Arrays::new();
-    invoke_with(&call, Some(Context::default()), &inputs, &mut outputs, case.train, None)?;
+    invoke_with(&call, Some(Context::default()), &inputs, &mut outputs, case.mode(), None)?;
     let visible = call.def.num_visible(&call.params);
     let mutates = call.def.signature.mutates;
     let states = mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
@@ -142,7 +142,7 @@ fn run_stored(case: &OpCase) -> Result<OpResult> {
     if !marked.is_empty() {
         let heads: Vec<Option<Arc<Tensor>>> =
             case.head_grads.iter().map(|h| Ok(Some(Arc::new(Tensor::new(to_engine(h)?))))).collect::<Result<_>>()?;
-        imperative::backward_in_mode(&outputs, &heads, &[], Keep::Nothing, case.train)?;
+        imperative::backward_in_mode(&outputs, &heads, &[], Keep::Nothing, case.mode())?;
         for (name, gradient) in case.wrt.iter().zip(&gradients) {
             grads.insert(name.clone(), values(&gradient.array)?);
         }
@@ -179,7 +179,7 @@ fn run_bound(case: &OpCase) -> Result<OpResult> {
     let grads = names.iter().zip(&args).map(|(n, a)| wanted(n).map(|_| gradient_before(case, n, a)).transpose());
     let bound = Bound { grads: grads.collect::<Result<_>>()?, reqs: reqs.collect(), args, aux };
     let executor = Executor::bind(&symbol, Context::default(), bound, None)?;
-    executor.forward(case.train)?;
+    executor.forward(case.mode())?;
     let outputs = executor.output_tensors().iter().map(|y| Ok(from_engine(&y.array()?))).collect::<Result<_>>()?;
     let grads = backward(case, &executor, &names).map_err(|e| e.to_string());
     let aux = aux_names.into_iter().zip(executor.aux().iter().map(from_engine)).collect();
@@ -203,7 +203,7 @@ fn backward(case: &OpCase, executor: &Executor, names: &[String]) -> Result<BTre
         return Ok(BTreeMap::new());
     }
     let heads: Vec<NDArray> = case.head_grads.iter().map(to_engine).collect::<Result<_>>()?;
-    executor.backward(&heads, case.train)?;
+    executor.backward(&heads, case.mode())?;
     let grads = names.iter().zip(executor.grads());
     Ok(grads.filter_map(|(name, g)| Some((name.clone(), from_engine(g.as_ref()?)))).collect())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ferromx_core::dtype::DType;
+use ferromx_core::op::Mode;
 use serde::{Deserialize, Deserializer};
 
 use crate::value::Array;
@@ -159,6 +160,11 @@ pub struct OpCase {
 }
 
 impl OpCase {
+    /// The mode of the call.
+    pub fn mode(&self) -> Mode {
+        Mode::training_if(self.train)
+    }
+
     fn arrays(&mut self) -> impl Iterator<Item = &mut GoldenArray> {
         (self.inputs.iter_mut())
             .chain(&mut self.outputs)

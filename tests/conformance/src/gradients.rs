@@ -201,7 +201,7 @@ impl<'a> Call<'a> {
         let heads = outputs.iter().enumerate().map(|(k, y)| weights(y, k)).collect::<Result<Vec<_>>>()?;
         let keep = if graph { Keep::Gradients } else { Keep::Graph };
         imperative::set_recording(graph);
-        let gradients = imperative::backward_in_mode(&outputs, &heads, &variables, keep, self.case.train);
+        let gradients = imperative::backward_in_mode(&outputs, &heads, &variables, keep, self.case.mode());
         imperative::set_recording(false);
         Ok((variables, gradients?))
     }
@@ -228,7 +228,7 @@ impl<'a> Call<'a> {
             return Err(Error::Value("no gradient is composed of operators that depend on the inputs".into()));
         }
         let heads = indices.iter().zip(&gradients).map(|(k, g)| weights(g, 200 + k)).collect::<Result<Vec<_>>>()?;
-        imperative::backward_in_mode(&gradients, &heads, &[], Keep::Nothing, self.case.train)?;
+        imperative::backward_in_mode(&gradients, &heads, &[], Keep::Nothing, self.case.mode())?;
         let second =
             variables.iter().map(|x| x.grad().ok_or_else(|| Error::Internal("a variable has no gradient".into())));
         Ok((indices, self.along(&second.collect::<Result<Vec<_>>>()?)?))

@@ -1,6 +1,7 @@
 //! Files that MXNet wrote: arrays, networks, and the trained checkpoint of the main job.
 #![allow(clippy::panic, clippy::unwrap_used)] // Tests may panic.
 
+use ferromx_runtime::op::Mode;
 use std::fs;
 
 use ferromx_conformance::by_node;
@@ -173,7 +174,7 @@ fn networks_that_were_rewritten_for_onednn_predict_what_they_predict_there() {
         let aux = symbol.list_auxiliary_states().iter().map(|name| named(&loaded, &format!("aux:{name}"))).collect();
         let bound = Bound { grads: vec![None; args.len()], reqs: vec![Req::Null; args.len()], args, aux };
         let executor = Executor::bind(&symbol, Context::default(), bound, None).unwrap();
-        executor.forward(false).unwrap();
+        executor.forward(Mode::Inference).unwrap();
         assert_eq!(executor.outputs().len(), expected.outputs.len(), "{network}");
         for (given, expected_output) in executor.outputs().iter().zip(&expected.outputs) {
             let close = Tolerance { rtol: 0.0, atol: expected.atol };
@@ -230,7 +231,7 @@ fn bound(images: NDArray, labels: NDArray, req: Req) -> Executor {
 fn a_checkpoint_of_mxnet_predicts_what_it_predicts_there() {
     let expected = checkpoint();
     let executor = bound(scaled(&expected.images), to_engine(&expected.labels).unwrap(), Req::Null);
-    executor.forward(false).unwrap();
+    executor.forward(Mode::Inference).unwrap();
     let given = from_engine(&executor.outputs()[0]);
     let probabilities = expected.probabilities.array().unwrap();
     given.expect(&probabilities, Tolerance { rtol: 0.0, atol: 1e-4 }).unwrap();
@@ -252,8 +253,8 @@ fn best(row: &[f64]) -> usize {
 fn one_training_step_changes_the_weights_as_in_mxnet() {
     let expected = checkpoint();
     let executor = bound(scaled(&expected.step_images), to_engine(&expected.step_labels).unwrap(), Req::Write);
-    executor.forward(true).unwrap();
-    executor.backward(&[], true).unwrap();
+    executor.forward(Mode::Training).unwrap();
+    executor.backward(&[], Mode::Training).unwrap();
     let step = file_format::load(&path("lenet-0030-step.params")).unwrap();
     let attrs: Attrs = [("lr", "0.05"), ("momentum", "0.9"), ("rescale_grad", "0.03125")]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))

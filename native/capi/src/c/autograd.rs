@@ -1,5 +1,6 @@
 //! Recording operators and computing gradients.
 
+use ferromx_runtime::op::Mode;
 use std::ffi::c_int;
 
 use ferromx_runtime::error::Result;
@@ -109,8 +110,9 @@ pub extern "C" fn MXAutogradBackwardEx(
         let heads = tensors(output_handles, n, "output_handles")?;
         let head_grads = optional(ograd_handles, n, |h| tensor(id(h)))?;
         let variables = tensors(var_handles, num_variables as usize, "var_handles")?;
-        let gradients =
-            deferring(|| imperative::backward_in_mode(&heads, &head_grads, &variables, keep, is_train != 0))?;
+        let gradients = deferring(|| {
+            imperative::backward_in_mode(&heads, &head_grads, &variables, keep, Mode::training_if(is_train != 0))
+        })?;
         if num_variables == 0 {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
+use ferromx_runtime::op::Mode;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
@@ -151,10 +152,10 @@ fn head_gradients(n: u32, head_grads: *mut NDArrayHandle) -> Result<Vec<Array>> 
     if head_grads.is_null() { Ok(Vec::new()) } else { stored(head_grads, n as usize, "head_grads") }
 }
 
-fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_train: c_int) -> Result<()> {
+fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, mode: Mode) -> Result<()> {
     let executor = executor(id(handle))?;
     let grads = head_gradients(n, head_grads)?;
-    executor.backward_stored(&grads, is_train != 0, None)
+    executor.backward_stored(&grads, mode, None)
 }
 
 /// A monitor that calls a C function; `None` for null.
@@ -264,14 +265,14 @@ pub extern "C" fn MXExecutorFree(handle: ExecutorHandle) -> c_int {
 /// Computes the outputs from the current values of the arguments.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorForward(handle: ExecutorHandle, is_train: c_int) -> c_int {
-    guard(|| executor(id(handle))?.forward(is_train != 0))
+    guard(|| executor(id(handle))?.forward(Mode::training_if(is_train != 0)))
 }
 
 /// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all
 /// outputs are losses.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBackward(handle: ExecutorHandle, len: u32, head_grads: *mut NDArrayHandle) -> c_int {
-    guard(|| backward(handle, len, head_grads, 1))
+    guard(|| backward(handle, len, head_grads, Mode::Training))
 }
 
 /// Like `MXExecutorBackward`, with `is_train` for operators that behave differently in training mode.
@@ -282,7 +283,7 @@ pub extern "C" fn MXExecutorBackwardEx(
     head_grads: *mut NDArrayHandle,
     is_train: c_int,
 ) -> c_int {
-    guard(|| backward(handle, len, head_grads, is_train))
+    guard(|| backward(handle, len, head_grads, Mode::training_if(is_train != 0)))
 }
 
 /// Like `MXExecutorBackwardEx` and then `MXKVStorePushEx`, but pushes each key as soon as those of its `vals` that are gradients of the
@@ -304,7 +305,7 @@ pub extern "C" fn FerroExecutorBackwardPush(
         let head_grads = head_gradients(len, head_grads)?;
         let keys: Vec<_> = texts(keys, num as usize, "keys")?.into_iter().map(Key::Name).collect();
         let arrays = tensors(vals, num as usize, "vals")?;
-        store.push_in_backward(&executor, (&head_grads, is_train != 0), &keys, &arrays)
+        store.push_in_backward(&executor, (&head_grads, Mode::training_if(is_train != 0)), &keys, &arrays)
     })
 }
 

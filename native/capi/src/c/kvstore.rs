@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{Key, KvStore, Role, SparseOutputs, Update, Updater, has_job, role, set_environment};
+use ferromx_runtime::kvstore::{JobRole, Key, KvStore, SparseOutputs, Update, Updater, has_job, role, set_environment};
 
 use super::args::{UserData, attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
@@ -101,19 +101,19 @@ pub extern "C" fn MXKVStoreBarrier(handle: KVStoreHandle) -> c_int {
 /// environment, because it then stores all values and runs the optimizer itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsWorkerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, c_int::from(role()? == Role::Worker && !has_job()), "ret"))
+    guard(|| put(ret, c_int::from(role()? == JobRole::Worker && !has_job()), "ret"))
 }
 
 /// Returns whether this process is a server by `DMLC_ROLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsServerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, c_int::from(role()? == Role::Server), "ret"))
+    guard(|| put(ret, c_int::from(role()? == JobRole::Server), "ret"))
 }
 
 /// Returns whether this process is a scheduler by `DMLC_ROLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsSchedulerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, c_int::from(role()? == Role::Scheduler), "ret"))
+    guard(|| put(ret, c_int::from(role()? == JobRole::Scheduler), "ret"))
 }
 
 /// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` and distributed stores support it.

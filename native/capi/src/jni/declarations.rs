@@ -1,6 +1,8 @@
 //! Compares the native methods with their declarations in `LibInfo.scala` at compile time. The JVM links native methods by name and does
 //! not check their types.
 
+use std::ops::Deref;
+
 use jni::objects::{
     JBooleanArray, JByteArray, JByteBuffer, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray,
     JString,
@@ -12,7 +14,7 @@ include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
 
 /// A type in the signatures of native methods.
 pub(super) trait ScalaType {
-    /// Its name in Scala; empty for classes of the library, which JNI passes as objects.
+    /// Its name in Scala, without the package.
     const NAME: &'static str;
 }
 
@@ -36,7 +38,47 @@ scala_types! {
     JDoubleArray<'_> => "Array[Double]",
     JObjectArray<'_, JString<'_>> => "Array[String]",
     JObjectArray<'_, JLongArray<'_>> => "Array[Array[Long]]",
-    JObject<'_> => "",
+}
+
+macro_rules! library_classes {
+    ($($(#[$doc:meta])* $class:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Default)]
+        #[repr(transparent)]
+        pub(super) struct $class<'l>(pub(super) JObject<'l>);
+
+        impl ScalaType for $class<'_> {
+            const NAME: &'static str = stringify!($class);
+        }
+
+        impl<'l> Deref for $class<'l> {
+            type Target = JObject<'l>;
+
+            fn deref(&self) -> &JObject<'l> {
+                &self.0
+            }
+        }
+    )*};
+}
+
+// Classes of the library. JNI passes all of them as objects; a type of its own for each lets the compiler distinguish them.
+library_classes! {
+    /// The hooks of an import or export.
+    HookBridge,
+    /// A graph and its parameters.
+    ImportedParts,
+    /// Shapes of arguments, outputs and auxiliary states.
+    InferredShapes,
+    /// Types of arguments, outputs and auxiliary states.
+    InferredTypes,
+    /// The updater of a key-value store.
+    KVStoreCallback,
+    /// Arrays of a file and their names.
+    LoadedNDArrays,
+    /// The function that receives monitored arrays.
+    MXMonitorCallback,
+    /// The resolver of user operators.
+    OperatorBridge,
 }
 
 /// The name of a type in Scala.
@@ -74,19 +116,23 @@ pub(super) const fn check(method: &str, parameters: &[&str], result: &str) {
 mod tests {
     use std::panic::catch_unwind;
 
-    use super::check;
+    use super::{InferredShapes, InferredTypes, KVStoreCallback, MXMonitorCallback, check, name_of};
 
     const SHAPES: &[&str] = &["Long", "Array[String]", "Array[Int]", "Array[Long]"];
 
     #[test]
     fn methods_that_differ_from_their_declaration_do_not_compile() {
-        check("symbolInferShape", SHAPES, "");
-        let mismatches: [(&str, &[&str], &str); 5] = [
-            ("symbolInferShapes", SHAPES, ""),
-            ("symbolInferShape", &SHAPES[..3], ""),
-            ("symbolInferShape", &["Long", "Array[String]", "Array[Long]", "Array[Int]"], ""),
-            ("symbolInferShape", &["Int", "Array[String]", "Array[Int]", "Array[Long]"], ""),
+        let (shapes, callback) = (name_of::<InferredShapes<'_>>(), name_of::<KVStoreCallback<'_>>());
+        check("symbolInferShape", SHAPES, shapes);
+        check("kvstoreSetUpdater", &["Long", callback], "Unit");
+        let mismatches: [(&str, &[&str], &str); 7] = [
+            ("symbolInferShapes", SHAPES, shapes),
+            ("symbolInferShape", &SHAPES[..3], shapes),
+            ("symbolInferShape", &["Long", "Array[String]", "Array[Long]", "Array[Int]"], shapes),
+            ("symbolInferShape", &["Int", "Array[String]", "Array[Int]", "Array[Long]"], shapes),
             ("symbolInferShape", SHAPES, "Long"),
+            ("symbolInferShape", SHAPES, name_of::<InferredTypes<'_>>()),
+            ("kvstoreSetUpdater", &["Long", name_of::<MXMonitorCallback<'_>>()], "Unit"),
         ];
         for (name, parameters, result) in mismatches {
             assert!(catch_unwind(|| check(name, parameters, result)).is_err(), "{name} {parameters:?} {result}");

@@ -1,5 +1,6 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
+use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::arrays::dtype_of_code;
@@ -16,6 +17,7 @@ use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
 
+use super::declarations::MXMonitorCallback;
 use super::kvstore::keys_and_arrays;
 use super::symbol::unpack_shapes;
 use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
@@ -133,12 +135,12 @@ native! {
     }
 
     fn executorForward(_env, handle: jlong, is_train: jboolean) {
-        Ok(executor(handle as u64)?.forward(is_train)?)
+        Ok(executor(handle as u64)?.forward(Mode::training_if(is_train))?)
     }
 
     fn executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
         let grads = if head_grads.is_null() { Vec::new() } else { arrays(&longs(env, &head_grads, "headGrads")?)? };
-        Ok(executor(handle as u64)?.backward(&grads, true)?)
+        Ok(executor(handle as u64)?.backward(&grads, Mode::Training)?)
     }
 
     fn executorBackwardPush(
@@ -148,7 +150,7 @@ native! {
         let grads = if head_grads.is_null() { Vec::new() } else { stored(&longs(env, &head_grads, "headGrads")?)? };
         let (keys, arrays) = keys_and_arrays(env, &keys, &arrays)?;
         let (executor, store) = (executor(handle as u64)?, kv_store(store as u64)?);
-        Ok(store.push_in_backward(&executor, (&grads, true), &keys, &arrays)?)
+        Ok(store.push_in_backward(&executor, (&grads, Mode::Training), &keys, &arrays)?)
     }
 
     fn executorArguments(env, handle: jlong) -> JLongArray<'l> {
@@ -199,7 +201,7 @@ native! {
     }
 
     fn executorSetMonitorCallback(
-        env, handle: jlong, callback: JObject<'l>, monitor_all: jboolean)
+        env, handle: jlong, callback: MXMonitorCallback<'l>, monitor_all: jboolean)
     {
         let installed = if callback.is_null() { None } else { Some(monitor(env, &callback)?) };
         executor(handle as u64)?.set_monitor(installed, monitor_all);

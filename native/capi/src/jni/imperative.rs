@@ -1,5 +1,6 @@
 //! Imperative execution and autograd.
 
+use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::error::Error;
@@ -117,7 +118,7 @@ native! {
     {
         let keep = if retain_graph { Keep::Graph } else { Keep::Nothing };
         let (heads, gradients) = heads_of(env, &heads, &head_gradients)?;
-        imperative::backward_in_mode(&heads, &gradients, &[], keep, is_train)?;
+        imperative::backward_in_mode(&heads, &gradients, &[], keep, Mode::training_if(is_train))?;
         Ok(())
     }
 
@@ -131,7 +132,7 @@ native! {
             return Err(Error::value("no variables were given: pass the arrays to differentiate with respect to").into());
         }
         let keep = if create_graph { Keep::Gradients } else { Keep::Graph };
-        let computed = imperative::backward_in_mode(&heads, &gradients, &variables, keep, is_train)?;
+        let computed = imperative::backward_in_mode(&heads, &gradients, &variables, keep, Mode::training_if(is_train))?;
         let handles: Vec<jlong> = computed.into_iter().map(|t| insert_tensor(t) as jlong).collect();
         new_longs(env, &handles)
     }

@@ -13,6 +13,7 @@ use jni::objects::{JDoubleArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::jlong;
 use jni::{Env, JValue};
 
+use super::declarations::HookBridge;
 use super::gradient_graph::take_symbols;
 use super::symbol::new_shapes;
 use super::user_op::{Object, in_jvm};
@@ -24,11 +25,11 @@ pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {
     /// The hooks of a bridge; `None` if it is null.
-    pub(super) fn of(env: &mut Env<'_>, bridge: &JObject<'_>) -> Result<Option<Arc<dyn Hooks>>> {
+    pub(super) fn of(env: &mut Env<'_>, bridge: &HookBridge<'_>) -> Result<Option<Arc<dyn Hooks>>> {
         if bridge.is_null() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(JvmHooks(env.new_global_ref(bridge)?))))
+        Ok(Some(Arc::new(JvmHooks(env.new_global_ref(&**bridge)?))))
     }
 
     /// Runs `f` in the JVM with the node as a `RawNode`.

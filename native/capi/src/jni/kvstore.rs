@@ -11,6 +11,7 @@ use jni::objects::{JByteArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
 
+use super::declarations::KVStoreCallback;
 use super::{JniError, Result, attrs, call_back, longs, native, null, string, strings, upcalls};
 use crate::handle::{self, Object, insert, insert_tensor, job, kv_store};
 
@@ -80,7 +81,7 @@ native! {
         Ok(kv_store(handle as u64)?.pull(&keys, &arrays)?)
     }
 
-    fn kvstoreSetUpdater(env, handle: jlong, callback: JObject<'l>) {
+    fn kvstoreSetUpdater(env, handle: jlong, callback: KVStoreCallback<'l>) {
         if callback.is_null() {
             return Err(null("the updater"));
         }

@@ -19,9 +19,10 @@ use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::shape::Shape;
 use jni::Env;
-use jni::objects::{JByteArray, JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::objects::{JByteArray, JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 
+use super::declarations::{HookBridge, ImportedParts};
 use super::import_hooks::JvmHooks;
 use super::symbol::unpack_shapes;
 use super::{
@@ -77,7 +78,7 @@ fn options<'l>(
     names: &JObjectArray<'l, JString<'l>>,
     ndims: &JIntArray<'l>,
     dims: &JLongArray<'l>,
-    hooks: &JObject<'l>,
+    hooks: &HookBridge<'_>,
 ) -> Result<ImportOptions> {
     let shapes = named_shapes(env, names, ndims, dims)?;
     let shapes = shapes.into_iter().map(|(name, shape)| (name, shape.dims().to_vec())).collect();
@@ -141,8 +142,8 @@ fn dtype(code: i32) -> Result<DType> {
 native! {
     fn modelImport(
         env, framework: JString<'l>, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean,
-        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>,
-        mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>) -> JObject<'l>
+        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: HookBridge<'l>,
+        mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>) -> ImportedParts<'l>
     {
         let framework = framework_of(env, &framework)?;
         let mut options = options(env, &names, &ndims, &dims, &hooks)?;
@@ -160,12 +161,12 @@ native! {
         let outputs = new_strings(env, &imported.outputs)?;
         let symbol = insert_symbol(imported.symbol) as jlong;
         let arguments = [symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()];
-        upcalls::IMPORTED_PARTS.construct(env, &arguments)
+        Ok(ImportedParts(upcalls::IMPORTED_PARTS.construct(env, &arguments)?))
     }
 
     fn modelCheck(
         env, framework: JString<'l>, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
-        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>,
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: HookBridge<'l>, mapping_names: JObjectArray<'l, JString<'l>>,
         mapping_texts: JObjectArray<'l, JString<'l>>) -> JObjectArray<'l, JString<'l>>
     {
         let framework = framework_of(env, &framework)?;
@@ -224,7 +225,7 @@ native! {
     fn onnxExport(
         env, file: JString<'l>, graph: jlong, names: JObjectArray<'l, JString<'l>>, handles: JLongArray<'l>,
         inputs: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, types: JIntArray<'l>, opset: jint,
-        hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
+        hooks: HookBridge<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
     {
         let file = string(env, &file, "path")?;
         let arrays = longs(env, &handles, "handles")?.into_iter().map(|h| tensor(h as u64)?.array());

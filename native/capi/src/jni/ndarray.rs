@@ -11,11 +11,11 @@ use ferromx_runtime::{arrays, semantics};
 use ferromx_runtime::{dispatch, memory, storage};
 use jni::Env;
 use jni::objects::{
-    JByteArray, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray, JPrimitiveArray, JString,
-    TypeArray,
+    JByteArray, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObjectArray, JPrimitiveArray, JString, TypeArray,
 };
 use jni::sys::{jboolean, jbyte, jdouble, jint, jlong};
 
+use super::declarations::LoadedNDArrays;
 use super::{JniError, Result, ints, longs, native, new_longs, new_strings, same_length, string, strings, upcalls};
 use crate::handle::{self, insert_tensor, tensor};
 use crate::sparse;
@@ -293,12 +293,12 @@ native! {
         Ok(file_format::save(&path, &arrays, &names)?)
     }
 
-    fn ndarrayLoad(env, file: JString<'l>) -> JObject<'l> {
+    fn ndarrayLoad(env, file: JString<'l>) -> LoadedNDArrays<'l> {
         let loaded = file_format::load(&string(env, &file, "fileName")?)?;
         let tensors = loaded.arrays.into_iter().map(|a| a.map_or_else(Tensor::default, Tensor::new));
         let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
         let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);
-        upcalls::LOADED_ARRAYS.construct(env, &[(&handles).into(), (&names).into()])
+        Ok(LoadedNDArrays(upcalls::LOADED_ARRAYS.construct(env, &[(&handles).into(), (&names).into()])?))
     }
 
     fn ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {

@@ -7,9 +7,10 @@ use ferromx_runtime::shape::Shape;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 use jni::Env;
-use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jint, jlong};
 
+use super::declarations::{InferredShapes, InferredTypes};
 use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings, upcalls};
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
@@ -163,7 +164,7 @@ native! {
     }
 
     fn symbolInferShape(
-        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> InferredShapes<'l>
     {
         let s = symbol(handle as u64)?;
         let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
@@ -175,11 +176,11 @@ native! {
         let (args, outs, aux) =
             (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        upcalls::INFERRED_SHAPES.construct(env, &arguments)
+        Ok(InferredShapes(upcalls::INFERRED_SHAPES.construct(env, &arguments)?))
     }
 
     fn symbolInferType(
-        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> JObject<'l>
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> InferredTypes<'l>
     {
         let s = symbol(handle as u64)?;
         let codes = ints(env, &dtypes, "dtypes")?;
@@ -198,7 +199,7 @@ native! {
         let outs = new_ints(env, &codes(&inferred.outputs))?;
         let aux = new_ints(env, &codes(&inferred.aux))?;
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        upcalls::INFERRED_TYPES.construct(env, &arguments)
+        Ok(InferredTypes(upcalls::INFERRED_TYPES.construct(env, &arguments)?))
     }
 
     fn symbolCheckReady(_env, handle: jlong) {

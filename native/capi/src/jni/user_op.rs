@@ -28,6 +28,7 @@ use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
 use jni::{Env, JValue, JavaVM};
 use parking_lot::{Mutex, RwLock};
 
+use super::declarations::OperatorBridge;
 use super::gradient_graph::{self, Template};
 use super::symbol::new_shapes;
 use super::upcalls::ResolvedMethod;
@@ -451,7 +452,7 @@ fn engine(error: JniError) -> Error {
 }
 
 native! {
-    fn userOpInstall(env, object: JObject<'l>) {
+    fn userOpInstall(env, object: OperatorBridge<'l>) {
         let new_bridge = Bridge::new(env, &object)?;
         *BRIDGE.write() = Some(Arc::new(new_bridge));
         user_op::set_resolver(Arc::new(|op_type: &str| {

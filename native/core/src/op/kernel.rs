@@ -8,6 +8,7 @@ use super::OpDef;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::mode::Mode;
 use crate::ndarray::NDArray;
 use crate::params::Params;
 use crate::storage::{In, LoopRecorder, Out, Req};
@@ -68,6 +69,11 @@ impl OpCtx<'_> {
     #[track_caller]
     pub fn params<P: Any>(&self) -> &P {
         self.params.get()
+    }
+
+    /// The mode of the call.
+    pub fn mode(&self) -> Mode {
+        Mode::training_if(self.is_train)
     }
 
     /// The error for an element type that the kernel does not support.

@@ -23,6 +23,7 @@ mod sparse_form;
 use fusion::Fusion;
 use grad::Gradient;
 
+pub use crate::mode::Mode;
 pub use args::{ArgDef, Deps, Inputs, arg, check_count};
 pub use inference::Inference;
 pub use kernel::{Cache, DynamicFn, ForeignFn, Forward, KernelFn, Kernels, OpCtx, RandomKey, RandomSource};

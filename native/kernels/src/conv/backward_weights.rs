@@ -10,7 +10,7 @@ use super::{ConvShape, check_len, crop, depthwise, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::CACHE_WAY_BYTES;
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels, TileProduct};
 use std::ops::Range;
 
 /// Approximate number of pixels in a block: the depth of the microkernel.
@@ -278,14 +278,15 @@ impl<'a, T: Accum> Product<'a, T> {
                         let start = (unit.block - blocks.start) * block + offset * self.width + unit.skip;
                         let cols = unit.lanes.next_multiple_of(kernel.lanes());
                         let c = MatMut::new(&mut sums[row * nr..], count, cols, nr);
+                        let product = TileProduct { depth, alpha: T::one(), accumulate };
                         if in_place {
                             let b = Panels::in_place(&inputs[start..], nr, self.width);
                             let a = grads_in_place.block(row, 0, count, depth);
-                            kernel.strided_tile(T::one(), a, b, c, accumulate);
+                            kernel.strided_tile(product, a, b, c);
                         } else {
                             let a = Panels::packed(&grads[row * depth..], kernel.mr(), depth);
                             let b = IndexedPanel { data: &inputs[start..], table: &table, first: 0 };
-                            kernel.indexed_tiles(depth, T::one(), a, b, c, accumulate);
+                            kernel.indexed_tiles(product, a, b, c);
                         }
                     }
                 }

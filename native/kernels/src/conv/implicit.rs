@@ -16,7 +16,7 @@ use crate::par::{
     MatMut, MatRef, balanced_chunks, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows,
     with_scratch,
 };
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels, TileProduct};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
@@ -363,7 +363,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     };
                     // The first tile prefetches the next weights.
                     let b = b.with_ahead(a.ahead);
-                    self.kernel.tiles(block.len(), T::one(), a, b, c.block(row, 0, rows, cols), block.start > 0);
+                    let product = TileProduct { depth: block.len(), alpha: T::one(), accumulate: block.start > 0 };
+                    self.kernel.tiles(product, a, b, c.block(row, 0, rows, cols));
                     if complete {
                         on_block(Stage::Complete, row, &mut c.block(row, 0, rows, cols));
                     }
@@ -421,9 +422,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
             }
             if in_place {
                 let mut c = pixels.result(chunk, pixels.images.start, out);
-                return self.multiply(blocking, chunk, windows, count, &mut ahead, &mut c);
+                return self.multiply(blocking, chunk, (windows, count), &mut ahead, &mut c);
             }
-            self.multiply(blocking, chunk, windows, count, &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
+            self.multiply(blocking, chunk, (windows, count), &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
             for (i, n) in pixels.images.clone().enumerate() {
                 let mut c = pixels.result(chunk, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
@@ -444,8 +445,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         &self,
         blocking: &Blocking<'_>,
         chunk: &Chunk,
-        windows: &[T],
-        count: usize,
+        (windows, count): (&[T], usize),
         ahead: &mut impl Iterator<Item = &'s [T]>,
         c: &mut MatMut<'_, T>,
     ) {
@@ -476,12 +476,13 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         ahead.by_ref().take(prefetches_per_tile).for_each(prefetch);
                         let (start, len) = (tile_outputs.start, tile_outputs.len());
                         let c = c.block(row, first_output + start, rows, len);
+                        let product = TileProduct { depth: block.len(), alpha: T::one(), accumulate: first > 0 };
                         if is_packed {
                             let b = Panels::packed(panels, nr, block.len()).with_ahead(a.ahead);
-                            self.kernel.tiles(block.len(), T::one(), a, b, c, first > 0);
+                            self.kernel.tiles(product, a, b, c);
                         } else {
                             let b = IndexedPanel { data: &windows[windows_offset + start..], table, first };
-                            self.kernel.indexed_tiles(block.len(), T::one(), a, b, c, first > 0);
+                            self.kernel.indexed_tiles(product, a, b, c);
                         }
                     });
                 });

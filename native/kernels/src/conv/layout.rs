@@ -134,7 +134,7 @@ impl<'a> Layout<'a> {
                     let to = &mut to[start..];
                     match stride {
                         1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
-                        _ => copy_strided(stride, rows, w..width, from, tall * width, to, self.phase[2]),
+                        _ => copy_strided(stride, rows, w..width, (from, tall * width), (to, self.phase[2])),
                     }
                 }
             }
@@ -218,16 +218,15 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Copies every `stride`-th of the `columns` of each row.
+    /// Copies every `stride`-th of the `columns` of each row. `from` and `to` are elements and the pitch of their rows.
     fn copy_strided<T: Accum>(
         stride: usize,
         rows: usize,
         columns: Range<usize>,
-        from: &[T],
-        from_pitch: usize,
-        to: &mut [T],
-        to_pitch: usize
+        from: (&[T], usize),
+        to: (&mut [T], usize)
     ) {
+        let ((from, from_pitch), (to, to_pitch)) = (from, to);
         for row in 0..rows {
             let (from, to) = (&from[row * from_pitch..][columns.clone()], &mut to[row * to_pitch..]);
             match stride {

@@ -10,7 +10,7 @@ use super::layout::Layout;
 use crate::float::Accum;
 use crate::gemm::even_blocks;
 use crate::par::{MatMut, MatRef, balanced_chunks, num_threads, parallel_blocks_of_groups, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels, TileProduct};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
@@ -150,7 +150,8 @@ impl<T: Accum> Implicit<'_, T> {
                     let ahead = weights.get(next..next + nr * block.len()).unwrap_or_default();
                     let b = Panels::packed(&weights[start..], nr, block.len()).with_ahead(ahead);
                     let products = products.block(0, 0, pixels, lanes);
-                    kernel.tiles(block.len(), T::one(), a, b, products, block.start > 0);
+                    let product = TileProduct { depth: block.len(), alpha: T::one(), accumulate: block.start > 0 };
+                    kernel.tiles(product, a, b, products);
                     if is_single_block {
                         self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), on_block);
                     }

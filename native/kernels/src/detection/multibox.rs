@@ -84,9 +84,9 @@ pub struct Targets {
     pub variances: [f32; 4],
 }
 
-/// The role of an anchor in training.
+/// What an anchor is trained to predict.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+enum AnchorTarget {
     Ignored,
     Background,
     Object(usize),
@@ -115,26 +115,26 @@ pub fn multibox_targets(
         let labels = labels[example * label_len..][..label_len].chunks_exact(params.label_width);
         labels.take_while(|l| l[0] != -1.0).collect()
     };
-    let mut roles = memory::filled(Role::Ignored, examples * count);
-    par::parallel_rows(&mut roles, count, 1, |example, roles| {
-        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], params, roles);
+    let mut targets = memory::filled(AnchorTarget::Ignored, examples * count);
+    par::parallel_rows(&mut targets, count, 1, |example, targets| {
+        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], params, targets);
     });
     par::parallel_rows(classes, count, 1, |example, classes| {
         let objects = objects(example);
-        for (class, role) in classes.iter_mut().zip(&roles[example * count..]) {
-            *class = match role {
-                Role::Ignored => params.ignore,
-                Role::Background => 0.0,
-                Role::Object(o) => objects[*o][0] + 1.0,
+        for (class, target) in classes.iter_mut().zip(&targets[example * count..]) {
+            *class = match target {
+                AnchorTarget::Ignored => params.ignore,
+                AnchorTarget::Background => 0.0,
+                AnchorTarget::Object(o) => objects[*o][0] + 1.0,
             };
         }
     });
     par::parallel_rows2((codes, 4 * count), (masks, 4 * count), 1, |example, codes, masks| {
         let objects = objects(example);
         let rows = codes.chunks_exact_mut(4).zip(masks.chunks_exact_mut(4)).zip(anchors.chunks_exact(4));
-        for (((code, mask), anchor), role) in rows.zip(&roles[example * count..]) {
-            let assigned = match role {
-                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], params.variances)),
+        for (((code, mask), anchor), target) in rows.zip(&targets[example * count..]) {
+            let assigned = match target {
+                AnchorTarget::Object(o) => Some(encode(anchor, &objects[*o][1..], params.variances)),
                 _ => None,
             };
             mask.fill(if assigned.is_some() { 1.0 } else { 0.0 });
@@ -150,51 +150,51 @@ fn encode(anchor: &[f32], object: &[f32], variances: [f32; 4]) -> [f32; 4] {
     std::array::from_fn(|k| codes[k] / variances[k])
 }
 
-/// Assigns roles to all anchors of one example.
-fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Targets, roles: &mut [Role]) {
+/// Assigns a target to each anchor of one example.
+fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Targets, targets: &mut [AnchorTarget]) {
     if objects.is_empty() {
         return;
     }
     let objects: Vec<Area<f32>> = objects.iter().map(|o| Area::new(wide(&o[1..]))).collect();
     let overlaps: Vec<f32> = anchors.iter().flat_map(|a| objects.iter().map(move |o| a.iou(o))).collect();
     let rows = || overlaps.chunks_exact(objects.len());
-    best_anchors(&overlaps, objects.len(), roles);
+    best_anchors(&overlaps, objects.len(), targets);
     let best: Vec<(usize, f32)> = rows().map(best_object).collect();
     if params.overlap > 0.0 {
-        for (role, (object, overlap)) in roles.iter_mut().zip(&best) {
-            if *role == Role::Ignored && *overlap > params.overlap {
-                *role = Role::Object(*object);
+        for (target, (object, overlap)) in targets.iter_mut().zip(&best) {
+            if *target == AnchorTarget::Ignored && *overlap > params.overlap {
+                *target = AnchorTarget::Object(*object);
             }
         }
     }
     match params.mining {
-        None => roles.iter_mut().filter(|r| **r == Role::Ignored).for_each(|r| *r = Role::Background),
-        Some(mining) => mine(&mining, &best, scores, roles),
+        None => targets.iter_mut().filter(|r| **r == AnchorTarget::Ignored).for_each(|r| *r = AnchorTarget::Background),
+        Some(mining) => mine(&mining, &best, scores, targets),
     }
 }
 
 /// Matches each object with the unmatched anchor that it overlaps most, in order of decreasing overlap.
-fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
+fn best_anchors(overlaps: &[f32], objects: usize, targets: &mut [AnchorTarget]) {
     let mut free = memory::filled(true, objects);
     // The best anchor of an object is only searched again if another object has taken it.
-    let search = |object: usize, roles: &[Role]| {
+    let search = |object: usize, targets: &[AnchorTarget]| {
         let column = overlaps.iter().skip(object).step_by(objects).enumerate();
         column
-            .filter(|(i, _)| roles[*i] == Role::Ignored)
+            .filter(|(i, _)| targets[*i] == AnchorTarget::Ignored)
             .fold((usize::MAX, 1e-6f32), |best, (i, overlap)| if *overlap > best.1 { (i, *overlap) } else { best })
     };
-    let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, roles)).collect();
+    let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, targets)).collect();
     loop {
         // Ties are resolved in favour of the first anchor, then of the first object.
         let candidates = (0..objects).filter(|o| free[*o] && best[*o].0 != usize::MAX);
         let better = |a: usize, b: usize| best[a].1 > best[b].1 || best[a].1 == best[b].1 && best[a].0 < best[b].0;
         let Some(object) = candidates.reduce(|a, b| if better(b, a) { b } else { a }) else { return };
         let anchor = best[object].0;
-        roles[anchor] = Role::Object(object);
+        targets[anchor] = AnchorTarget::Object(object);
         free[object] = false;
         for other in (0..objects).filter(|o| free[*o]) {
             if best[other].0 == anchor {
-                best[other] = search(other, roles);
+                best[other] = search(other, targets);
             }
         }
     }
@@ -207,9 +207,9 @@ fn best_object(overlaps: &[f32]) -> (usize, f32) {
 }
 
 /// Makes the hardest negatives background: the anchors with the lowest background score.
-fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &mut [Role]) {
-    let count = roles.len();
-    let positive = roles.iter().filter(|r| matches!(r, Role::Object(_))).count();
+fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], targets: &mut [AnchorTarget]) {
+    let count = targets.len();
+    let positive = targets.iter().filter(|r| matches!(r, AnchorTarget::Object(_))).count();
     let num_negatives = ((positive as f32 * mining.ratio) as usize).max(mining.minimum).min(count - positive);
     let background = |i: usize| {
         let column = || scores.iter().skip(i).step_by(count);
@@ -217,10 +217,10 @@ fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &
         let sum: f32 = column().map(|s| (s - top).exp()).sum();
         (scores[i] - top).exp() / sum
     };
-    let candidates = (0..count).filter(|i| roles[*i] == Role::Ignored && best[*i].1 < mining.overlap_below);
+    let candidates = (0..count).filter(|i| targets[*i] == AnchorTarget::Ignored && best[*i].1 < mining.overlap_below);
     let mut hard: Vec<(f32, usize)> = candidates.map(|i| (background(i), i)).collect();
     hard.sort_by(|a, b| a.0.total_cmp(&b.0));
-    hard.into_iter().take(num_negatives).for_each(|(_, i)| roles[i] = Role::Background);
+    hard.into_iter().take(num_negatives).for_each(|(_, i)| targets[i] = AnchorTarget::Background);
 }
 
 /// The parameters of [`detections`].

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::float::{Accum, FloatElement};
 use crate::par;
 
-use super::regions::{Maps, Region, Regions, image};
+use super::regions::{Maps, RegionBins, Regions, image};
 
 /// The division of a region into bins and of the channels into groups.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +78,10 @@ impl<T: FloatElement> Regions<T::Acc> for PositionSensitive<'_, T> {
         self.layout.groups * self.layout.groups
     }
 
-    fn region(&self, i: usize) -> Region<T::Acc> {
+    fn region(&self, i: usize) -> RegionBins<T::Acc> {
         let (n, maps) = (self.layout.bins, &self.maps);
         let bounds = self.layout.bounds(&self.rois[5 * i..], 0.0);
-        let mut region = Region::new(bounds.image, 0, n * n);
+        let mut region = RegionBins::new(bounds.image, 0, n * n);
         // The bounds of bins are computed in the element type, because their rounding decides which pixels they contain.
         let span = |i: usize, size: f64, start: f64, len: usize| -> Range<usize> {
             let (size, start) = (T::Acc::of(size) / T::Acc::count(n), T::Acc::of(start));
@@ -180,11 +180,11 @@ impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
         self.layout.groups * self.layout.groups
     }
 
-    fn region(&self, i: usize) -> Region<T::Acc> {
+    fn region(&self, i: usize) -> RegionBins<T::Acc> {
         let n = self.layout.bins;
         let bounds = self.bounds(i);
         let first = i % self.classes * (self.channels / self.classes);
-        let mut region = Region::new(bounds.image, first, n * n);
+        let mut region = RegionBins::new(bounds.image, first, n * n);
         for row in 0..n {
             for col in 0..n {
                 let mut count = 0;

@@ -47,7 +47,7 @@ struct Bin<A> {
 }
 
 /// The bins of a region.
-pub struct Region<A> {
+pub struct RegionBins<A> {
     /// Index of the image; `None` if the region is ignored.
     image: Option<usize>,
     /// The first output channel.
@@ -56,9 +56,9 @@ pub struct Region<A> {
     points: Vec<Point<A>>,
 }
 
-impl<A: Accum> Region<A> {
+impl<A: Accum> RegionBins<A> {
     pub(super) fn new(image: Option<usize>, first: usize, bins: usize) -> Self {
-        Region { image, first, bins: Vec::with_capacity(bins), points: Vec::new() }
+        RegionBins { image, first, bins: Vec::with_capacity(bins), points: Vec::new() }
     }
 
     /// Ends a bin: the points added since the previous one, averaged over `count`.
@@ -118,7 +118,7 @@ pub trait Regions<A>: Sync {
     /// Input channels that belong to one output channel.
     fn channel_group(&self) -> usize;
     /// Computes the sampling points of region `i`.
-    fn region(&self, i: usize) -> Region<A>;
+    fn region(&self, i: usize) -> RegionBins<A>;
 }
 
 /// Writes the pooled regions, (regions, channels, bins).
@@ -186,7 +186,7 @@ pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &i
             let (image, channel) = (plane / maps.channels, plane % maps.channels);
             let (output, bin_channel) = (channel / group, channel % group);
             let contributes =
-                |r: &Region<T::Acc>| r.image == Some(image) && (r.first..r.first + channels).contains(&output);
+                |r: &RegionBins<T::Acc>| r.image == Some(image) && (r.first..r.first + channels).contains(&output);
             for (i, region) in block.iter().filter(|(_, r)| contributes(r)) {
                 let dy = &dy[(i * channels + output - region.first) * bins..];
                 for (bin, dy) in region.bins.iter().zip(dy).filter(|(b, _)| b.channel == bin_channel) {
@@ -224,7 +224,7 @@ impl AlignShape {
     /// coordinates of the feature map.
     fn fill<A: Accum>(
         &self,
-        region: &mut Region<A>,
+        region: &mut RegionBins<A>,
         maps: &Maps,
         (height, width): (f64, f64),
         channel: impl Fn(usize) -> usize,
@@ -292,7 +292,7 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
         if self.position_sensitive { Regions::<T::Acc>::bins(self) } else { 1 }
     }
 
-    fn region(&self, i: usize) -> Region<T::Acc> {
+    fn region(&self, i: usize) -> RegionBins<T::Acc> {
         let roi: [f64; 5] = std::array::from_fn(|k| self.rois[5 * i + k].to_f64());
         let offset = if self.aligned { 0.5 } else { 0.0 };
         let corner = |k: usize| roi[k] * self.shape.scale - offset;
@@ -301,7 +301,7 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
         // NaN is kept, so that the bins become NaN.
         let at_least = |size: f64| if size < least { least } else { size };
         let size = (at_least(corner(4) - y), at_least(corner(3) - x));
-        let mut region = Region::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
+        let mut region = RegionBins::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
         let channel = |bin: usize| if self.position_sensitive { bin } else { 0 };
         self.shape.fill(&mut region, &self.maps, size, channel, |dy, dx| (y + dy, x + dx));
         region
@@ -335,12 +335,12 @@ impl<T: FloatElement> Regions<T::Acc> for RotatedAlign<'_, T> {
         1
     }
 
-    fn region(&self, i: usize) -> Region<T::Acc> {
+    fn region(&self, i: usize) -> RegionBins<T::Acc> {
         let roi: [f64; 6] = std::array::from_fn(|k| self.rois[6 * i + k].to_f64());
         let [x, y, width, height] = std::array::from_fn(|k| roi[k + 1] * self.shape.scale);
         let (height, width) = (height.max(1.0), width.max(1.0));
         let (sin, cos) = roi[5].to_radians().sin_cos();
-        let mut region = Region::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
+        let mut region = RegionBins::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
         self.shape.fill(
             &mut region,
             &self.maps,

@@ -12,7 +12,7 @@ use super::product::{Lhs, Product, Rhs, scale_matrix};
 use super::{few_rows, outer};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::l2_bytes;
-use crate::simd::microkernel::{GemmElement, Panels};
+use crate::simd::microkernel::{GemmElement, Panels, TileProduct};
 use std::ops::Range;
 
 /// Maximum rows of C in a chunk (MC), whose block of A fills half of the L2 cache: 252 rows, or 18 tiles of the AVX-512
@@ -247,7 +247,7 @@ impl<T: GemmElement> Product<'_, T> {
         let packed = |a: &[T], c: MatMut<'_, T>| {
             let a = Panels::packed(a, kernel.mr(), depth);
             self.for_each_panel(block, (row, col), c, |b, c, accumulate| {
-                kernel.tiles(depth, self.alpha, a, b, c, accumulate);
+                kernel.tiles(TileProduct { depth, alpha: self.alpha, accumulate }, a, b, c);
             });
         };
         match self.a {
@@ -260,7 +260,7 @@ impl<T: GemmElement> Product<'_, T> {
                             let (count, cols) = (kernel.mr().min(rows - i), c.cols());
                             let b = b.with_ahead(b.ahead.get(tile * depth * kernel.lanes()..).unwrap_or_default());
                             let (a, tile) = (a.block(i, 0, count, depth), c.block(i, 0, count, cols));
-                            kernel.strided_tile(self.alpha, a, b, tile, accumulate);
+                            kernel.strided_tile(TileProduct { depth, alpha: self.alpha, accumulate }, a, b, tile);
                         }
                     });
                 }

@@ -50,7 +50,14 @@ fn reference<T: GemmElement>(
 
 /// Asserts that the (m, n) matrix `c` with the given row stride equals `expected`, up to the rounding error of a sum of `terms`
 /// terms in [-1, 1), and that the elements between its rows still equal `before`.
-fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
+fn check<T: GemmElement>(
+    what: &str,
+    c: &[T],
+    before: &[T],
+    (n, stride): (usize, usize),
+    expected: &[f64],
+    terms: usize,
+) {
     let tolerance = value(T::epsilon()) * (4.0 + terms as f64);
     for (i, &got) in c.iter().enumerate() {
         let (row, col) = (i / stride, i % stride);
@@ -106,7 +113,7 @@ fn one_shape<T: GemmElement>(m: usize, n: usize, k: usize, layouts: &[usize]) {
                     let view = MatMut::new(&mut c, m, n, stride);
                     Product { alpha, beta, ..product(kernel, a, b, &Epilogue::default()) }.run(view);
                     let what = format!("{:?} {m}x{n}x{k} layouts {how_a} {how_b}", kernel.isa());
-                    check(&what, &c, &before, n, stride, &expected, k);
+                    check(&what, &c, &before, (n, stride), &expected, k);
                 }
             }
         }
@@ -171,7 +178,7 @@ fn a_dense_column_gets_its_epilogue() {
     for kernel in kernels::<f32>() {
         let mut c = vec![0.0; m];
         product(kernel, a, x, &epilogue).run(MatMut::row_major(&mut c, m, 1));
-        check("column", &c, &[], 1, 1, &expected, k);
+        check("column", &c, &[], (1, 1), &expected, k);
     }
 }
 
@@ -236,7 +243,7 @@ fn packed_operands_and_epilogue() {
                     1 => gemm_packed_a(1.0, &packed_a, b, 0.0, view, epilogue),
                     _ => gemm_packed_b(1.0, a, &packed_b, 0.0, view, epilogue),
                 }
-                check(&format!("{:?} way {way}", kernel.isa()), &c, &[], n, n, expected, k);
+                check(&format!("{:?} way {way}", kernel.isa()), &c, &[], (n, n), expected, k);
             }
         }
     }
@@ -255,8 +262,8 @@ fn packed_operands_of_any_size() {
             gemm_packed_a(1.0, &PackedA::with(kernel, a), b, 0.0, MatMut::row_major(&mut by_a, m, n), &none);
             gemm_packed_b(1.0, a, &PackedB::with(kernel, b), 0.0, MatMut::row_major(&mut by_b, m, n), &none);
             let what = format!("{:?} {m}x{n}x{k}", kernel.isa());
-            check(&what, &by_a, &[], n, n, &expected, k);
-            check(&what, &by_b, &[], n, n, &expected, k);
+            check(&what, &by_a, &[], (n, n), &expected, k);
+            check(&what, &by_b, &[], (n, n), &expected, k);
         }
     }
 }
@@ -301,7 +308,7 @@ fn batches() {
             for i in 0..count {
                 let range = i * m * n..(i + 1) * m * n;
                 let expected = reference(-0.5, a_of(i), b_of(i), 2.0, &old[range.clone()], n);
-                check("batch", &c[range], &[], n, n, &expected, k);
+                check("batch", &c[range], &[], (n, n), &expected, k);
             }
         }
     }

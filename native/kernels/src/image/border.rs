@@ -41,7 +41,7 @@ impl Border {
 }
 
 /// Copies an image (height, width, channels) into a larger one, `top` rows and `left` columns from its corner. `color` has one
-/// element per channel.
+/// element per channel. The result is given with its width.
 ///
 /// # Panics
 /// Panics if a length does not match.
@@ -49,10 +49,9 @@ pub fn add_border<T: Copy + Send + Sync>(
     src: &[T],
     (height, width): (usize, usize),
     (top, left): (usize, usize),
-    out_width: usize,
     border: Border,
     color: &[T],
-    dst: &mut [T],
+    (dst, out_width): (&mut [T], usize),
 ) {
     let n = color.len();
     assert_eq!(src.len(), height * width * n, "the source does not have this shape");

@@ -159,10 +159,10 @@ impl Filter {
     }
 }
 
-/// Resizes an image (height, width, channels) to (`out_height`, `out_width`, channels).
+/// Resizes images, (images, height, width, channels), to (images, `out_height`, `out_width`, channels).
 ///
 /// # Panics
-/// Panics if a length does not match, or one image is empty and the other is not.
+/// Panics if a length does not match, or the images of one side are empty and those of the other are not.
 pub fn resize<T: Pixel>(
     src: &[T],
     (height, width, channels): (usize, usize, usize),
@@ -170,8 +170,22 @@ pub fn resize<T: Pixel>(
     interpolation: Interpolation,
     dst: &mut [T],
 ) {
-    assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
-    assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
+    let (len, out_len) = (height * width * channels, out_height * out_width * channels);
+    let num_images = dst.len().checked_div(out_len).unwrap_or(0);
+    assert_eq!(dst.len(), num_images * out_len, "the results do not have this shape");
+    assert!(src.len() == num_images * len && (len > 0 || dst.is_empty()), "the sources do not have this shape");
+    for (src, dst) in src.chunks_exact(len.max(1)).zip(dst.chunks_exact_mut(out_len.max(1))) {
+        resize_image(src, (height, width, channels), (out_height, out_width), interpolation, dst);
+    }
+}
+
+fn resize_image<T: Pixel>(
+    src: &[T],
+    (height, width, channels): (usize, usize, usize),
+    (out_height, out_width): (usize, usize),
+    interpolation: Interpolation,
+    dst: &mut [T],
+) {
     let is_halved = (height, width) == (2 * out_height, 2 * out_width);
     // OpenCV has vectorized loops for these numbers of channels, which round halves up.
     let ties = if is_halved && matches!(channels, 1 | 3 | 4) { Ties::Up } else { Ties::ToEven };

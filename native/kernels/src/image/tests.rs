@@ -38,7 +38,7 @@ fn area_is_the_average() {
 fn borders() {
     let row = |border| {
         let mut dst = [0u8; 12];
-        add_border(b"abcdef", (1, 6), (0, 3), 12, border, b".", &mut dst);
+        add_border(b"abcdef", (1, 6), (0, 3), border, b".", (&mut dst, 12));
         String::from_utf8(dst.to_vec()).unwrap()
     };
     assert_eq!(row(Border::Constant), "...abcdef...");

@@ -50,3 +50,39 @@ pub fn diagonal_assign<T: Item>(src: &[T], (dst, shape): (&mut [T], &[usize]), p
         }
     });
 }
+
+/// Sets the elements of the diagonal `offset` above the main one of a matrix with `cols` columns to `value`.
+///
+/// # Panics
+/// Panics unless `dst` consists of complete rows.
+pub fn diagonal_fill<T: Item>(value: T, (dst, cols): (&mut [T], usize), offset: i64) {
+    let rows = dst.len().checked_div(cols).unwrap_or(0);
+    assert_eq!(dst.len(), rows * cols, "{} elements are not rows of {cols}", dst.len());
+    let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (row, col) = if offset < 0 { (at(offset.unsigned_abs()), 0) } else { (0, at(offset.unsigned_abs())) };
+    let n = rows.saturating_sub(row).min(cols.saturating_sub(col));
+    if n > 0 {
+        dst[row * cols + col..].iter_mut().step_by(cols + 1).take(n).for_each(|x| *x = value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diagonals_above_and_below_are_filled() {
+        let filled = |offset| {
+            let mut x = [0u8; 6];
+            diagonal_fill(1, (&mut x, 3), offset);
+            x
+        };
+        assert_eq!(filled(0), [1, 0, 0, 0, 1, 0]);
+        assert_eq!(filled(2), [0, 0, 1, 0, 0, 0]);
+        assert_eq!(filled(-1), [0, 0, 0, 1, 0, 0]);
+        for outside in [3, -2, i64::MAX, i64::MIN] {
+            assert_eq!(filled(outside), [0; 6]);
+        }
+        diagonal_fill(1u8, (&mut [], 0), 0);
+    }
+}

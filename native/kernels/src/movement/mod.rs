@@ -8,10 +8,12 @@
 //! - `runs`: the loops of these copies.
 //! - `transpose`: permutation of axes.
 //! - `join`: concatenation and splitting.
+//! - `entries`: joining and splitting by ranges of entries in any order.
 //! - `pad`: padding.
 //! - `diagonal`: diagonals of two axes.
 
 mod diagonal;
+mod entries;
 mod fill;
 mod join;
 mod pad;
@@ -22,7 +24,8 @@ mod tests;
 mod transpose;
 
 pub use crate::item::Item;
-pub use diagonal::{diagonal, diagonal_assign, diagonal_len};
+pub use diagonal::{diagonal, diagonal_assign, diagonal_fill, diagonal_len};
+pub use entries::{Entries, join_entries, split_entries};
 pub use fill::fill;
 pub(crate) use fill::fill_run;
 pub use join::{concat, split};

@@ -53,8 +53,7 @@ pub fn row_norm_forward<T: FloatElement>(
     eps: f64,
     x: &[T],
     y: &mut [T],
-    mean: &mut [T::Acc],
-    deviation: &mut [T::Acc],
+    (mean, deviation): (&mut [T::Acc], &mut [T::Acc]),
 ) {
     let AxisShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
@@ -65,7 +64,7 @@ pub fn row_norm_forward<T: FloatElement>(
         return with_scratch(2 * x.len(), |buffer: &mut [T]| {
             let (x_rows, y_rows) = buffer.split_at_mut(x.len());
             transpose(shape, x, x_rows);
-            row_norm_forward(rows, affine, eps, x_rows, y_rows, mean, deviation);
+            row_norm_forward(rows, affine, eps, x_rows, y_rows, (mean, deviation));
             transpose(AxisShape { outer, axis: inner, inner: axis }, y_rows, y);
         });
     }

@@ -174,7 +174,7 @@ fn row_norms<T: FloatElement>(tolerance: f64, differences: bool) {
         let rows_len = s.outer * s.inner;
         let (mut y, mut mean, mut dev) =
             (vec![T::default(); s.len()], vec![T::Acc::default(); rows_len], vec![T::Acc::default(); rows_len]);
-        row_norm_forward(s, affine_of(per_row, &g, &b), 0.1, &x, &mut y, &mut mean, &mut dev);
+        row_norm_forward(s, affine_of(per_row, &g, &b), 0.1, &x, &mut y, (&mut mean, &mut dev));
         let what = format!("{s:?} {per_row}");
         close(&wide(&y), &row_reference(s, per_row, &wide(&x), &gamma, &beta), tolerance, &what);
         let own: Vec<(f64, f64)> = rows(s).iter().map(|at| stats(&wide(&x), at)).collect();
@@ -260,7 +260,7 @@ fn threads_do_not_change_bits() {
             let rows = s.outer * s.inner;
             let (mut y2, mut mean2, mut dev) = (vec![0.0; s.len()], vec![0.0; rows], vec![0.0; rows]);
             let affine = Affine::PerElement(&gamma, &beta);
-            row_norm_forward(s, affine, 1e-5, &x, &mut y2, &mut mean2, &mut dev);
+            row_norm_forward(s, affine, 1e-5, &x, &mut y2, (&mut mean2, &mut dev));
             let (mut xg2, mut gg2, mut bg2) = (vec![0.0; s.len()], vec![0.0; s.axis], vec![0.0; s.axis]);
             let grads = RowNormGrads { x: &mut xg2, gamma: &mut gg2, beta: &mut bg2 };
             row_norm_backward(s, affine, (&mean2, &dev), &x, &head, grads);

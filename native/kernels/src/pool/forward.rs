@@ -208,7 +208,7 @@ crate::simd::per_isa! {
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
                 let row_index = [r / height.output, r % height.output];
                 if inner == 1 {
-                    fold_row::<A, F>(windows, &pooling.phases, image, row_index, columns, split, sums);
+                    fold_row::<A, F>(pooling, image, row_index, (columns, split), sums);
                 } else {
                     fold_channels::<A, F>(windows, image, row_index, &mut sums[..row]);
                 }
@@ -224,14 +224,13 @@ crate::simd::per_isa! {
 /// Folds the windows of a row of outputs: first the columns of the rows of a window, which are contiguous, then their neighbours.
 #[inline(always)]
 fn fold_row<A: Accum, F: Fold<A>>(
-    windows: &PlaneWindows,
-    phases: &Phases,
+    pooling: &Pooling<'_, A>,
     image: &[A],
     row_index: [usize; 2],
-    columns: &mut [A],
-    split: &mut [A],
+    (columns, split): (&mut [A], &mut [A]),
     sums: &mut [A],
 ) {
+    let (windows, phases) = (&pooling.windows, &pooling.phases);
     let width = &windows.axes[2];
     let whole_row = phases.whole_row().filter(|_| width.output > 1);
     let to = match &whole_row {

@@ -1,6 +1,7 @@
 //! The microkernels for AVX2 with fused multiply-add: a tile of 6 rows of two vectors fills 12 of the 16 registers.
 
 use super::Isa;
+use super::dots::dots;
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
 use super::portable::{self, pairwise_sum};
 use std::arch::x86_64::*;
@@ -271,75 +272,40 @@ tile!(
     store_first_f64
 );
 
-macro_rules! dots {
-    ($name:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident, $masked_load:ident, $fma:ident,
-     $store:ident) => {
-        /// The dot products of M rows with four columns. See `DotFn`.
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
-            let mut sums = [[$zero(); DOT]; M];
-            // The last column substitutes for missing ones.
-            let columns: [*const $t; DOT] =
-                std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
-            let whole = args.depth / $lanes * $lanes;
-            for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
-                unsafe {
-                    let y = columns.map(|column| $load(column.add(p)));
-                    for i in 0..M {
-                        let x = $load(args.a.add(i * args.a_row + p));
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(x, y[j], sums[i][j]);
-                        }
-                    }
-                }
-            }
-            if whole < args.depth {
-                let mask = $mask(args.depth - whole);
-                // SAFETY: the mask selects elements of these rows and columns only.
-                unsafe {
-                    let y = columns.map(|column| $masked_load(column.add(whole), mask));
-                    for i in 0..M {
-                        let x = $masked_load(args.a.add(i * args.a_row + whole), mask);
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(x, y[j], sums[i][j]);
-                        }
-                    }
-                }
-            }
-            for (row, sums) in out.iter_mut().zip(sums) {
-                *row = sums.map(|sum| {
-                    let mut terms = [0.0; $lanes];
-                    // SAFETY: the array has room for a vector.
-                    unsafe { $store(terms.as_mut_ptr(), sum) };
-                    pairwise_sum(&terms)
-                });
-            }
-        }
-    };
+dots! {
+    "avx2,fma", dots_f32: f32, 8, zero: _mm256_setzero_ps(), load: _mm256_loadu_ps,
+    mask: |rest| mask_f32(rest), part: |from, mask| _mm256_maskload_ps(from, mask),
+    fma: |x, y, sum| _mm256_fmadd_ps(x, y, sum), sums: sums_f32
 }
-dots!(
-    dots_f32,
-    f32,
-    8,
-    mask_f32,
-    _mm256_setzero_ps,
-    _mm256_loadu_ps,
-    _mm256_maskload_ps,
-    _mm256_fmadd_ps,
-    _mm256_storeu_ps
-);
-dots!(
-    dots_f64,
-    f64,
-    4,
-    mask_f64,
-    _mm256_setzero_pd,
-    _mm256_loadu_pd,
-    _mm256_maskload_pd,
-    _mm256_fmadd_pd,
-    _mm256_storeu_pd
-);
+dots! {
+    "avx2,fma", dots_f64: f64, 4, zero: _mm256_setzero_pd(), load: _mm256_loadu_pd,
+    mask: |rest| mask_f64(rest), part: |from, mask| _mm256_maskload_pd(from, mask),
+    fma: |x, y, sum| _mm256_fmadd_pd(x, y, sum), sums: sums_f64
+}
+
+/// The sum of the elements of each of four vectors.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn sums_f32(v: [__m256; DOT]) -> [f32; DOT] {
+    v.map(|v| {
+        let mut terms = [0.0; 8];
+        // SAFETY: the array has room for a vector.
+        unsafe { _mm256_storeu_ps(terms.as_mut_ptr(), v) };
+        pairwise_sum(&terms)
+    })
+}
+
+/// The sum of the elements of each of four vectors.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn sums_f64(v: [__m256d; DOT]) -> [f64; DOT] {
+    v.map(|v| {
+        let mut terms = [0.0; 4];
+        // SAFETY: the array has room for a vector.
+        unsafe { _mm256_storeu_pd(terms.as_mut_ptr(), v) };
+        pairwise_sum(&terms)
+    })
+}
 
 /// See `TransposeFn`. Transposes tiles of 8 x 8 in registers, two for each cache line of the source. EXACT: writes no elements
 /// outside the lanes; the last tile overlaps the one before it instead of being smaller.

@@ -1,5 +1,6 @@
 //! The microkernels for AVX-512: a tile of 14 rows of two vectors fills 28 of the 32 registers.
 
+use super::dots::dots;
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
 use super::{Isa, portable};
 use std::arch::x86_64::*;
@@ -168,50 +169,16 @@ tile!(
     _mm512_mask_storeu_pd
 );
 
-macro_rules! dots {
-    ($name:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident, $masked_load:ident, $fma:ident,
-     $sums:ident) => {
-        /// The dot products of M rows with four columns. See `DotFn`.
-        #[target_feature(enable = "avx512f")]
-        unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
-            let mut sums = [[$zero(); DOT]; M];
-            // The last column substitutes for missing ones.
-            let columns: [*const $t; DOT] =
-                std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
-            let whole = args.depth / $lanes * $lanes;
-            for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
-                unsafe {
-                    let y = columns.map(|column| $load(column.add(p)));
-                    for i in 0..M {
-                        let x = $load(args.a.add(i * args.a_row + p));
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(x, y[j], sums[i][j]);
-                        }
-                    }
-                }
-            }
-            if whole < args.depth {
-                let mask = <$mask>::MAX >> ($lanes - (args.depth - whole));
-                // SAFETY: the mask selects elements of these rows and columns only.
-                unsafe {
-                    let y = columns.map(|column| $masked_load(mask, column.add(whole)));
-                    for i in 0..M {
-                        let x = $masked_load(mask, args.a.add(i * args.a_row + whole));
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(x, y[j], sums[i][j]);
-                        }
-                    }
-                }
-            }
-            for i in 0..M {
-                out[i] = $sums(sums[i]);
-            }
-        }
-    };
+dots! {
+    "avx512f", dots_f32: f32, 16, zero: _mm512_setzero_ps(), load: _mm512_loadu_ps,
+    mask: |rest| u16::MAX >> (16 - rest), part: |from, mask| _mm512_maskz_loadu_ps(mask, from),
+    fma: |x, y, sum| _mm512_fmadd_ps(x, y, sum), sums: sums_f32
 }
-dots!(dots_f32, f32, u16, 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_fmadd_ps, sums_f32);
-dots!(dots_f64, f64, u8, 8, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_fmadd_pd, sums_f64);
+dots! {
+    "avx512f", dots_f64: f64, 8, zero: _mm512_setzero_pd(), load: _mm512_loadu_pd,
+    mask: |rest| u8::MAX >> (8 - rest), part: |from, mask| _mm512_maskz_loadu_pd(mask, from),
+    fma: |x, y, sum| _mm512_fmadd_pd(x, y, sum), sums: sums_f64
+}
 
 /// The sum of the elements of each of four vectors.
 #[inline]

@@ -117,6 +117,17 @@ pub struct IndexedPanel<'a, T> {
     pub first: usize,
 }
 
+/// What a microkernel computes: C = `alpha` A B, or C += `alpha` A B.
+#[derive(Clone, Copy, Debug)]
+pub struct TileProduct<T> {
+    /// The number of columns of A and of rows of B.
+    pub depth: usize,
+    /// The scale.
+    pub alpha: T,
+    /// Whether the product is added to C.
+    pub accumulate: bool,
+}
+
 /// The arguments of a tile function, unchecked.
 pub(super) struct TileArgs<T> {
     pub depth: usize,
@@ -145,7 +156,7 @@ impl<T> TileArgs<T> {
     /// The arguments of the first tile of C, for A with a row stride and a stride between k indices, and B with the latter. `tail` is
     /// not set, and there is nothing to prefetch.
     fn new(
-        (depth, alpha, accumulate): (usize, T, bool),
+        TileProduct { depth, alpha, accumulate }: TileProduct<T>,
         (a, a_row, a_stride): (*const T, usize, usize),
         (b, b_stride): (*const T, usize),
         c: &mut MatMut<'_, T>,
@@ -262,34 +273,22 @@ impl<T: GemmElement> MicroKernel<T> {
         self.nr
     }
 
-    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, tile by tile, for panels of at most `mr` rows and `nr` columns and a
-    /// depth of `depth`. Without `accumulate` the old contents of C are ignored.
+    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, tile by tile, for panels of at most `mr` rows and `nr` columns. Without
+    /// `accumulate` the old contents of C are ignored.
     ///
     /// Each element is a single chain of multiply-adds over the depth, so its value does not depend on the tiles.
     ///
     /// # Panics
     /// Panics if C is empty, or the panels are too wide or have too few elements for C.
-    pub fn tiles(
-        &self,
-        depth: usize,
-        alpha: T,
-        a: Panels<'_, T>,
-        b: Panels<'_, T>,
-        mut c: MatMut<'_, T>,
-        accumulate: bool,
-    ) {
+    pub fn tiles(&self, product: TileProduct<T>, a: Panels<'_, T>, b: Panels<'_, T>, mut c: MatMut<'_, T>) {
+        let depth = product.depth;
         let (rows, cols) = (c.rows(), c.cols());
         assert!(rows > 0 && cols > 0, "a product of {rows} x {cols} elements");
         assert!((1..=self.mr).contains(&a.width), "panels of A have {} rows, tiles {}", a.width, self.mr);
         assert!((1..=self.nr).contains(&b.width), "panels of B have {} columns, tiles {}", b.width, self.nr);
         assert!(a.holds(depth, rows), "the panels of A are too short for {rows} rows and depth {depth}");
         assert!(b.holds(depth, cols), "the panels of B are too short for {cols} columns and depth {depth}");
-        let mut args = TileArgs::new(
-            (depth, alpha, accumulate),
-            (a.data.as_ptr(), 1, a.stride),
-            (b.data.as_ptr(), b.stride),
-            &mut c,
-        );
+        let mut args = TileArgs::new(product, (a.data.as_ptr(), 1, a.stride), (b.data.as_ptr(), b.stride), &mut c);
         let mut tile = 0;
         for (i, row) in (0..rows).step_by(a.width).enumerate() {
             for (j, col) in (0..cols).step_by(b.width).enumerate() {
@@ -308,9 +307,14 @@ impl<T: GemmElement> MicroKernel<T> {
     ///
     /// # Panics
     /// Panics if the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
-    pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panels<'_, T>, mut c: MatMut<'_, T>, accumulate: bool) {
-        let (depth, rows, cols) = (a.cols(), c.rows(), c.cols());
-        assert!(a.rows() == rows, "A has {} rows, the tile {rows}", a.rows());
+    pub fn strided_tile(&self, product: TileProduct<T>, a: MatRef<'_, T>, b: Panels<'_, T>, mut c: MatMut<'_, T>) {
+        let (depth, rows, cols) = (product.depth, c.rows(), c.cols());
+        assert!(
+            (a.rows(), a.cols()) == (rows, depth),
+            "A has {} x {} elements, not {rows} x {depth}",
+            a.rows(),
+            a.cols()
+        );
         assert!((1..=self.mr).contains(&rows) && (1..=self.nr).contains(&cols), "a tile of {rows} x {cols} elements");
         assert!(
             cols <= b.width && b.holds(depth, cols),
@@ -318,7 +322,7 @@ impl<T: GemmElement> MicroKernel<T> {
         );
         let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
         let mut args = TileArgs::new(
-            (depth, alpha, accumulate),
+            product,
             (a.data().as_ptr(), a.row_stride(), a.col_stride()),
             (b.data.as_ptr(), b.stride),
             &mut c,
@@ -336,21 +340,19 @@ impl<T: GemmElement> MicroKernel<T> {
     /// on, or a row of B exceeds its data.
     pub fn indexed_tiles(
         &self,
-        depth: usize,
-        alpha: T,
+        product: TileProduct<T>,
         a: Panels<'_, T>,
         b: IndexedPanel<'_, T>,
         mut c: MatMut<'_, T>,
-        accumulate: bool,
     ) {
+        let depth = product.depth;
         let (rows, cols) = (c.rows(), c.cols());
         assert!((1..=self.mr.min(a.width)).contains(&rows) && cols > 0, "a product of {rows} x {cols} elements");
         assert!(a.holds(depth, rows), "the panel of A is too short for {rows} rows and depth {depth}");
         let (offsets, max_offset) = (&b.table.offsets[b.first..], b.table.max_offset);
         assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
         assert!(max_offset + cols <= b.data.len(), "offset {max_offset} of {} elements of B", b.data.len());
-        let mut args =
-            TileArgs::new((depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), (b.data.as_ptr(), 0), &mut c);
+        let mut args = TileArgs::new(product, (a.data.as_ptr(), 1, a.stride), (b.data.as_ptr(), 0), &mut c);
         args.b_offsets = offsets.as_ptr();
         for col in (0..cols).step_by(self.nr) {
             args.b = b.data.as_ptr().wrapping_add(col);

@@ -18,16 +18,18 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod byte_windows;
-pub mod depthwise;
+pub(crate) mod depthwise;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod dots;
 pub(crate) mod half;
 pub(crate) mod int8;
 mod isa;
-pub mod microkernel;
-pub mod multiversion;
+pub(crate) mod microkernel;
+pub(crate) mod multiversion;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
-pub mod window;
+pub(crate) mod window;
 
 /// Size of the L2 cache of a core in bytes, as reported by `cpuid`; 1 MiB if unknown.
 pub(crate) fn l2_bytes() -> usize {

@@ -76,10 +76,12 @@ fn has_extensions() -> bool {
 
 /// A loop that [`run`] compiles for every instruction set. Its `run` and all functions called in the loop must be
 /// `#[inline(always)]`, because only inlined code is compiled for the wider instruction set.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// What the loop returns.
     type Output;
     /// False to compile the loop for AVX2 at most.
+    // Debug builds and other processors have the portable version alone.
+    #[cfg_attr(not(all(target_arch = "x86_64", any(test, not(debug_assertions)))), allow(dead_code))]
     const EVERY_ISA: bool = true;
 
     /// The loop itself, as plain scalar Rust.
@@ -89,7 +91,7 @@ pub trait Kernel {
 per_isa! {
     avx512 if K::EVERY_ISA;
     /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
-    pub fn run<K: Kernel>(kernel: K) -> K::Output {
+    pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
         kernel.run()
     }
 }

@@ -3,6 +3,7 @@
 //! NEON has no masked loads or stores. The last vector of a row therefore ends with the row and overlaps the previous one; only rows
 //! shorter than a vector are read and written in parts.
 
+use super::dots::dots;
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
 use super::{Isa, portable};
 use std::arch::aarch64::*;
@@ -281,49 +282,16 @@ tile!(
     store_part_f64
 );
 
-macro_rules! dots {
-    ($name:ident, $t:ty, $lanes:literal, $set:ident, $load:ident, $load_part:ident, $fma:ident, $sums:ident) => {
-        /// The dot products of M rows with four columns. See `DotFn`.
-        #[target_feature(enable = "neon")]
-        unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
-            let mut sums = [[$set(0.0); DOT]; M];
-            // The last column substitutes for missing ones.
-            let columns: [*const $t; DOT] =
-                std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
-            let whole = args.depth / $lanes * $lanes;
-            for p in (0..whole).step_by($lanes) {
-                // SAFETY: these rows and columns have a whole vector of elements starting at `p`.
-                unsafe {
-                    let y = columns.map(|column| $load(column.add(p)));
-                    for i in 0..M {
-                        let x = $load(args.a.add(i * args.a_row + p));
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(sums[i][j], x, y[j]);
-                        }
-                    }
-                }
-            }
-            if whole < args.depth {
-                let rest = args.depth - whole;
-                // SAFETY: these rows and columns have `rest` more elements.
-                unsafe {
-                    let y = columns.map(|column| $load_part(column.add(whole), rest));
-                    for i in 0..M {
-                        let x = $load_part(args.a.add(i * args.a_row + whole), rest);
-                        for j in 0..DOT {
-                            sums[i][j] = $fma(sums[i][j], x, y[j]);
-                        }
-                    }
-                }
-            }
-            for i in 0..M {
-                out[i] = $sums(sums[i]);
-            }
-        }
-    };
+dots! {
+    "neon", dots_f32: f32, 4, zero: vdupq_n_f32(0.0), load: vld1q_f32,
+    mask: |rest| rest, part: |from, rest| load_part_f32(from, rest),
+    fma: |x, y, sum| vfmaq_f32(sum, x, y), sums: sums_f32
 }
-dots!(dots_f32, f32, 4, vdupq_n_f32, vld1q_f32, load_part_f32, vfmaq_f32, sums_f32);
-dots!(dots_f64, f64, 2, vdupq_n_f64, vld1q_f64, load_part_f64, vfmaq_f64, sums_f64);
+dots! {
+    "neon", dots_f64: f64, 2, zero: vdupq_n_f64(0.0), load: vld1q_f64,
+    mask: |rest| rest, part: |from, rest| load_part_f64(from, rest),
+    fma: |x, y, sum| vfmaq_f64(sum, x, y), sums: sums_f64
+}
 
 /// The sum of the elements of each of four vectors.
 #[inline]

@@ -1,7 +1,7 @@
 //! Softmax along any axis: contiguous rows one by one, short ones transposed ([`short_rows`]), other axes in blocks of columns.
 
 use super::row::{self, Params};
-use super::{Lengths, SoftmaxKind};
+use super::{Lengths, Softmax, SoftmaxKind};
 use crate::AxisShape;
 use crate::float::{Accum, FloatElement};
 use crate::map::{Elements, ElementsMut};
@@ -14,19 +14,13 @@ const GRAIN: usize = 8 * 1024;
 /// Columns in a block.
 const COLUMNS: usize = 64;
 
-/// Computes `kind` of `x` along the axis into `y`; both have the elements of `shape`. The computation has the precision of `x`
+/// Computes the softmax of `x` along the axis into `y`; both have the elements of `shape`. The computation has the precision of `x`
 /// (single for 16-bit types).
 ///
 /// # Panics
 /// Panics if a slice does not have the length that `shape` implies.
-pub fn softmax_forward<T: FloatElement, O: FloatElement>(
-    shape: AxisShape,
-    kind: SoftmaxKind,
-    temperature: f64,
-    lengths: Option<Lengths<'_>>,
-    x: &[T],
-    y: &mut [O],
-) {
+pub fn softmax_forward<T: FloatElement, O: FloatElement>(shape: AxisShape, softmax: Softmax<'_>, x: &[T], y: &mut [O]) {
+    let Softmax { kind, temperature, lengths } = softmax;
     check(shape, lengths, [x.len(), y.len()]);
     let AxisShape { outer, axis, inner } = shape;
     let params = Params {
@@ -130,13 +124,12 @@ fn lanes_of_columns<'s, A: Accum>(
 /// Panics if a slice does not have the length that `shape` implies.
 pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     shape: AxisShape,
-    kind: SoftmaxKind,
-    temperature: f64,
-    lengths: Option<Lengths<'_>>,
+    softmax: Softmax<'_>,
     y: &[O],
     y_grad: &[O],
     x_grad: &mut [T],
 ) {
+    let Softmax { kind, temperature, lengths } = softmax;
     check(shape, lengths, [y.len(), x_grad.len()]);
     shape.check(&[y_grad.len()]);
     let AxisShape { outer, axis, inner } = shape;

@@ -31,6 +31,22 @@ pub enum SoftmaxKind {
     Softmin,
 }
 
+/// A softmax along an axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax<'a> {
+    /// The function.
+    pub kind: SoftmaxKind,
+    /// The divisor of the elements.
+    pub temperature: f64,
+    /// The lengths of the rows; `None` for whole rows.
+    pub lengths: Option<Lengths<'a>>,
+}
+
+impl Softmax<'_> {
+    /// The softmax of whole rows without temperature.
+    pub const PLAIN: Softmax<'static> = Softmax { kind: SoftmaxKind::Softmax, temperature: 1.0, lengths: None };
+}
+
 /// The length of each of the `outer` x `inner` rows: the softmax is taken over that many leading elements, and the others are zero.
 /// Lengths are clamped to the axis.
 #[derive(Clone, Copy, Debug)]

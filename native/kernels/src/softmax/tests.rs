@@ -86,9 +86,9 @@ fn check<T: FloatElement>(tolerance: f64) {
             let what = format!("{kind:?} of {s:?} with {lengths:?}");
             let given = lengths.map(|l| if s.axis % 2 == 0 { Lengths::I32(l) } else { Lengths::I64(&longs) });
             let (mut y, mut x_grad) = (vec![T::from_f64(9.0); s.len()], vec![T::from_f64(9.0); s.len()]);
-            softmax_forward(s, kind, temperature, given, &x, &mut y);
+            softmax_forward(s, Softmax { kind, temperature, lengths: given }, &x, &mut y);
             close(&wide(&y), &reference(s, kind, temperature, lengths, &wide(&x)), tolerance, &what);
-            softmax_backward(s, kind, temperature, given, &y, &g, &mut x_grad);
+            softmax_backward(s, Softmax { kind, temperature, lengths: given }, &y, &g, &mut x_grad);
             let want = reference_grad(s, kind, temperature, lengths, &wide(&y), &wide(&g));
             close(&wide(&x_grad), &want, tolerance, &format!("gradient of {what}"));
         }
@@ -111,7 +111,7 @@ fn special_values() {
         let run = |kind, row: [f32; 3]| {
             let x: Vec<f32> = row.iter().flat_map(|x| std::iter::repeat_n(*x, inner)).collect();
             let mut y = vec![0.0f32; 3 * inner];
-            softmax_forward(s, kind, 1.0, None, &x, &mut y);
+            softmax_forward(s, Softmax { kind, ..Softmax::PLAIN }, &x, &mut y);
             [y[0], y[inner], y[2 * inner]]
         };
         for row in [[nan, 1.0, 2.0], [1.0, nan, 2.0], [inf, 1.0, 2.0], [-inf; 3]] {
@@ -131,7 +131,7 @@ fn narrow_data_with_a_wide_result() {
     let s = AxisShape { outer: 2, axis: 5, inner: 1 };
     let x: Vec<f16> = random(10, 5).iter().map(|x| f64::store(*x)).collect();
     let mut y = [0.0f32; 10];
-    softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y);
+    softmax_forward(s, Softmax::PLAIN, &x, &mut y);
     let x: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
     close(&y.map(f64::from), &reference(s, SoftmaxKind::Softmax, 1.0, None, &x), 1e-6, "softmax of f16 in f32");
 }
@@ -191,8 +191,8 @@ fn threads_do_not_change_bits() {
         let run = |threads| {
             let before = set_num_threads(threads);
             let (mut y, mut grad) = (vec![0.0f32; s.len()], vec![0.0f32; s.len()]);
-            softmax_forward(s, SoftmaxKind::Softmax, 1.0, None, &x, &mut y);
-            softmax_backward(s, SoftmaxKind::Softmax, 1.0, None, &y, &x, &mut grad);
+            softmax_forward(s, Softmax::PLAIN, &x, &mut y);
+            softmax_backward(s, Softmax::PLAIN, &y, &x, &mut grad);
             let loss = cross_entropy_forward(s.axis, &x, &labels);
             set_num_threads(before);
             (y, grad, loss)
@@ -209,9 +209,9 @@ fn negative_temperatures_do_not_overflow() {
         let x: Vec<f32> = x.iter().flat_map(|x| vec![*x; inner]).collect();
         let want = |one: usize| (0..3 * inner).map(|i| f32::from(u8::from(i / inner == one))).collect::<Vec<_>>();
         let mut y = vec![9.0f32; x.len()];
-        softmax_forward(s, SoftmaxKind::Softmax, -0.5, None, &x, &mut y);
+        softmax_forward(s, Softmax { kind: SoftmaxKind::Softmax, temperature: -0.5, lengths: None }, &x, &mut y);
         assert_eq!(y, want(0));
-        softmax_forward(s, SoftmaxKind::Softmin, -0.5, None, &x, &mut y);
+        softmax_forward(s, Softmax { kind: SoftmaxKind::Softmin, temperature: -0.5, lengths: None }, &x, &mut y);
         assert_eq!(y, want(2));
     }
 }

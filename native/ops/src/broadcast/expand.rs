@@ -1,15 +1,14 @@
 //! `broadcast_to`, `broadcast_axis`, `broadcast_like`.
 
-use ferromx_core::dtype::{bf16, f16};
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::movement::{self, Item};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::movement;
 
 use super::backward;
 use super::backward::sum_to;
@@ -43,7 +42,7 @@ pub(super) static BROADCAST_TO: Operator<BroadcastToParam> = Operator::new("broa
         let lengths: Vec<_> = target.iter().copied().enumerate().filter(|(_, d)| *d > 0).collect();
         assign_expanded(&lengths, io)
     })
-    .forward(broadcast)
+    .forward(broadcast_to)
     .grad(Grad::Kernel(Backward::new(sum_backward), Some(backward::BROADCAST)));
 
 params! {
@@ -85,7 +84,7 @@ pub(super) static BROADCAST_AXIS: Operator<BroadcastAxisParam> = Operator::new("
         }
         assign_expanded(&lengths, io)
     })
-    .forward(broadcast)
+    .forward(broadcast_to)
     .grad(Grad::Kernel(Backward::new(sum_backward), Some(backward::BROADCAST)));
 
 params! {
@@ -103,7 +102,7 @@ pub(crate) static BROADCAST_LIKE: Operator<BroadcastLikeParam> = Operator::new("
     .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
     .shape(broadcast_like_shape)
     .dtype(first_dtype)
-    .forward(broadcast)
+    .forward(broadcast_to)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             no_gradient(&mut outs[1])?;
@@ -156,40 +155,13 @@ fn assign_expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()>
     io.assign_out(0, &out)
 }
 
-/// Broadcasts the first input to the shape of the output.
-fn broadcast(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (x, out) = (&ins[0], &mut outs[0]);
-    let (from, to) = (x.shape().to_usize(), out.shape().to_usize());
-    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
-        if !out.is_empty() {
-            broadcast_axes(x, &from, &to, out);
-        }
-        Ok(())
-    }, d => Err(Error::Internal(format!("no repetition of {d}"))))
-}
-
-/// Broadcasts along the first axis, and recursively along the others. An entry that is repeated is broadcast once and then copied.
-fn broadcast_axes<T: Item>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
-    if x.len() == out.len() {
-        return out.copy_from_slice(x);
-    }
-    if x.len() == 1 {
-        return movement::fill(out, x[0]);
-    }
-    let rows = to[0];
-    let (x_row, out_row) = (x.len() / from[0], out.len() / rows);
-    if from[0] == rows {
-        for (x, out) in x.chunks(x_row).zip(out.chunks_mut(out_row)) {
-            broadcast_axes(x, &from[1..], &to[1..], out);
-        }
-        return;
-    }
-    let (first, rest) = out.split_at_mut(out_row);
-    broadcast_axes(x, &from[1..], &to[1..], first);
-    for row in rest.chunks_mut(out_row) {
-        row.copy_from_slice(first);
-    }
+/// The kernel that broadcasts the first input to the shape of the output.
+pub(crate) fn broadcast_to(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+    by_size!(ins[0].dtype(), |T| {
+        movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
+    });
+    Ok(())
 }
 
 /// Sums the gradient over the broadcast axes.
@@ -204,15 +176,6 @@ params! {
         /// The shape of the result; -2 keeps the length of the array.
         shape: Shape = (Shape::new(&[]));
     }
-}
-
-/// The kernel that broadcasts the first input to the shape of the output.
-pub(crate) fn broadcast_to(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
-    by_size!(ins[0].dtype(), |T| {
-        movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
-    });
-    Ok(())
 }
 
 pub(crate) static NP_BROADCAST_TO: Operator<NpBroadcastToParam> = Operator::new("_npi_broadcast_to")

@@ -9,7 +9,8 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::attention::{
-    Interleaved, Part, attention_scores, attention_scores_backward, attention_values, attention_values_backward,
+    Interleaved, Part, ProjectionGrads, attention_scores, attention_scores_backward, attention_values,
+    attention_values_backward,
 };
 
 /// The operators of this file.
@@ -190,13 +191,17 @@ fn scores_backward(
     parts: [(usize, usize); 2],
     [query_grad, key_grad]: [Option<&mut Out<'_>>; 2],
 ) -> Result<()> {
-    let (heads, one_array) = (heads(ctx), key_grad.is_none());
+    let (heads, is_shared) = (heads(ctx), key_grad.is_none());
     dispatch!(out_grad.dtype(), T in [f32, f64] => {
         let (queries, keys) = (part::<T>(heads, ins[0], parts[0])?, part::<T>(heads, ins[1], parts[1])?);
         let scale = (queries.shape.dim as T).sqrt().recip();
         let query_grad = query_grad.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
         let key_grad = key_grad.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
-        attention_scores_backward(scale, queries, keys, out_grad.slice::<T>()?, query_grad, key_grad, one_array);
+        let grads = match is_shared {
+            true => ProjectionGrads::Shared(query_grad),
+            false => ProjectionGrads::Separate { queries: query_grad, keys: key_grad },
+        };
+        attention_scores_backward(scale, queries, keys, out_grad.slice::<T>()?, grads);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }

@@ -6,8 +6,9 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
-use ferromx_core::{dispatch, ensure, memory, params};
+use ferromx_core::storage::{In, Out, read_bytes, read_slice, write_bytes};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::{index, movement, nonzero};
 
 use crate::axes::outer_len_inner;
 use crate::rules::no_gradient;
@@ -49,9 +50,7 @@ fn selected_indices(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usi
     ensure!(mask.shape().dims().len() == 1, "the mask has shape {}, expected a vector", mask.shape());
     ensure!(mask.len() == n, "the mask has {} elements, but the axis has length {n}", mask.len());
     dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let mask = mask.to_vec::<T>()?;
-        let zero = T::default();
-        Ok(memory::collected((0..n).filter(|i| mask[*i] != zero)))
+        read_slice::<T, _>(mask, nonzero::indices)
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
@@ -64,16 +63,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         dims[axis] = selected.len() as i64;
     }
     let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
-    if inner_bytes > 0 {
-        read_bytes(data, |rows| {
-            write_bytes(&out, |out| {
-                let sources = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
-                out.chunks_exact_mut(inner_bytes)
-                    .zip(sources)
-                    .for_each(|(out, start)| out.copy_from_slice(&rows[start..start + inner_bytes]));
-            });
-        });
-    }
+    read_bytes(data, |rows| write_bytes(&out, |out| index::gather(rows, (outer, n, inner_bytes), &selected, out)));
     Ok(vec![out])
 }
 
@@ -84,18 +74,12 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let (_, outer, n, inner_bytes) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
-    let selected: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let zero = T::default();
-        memory::collected(ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i))
+    let selected = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        nonzero::indices(ins[1].slice::<T>()?)
     }, other => return Err(ctx.unsupported(other, &DType::ALL)));
     let (rows, dx) = (ins[0].bytes()?, outs[0].bytes_mut()?);
-    dx.fill(0);
-    if inner_bytes > 0 {
-        let targets = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
-        rows.chunks_exact(inner_bytes)
-            .zip(targets)
-            .for_each(|(row, start)| dx[start..start + inner_bytes].copy_from_slice(row));
-    }
+    movement::fill(dx, 0);
+    index::scatter(rows, &selected, (outer, n, inner_bytes), dx);
     Ok(())
 }
 

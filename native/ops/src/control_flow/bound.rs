@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
+use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, OpCtx};
-use ferromx_core::storage::Req;
+use ferromx_core::op::{Cache, Mode};
+use ferromx_core::storage::{Req, write_slice};
 use ferromx_core::subgraph::{BoundGraph, Subgraph};
+use ferromx_kernels::map::{Arith, Src};
+use ferromx_kernels::{lane_fn, zip};
 use parking_lot::Mutex;
 
 /// Whether two arrays are the same view of the same memory.
@@ -16,22 +19,6 @@ pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()
         && a.dtype() == b.dtype()
-}
-
-/// What a graph is bound for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// The outputs only.
-    Inference,
-    /// The outputs and the gradients.
-    Training,
-}
-
-impl Mode {
-    /// The mode of a call.
-    pub(super) fn of(ctx: &OpCtx<'_>) -> Mode {
-        if ctx.is_train { Mode::Training } else { Mode::Inference }
-    }
 }
 
 /// A graph bound to its inputs and the arrays of their gradients.
@@ -81,13 +68,13 @@ impl Bound {
     }
 
     /// Computes the outputs.
-    pub(super) fn forward(&self, is_train: bool) -> Result<()> {
-        self.graph.forward(is_train)
+    pub(super) fn forward(&self, mode: Mode) -> Result<()> {
+        self.graph.forward(mode)
     }
 
     /// Computes the gradients.
-    pub(super) fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
-        self.graph.backward(ograds, is_train)
+    pub(super) fn backward(&self, ograds: &[NDArray], mode: Mode) -> Result<()> {
+        self.graph.backward(ograds, mode)
     }
 }
 
@@ -110,13 +97,10 @@ pub(super) fn write_output(from: &NDArray, to: &NDArray, req: Req) -> Result<()>
 
 /// Adds the elements of `from` to `to`.
 fn add(from: &NDArray, to: &NDArray) -> Result<()> {
-    use ferromx_core::dtype::{Element, bf16, f16};
-    use ferromx_core::storage::write_slice;
     ferromx_core::dispatch!(from.dtype(), T in [f32, f64, f16, bf16] => {
-        let from = from.to_vec::<T>()?;
-        write_slice::<T, _>(to, |to| {
-            to.iter_mut().zip(&from).for_each(|(to, from)| *to = T::from_f64(to.to_f64() + from.to_f64()));
-        })
+        type C = <T as Arith>::Lane;
+        let (from, sum) = (from.to_vec::<T>()?, lane_fn!(|x: C, y: C| -> C { x + y }));
+        write_slice::<T, _>(to, |to| zip::zip(Src::<T>::InPlace, Src::Slice(&from), to, sum))
     }, d => Err(ferromx_core::error::Error::Internal(format!("no addition of gradients of type {d}"))))
 }
 

@@ -6,14 +6,14 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, Operator};
+use ferromx_core::op::{Deps, Mode, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, Mode, is_true, node_state, pick, write_or_zero, write_output};
+use super::bound::{Bound, is_true, node_state, pick, write_or_zero, write_output};
 use super::{
     attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, mutated_inputs, to_count,
 };
@@ -147,7 +147,7 @@ impl Branches {
             Some(bound) => bound,
             None => Bound::new(p.graph(i)?, ctx.context, ins, mode, &[])?,
         };
-        bound.forward(ctx.is_train)?;
+        bound.forward(ctx.mode())?;
         Ok(self.bound[i].insert(bound))
     }
 }
@@ -159,7 +159,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let condition = is_true(&branches.run(ctx, p, 0, ins, Mode::Inference)?.outputs()[0])?;
     branches.taken = if condition { 1 } else { 2 };
     let taken = branches.taken;
-    let branch = branches.run(ctx, p, taken, ins, Mode::of(ctx))?;
+    let branch = branches.run(ctx, p, taken, ins, ctx.mode())?;
     branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| write_output(from, to, *req))
 }
 
@@ -182,7 +182,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let Some(branch) = &branches.bound[taken] else {
         return Err(Error::Internal("the branch that was taken is not bound".into()));
     };
-    branch.backward(ograds, ctx.is_train)?;
+    branch.backward(ograds, ctx.mode())?;
     let with_gradient = (0..p.num_inputs).filter(|i| !p.mutated.contains(i));
     for (k, i) in with_gradient.enumerate() {
         let input = p.locs[taken].iter().position(|loc| *loc == i);

@@ -6,14 +6,14 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, Operator};
+use ferromx_core::op::{Deps, Mode, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, Mode, fill_zeros, node_state, write_or_zero, write_output, zeros_like};
+use super::bound::{Bound, fill_zeros, node_state, write_or_zero, write_output, zeros_like};
 use super::{attached_graph, check_num_inputs, graph, input_indices, merge, merge_type, to_count};
 
 params! {
@@ -269,9 +269,9 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let p = ctx.params::<ForeachParam>();
     let state = node_state::<Iterations>(ctx.cache);
     let mut iterations = state.lock();
-    bind(ctx, p, ins, Mode::of(ctx), &mut iterations)?;
+    bind(ctx, p, ins, ctx.mode(), &mut iterations)?;
     for (t, iteration) in iterations.bound.iter().enumerate() {
-        iteration.forward(ctx.is_train)?;
+        iteration.forward(ctx.mode())?;
         for k in 0..p.num_out_data {
             write_output(&iteration.outputs()[k], &outs[k].at(t)?, reqs[k])?;
         }
@@ -295,7 +295,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     bind(ctx, p, ins, Mode::Training, &mut iterations)?;
     if !has_gradients {
         // The forward call ran for inference and bound no gradients.
-        iterations.bound.iter().try_for_each(|iteration| iteration.forward(ctx.is_train))?;
+        iterations.bound.iter().try_for_each(|iteration| iteration.forward(ctx.mode()))?;
     }
     iterations.sums.iter().flatten().for_each(fill_zeros);
     // The gradients of the states after the current iteration.
@@ -307,7 +307,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
             head_grads.push(rows.at(t)?);
         }
         head_grads.extend(state_grads.iter().cloned());
-        iteration.backward(&head_grads, ctx.is_train)?;
+        iteration.backward(&head_grads, ctx.mode())?;
         for (s, state_grad) in state_grads.iter().enumerate() {
             match &iteration.grads[p.graph_inputs[p.num_data + s]] {
                 Some(grad) => state_grad.copy_from(grad)?,

@@ -6,7 +6,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Deps, OpCtx, Operator};
+use ferromx_core::op::{Deps, Mode, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -14,7 +14,7 @@ use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
 use super::bound::{
-    Bound, Mode, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
+    Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
 };
 use super::{
     attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, merge, merge_type,
@@ -268,11 +268,11 @@ fn run_inference(
     }
     let mut num_run = 0;
     while num_run < p.max_iterations {
-        inference.cond.forward(ctx.is_train)?;
+        inference.cond.forward(ctx.mode())?;
         if !is_true(&inference.cond.outputs()[0])? {
             break;
         }
-        inference.iteration.forward(ctx.is_train)?;
+        inference.iteration.forward(ctx.mode())?;
         let (out_data, variables) = inference.iteration.outputs().split_at(p.num_out_data);
         for (k, output) in out_data.iter().enumerate() {
             write_or_zero(Some(output), &outs[k].at(num_run)?, reqs[k])?;
@@ -309,7 +309,7 @@ fn run(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray], iterations: &mut Iterat
         bind_iteration(&mut iterations.conds, t, pick(&current, &p.cond_locs), Mode::Inference, |ins| {
             Bound::new(cond, ctx.context, ins, Mode::Inference, &[])
         })?;
-        iterations.conds[t].forward(ctx.is_train)?;
+        iterations.conds[t].forward(ctx.mode())?;
         if !is_true(&iterations.conds[t].outputs()[0])? {
             break;
         }
@@ -317,7 +317,7 @@ fn run(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray], iterations: &mut Iterat
         bind_iteration(&mut iterations.bound, t, pick(&current, &p.func_locs), Mode::Training, |ins| {
             Bound::new(func, ctx.context, ins, Mode::Training, sums)
         })?;
-        iterations.bound[t].forward(ctx.is_train)?;
+        iterations.bound[t].forward(ctx.mode())?;
         for (v, i) in p.var_inputs().enumerate() {
             current[i] = iterations.bound[t].outputs()[p.num_out_data + v].clone();
         }
@@ -380,7 +380,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
         let iteration = &iterations.bound[t];
         let mut head_grads = ograds[..p.num_out_data].iter().map(|rows| rows.at(t)).collect::<Result<Vec<_>>>()?;
         head_grads.extend(var_grads.iter().cloned());
-        iteration.backward(&head_grads, ctx.is_train)?;
+        iteration.backward(&head_grads, ctx.mode())?;
         for (var_grad, input) in var_grads.iter().zip(&p.vars) {
             write_or_zero(iteration.grads[*input].as_ref(), var_grad, Req::Write)?;
         }

@@ -5,8 +5,9 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, Operation, Operator, arg};
 use ferromx_core::storage::{In, Out};
+use ferromx_kernels::{lane_fn, zip};
 
-use super::family::{self, Arg, apply_two, binary, operators};
+use super::family::{self, Arg, apply_two, binary, operators, src};
 use super::formulas::*;
 use crate::compose::{Graph, op};
 
@@ -109,16 +110,8 @@ fn grad_add(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if outs[0].dtype() != DType::Bool {
         return family::binary_kernel::<Add>(ctx, ins, outs);
     }
-    // An input that shares memory with the output already holds its term.
-    let mut others = ins.iter().filter(|x| x.shared_with().is_none());
-    let first = others.next().map(|x| x.slice::<bool>()).transpose()?;
-    let second = others.next().map(|x| x.slice::<bool>()).transpose()?;
-    let out = outs[0].slice_mut::<bool>()?;
-    match (first, second) {
-        (Some(a), Some(b)) => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = *a || *b),
-        (Some(a), None) => out.iter_mut().zip(a).for_each(|(out, a)| *out |= *a),
-        (None, _) => {}
-    }
+    let or = lane_fn!(|x: i32, y: i32| -> i32 { x | y });
+    zip::zip(src::<bool>(&ins[0])?, src::<bool>(&ins[1])?, outs[0].slice_mut::<bool>()?, or);
     Ok(())
 }
 

@@ -172,10 +172,18 @@ impl<F: Binary> Ternary for ChainRule2<F> {
 ///     binary!(SUB: "elemwise_sub", "The difference.", Sub, graph = ...);
 /// }
 /// ```
+///
+/// `numpy "_npi_name" ["_npi_alias"] of x` after a definition also lists the operator under names of MXNet's NumPy interface, without its
+/// other aliases. With `of x`, the argument is called `x` instead of `data`.
 macro_rules! operators {
-    (OPS [$($other:ident),*] = $($family:ident!($name:ident $($operator:tt)*);)*) => {
+    (OPS [$($other:ident),*] =
+     $($family:ident!($name:ident $($operator:tt)*) $(numpy $numpy:literal $([$alias:literal])? $(of $x:ident)?)?;)*) => {
         /// The operators of this file.
-        pub(super) static OPS: &[&dyn ferromx_core::op::AnyOperator] = &[$(&$name,)* $(&$other),*];
+        pub(super) static OPS: &[&dyn ferromx_core::op::AnyOperator] = &[
+            $(&$name,)*
+            $(&$other,)*
+            $($(&$name.renamed($numpy)$(.aliases(&[$alias]))?$(.inputs(&[ferromx_core::op::arg(stringify!($x), "The array.")]))?,)?)*
+        ];
 
         $($family!($name $($operator)*);)*
     };

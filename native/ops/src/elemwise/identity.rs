@@ -14,14 +14,16 @@ use ferromx_core::{dispatch, params};
 use ferromx_kernels::lane_fn;
 use ferromx_kernels::map::{self, Src};
 use ferromx_kernels::movement;
+use ferromx_kernels::quantize::round_saturated;
 
 use crate::compose::op;
-use crate::movement::copy;
+use crate::movement::{copy, zeros};
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[
     &COPY,
+    &NP_COPY,
     &COPY_TO,
     &CROSS_DEVICE_COPY,
     &BLOCK_GRAD,
@@ -43,6 +45,8 @@ pub(crate) static COPY: Operator = Operator::new("_copy")
     .grad(Grad::Compose(PASS_BACK))
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
+
+pub(crate) static NP_COPY: Operator = COPY.renamed("_np_copy").inputs(&[arg("a", "The array to copy.")]);
 
 pub(crate) static CROSS_DEVICE_COPY: Operator = Operator::new("_CrossDeviceCopy")
     .names_outputs()
@@ -157,10 +161,7 @@ pub(crate) static AMP_CAST: Operator<AmpCastParam> = Operator::new("amp_cast")
 /// Rounds to the nearest integer, halves to even, saturating at the limits of the type.
 fn round_to_integers(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     dispatch!(x.dtype(), T in [f32, bf16] => dispatch!(out.dtype(), U in [i8, u8, i32] => {
-        let (low, high) = (f64::from(U::MIN), f64::from(U::MAX));
-        for (y, x) in out.slice_mut::<U>()?.iter_mut().zip(x.slice::<T>()?) {
-            *y = U::from_f64(x.to_f64().round_ties_even().clamp(low, high));
-        }
+        round_saturated(x.slice::<T>()?, (f64::from(U::MIN), f64::from(U::MAX)), out.slice_mut::<U>()?);
         Ok(())
     }, d => Err(Error::Internal(format!("{d} is not rounded to")))), d => Err(Error::Internal(format!("{d} is not rounded"))))
 }
@@ -251,10 +252,7 @@ pub(crate) fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 pub(crate) static ZEROS_LIKE: Operator = Operator::new("zeros_like")
     .aliases(&["_sparse_zeros_like"])
     .doc("Zeros in the shape and type of the input.")
-    .forward(|_, _, outs| {
-        outs[0].bytes_mut()?.fill(0);
-        Ok(())
-    })
+    .forward(zeros)
     .grad(Grad::Zero)
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::zeros_rule, crate::sparse::zeros);

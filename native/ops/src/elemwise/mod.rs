@@ -9,7 +9,6 @@ pub(crate) mod formulas;
 pub(crate) mod identity;
 pub(crate) mod integers;
 pub(crate) mod loops;
-mod numpy_names;
 pub(crate) mod parametric;
 mod polynomial;
 pub(crate) mod predicates;
@@ -26,8 +25,6 @@ pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     binary::OPS,
     // Copies, casts, constants.
     identity::OPS,
-    // Operators of this family under their names in the NumPy interface.
-    numpy_names::OPS,
     // Functions of one array with parameters.
     parametric::OPS,
     // `polyval`.

@@ -76,17 +76,17 @@ macro_rules! int_scalar {
 
 operators! { OPS [] =
     scalar!(PLUS sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)): "_plus_scalar" ["_PlusScalar"],
-        "data + scalar.", Add(x, s), PASS_BACK);
+        "data + scalar.", Add(x, s), PASS_BACK) numpy "_npi_add_scalar";
     scalar!(MINUS sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)): "_minus_scalar" ["_MinusScalar"],
-        "data - scalar.", Sub(x, s), PASS_BACK);
+        "data - scalar.", Sub(x, s), PASS_BACK) numpy "_npi_subtract_scalar";
     scalar!(SCATTER_PLUS sparse(crate::sparse::keeps_zero): "_scatter_plus_scalar",
         "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
     scalar!(SCATTER_MINUS sparse(crate::sparse::keeps_zero): "_scatter_minus_scalar",
         "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
     scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.",
-        Sub(s, x), graph = |g, n, _s| g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0]))));
+        Sub(s, x), graph = |g, n, _s| g.op(op!(elemwise::unary::NEGATIVE(n.ograds[0])))) numpy "_npi_rsubtract_scalar";
     scalar!(MUL sparse(crate::sparse::keeps_zero): "_mul_scalar" ["_MulScalar"],
-        "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+        "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s)) numpy "_npi_multiply_scalar";
     scalar!(DIV sparse(crate::sparse::keeps_zero): "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
         Div(x, s), graph = |g, n, s| g.op(op!(DIV(n.ograds[0]), scalar: s)));
     scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
@@ -96,25 +96,25 @@ operators! { OPS [] =
             g.mul(n.ograds[0], d)
         });
     scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if the scalar is 0.",
-        Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
+        Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0])) numpy "_npi_mod_scalar";
     scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where data is 0.",
         Mod(s, x), df = ModB, graph = |g, n, s| {
             let q = g.op(op!(RDIV(n.inputs[0]), scalar: s))?;
             let q = g.op(op!(elemwise::unary::FLOOR(q)))?;
             let d = g.op(op!(elemwise::unary::NEGATIVE(q)))?;
             g.mul(n.ograds[0], d)
-        });
+        }) numpy "_npi_rmod_scalar";
     scalar!(POWER: "_power_scalar" ["_PowerScalar"], "data to the power scalar.",
         Power(x, s), df = PowerA, graph = |g, n, s| {
             let d = g.power(n.inputs[0], s - 1.0)?;
             let d = g.scale(d, s)?;
             g.mul(n.ograds[0], d)
-        });
+        }) numpy "_npi_power_scalar";
     scalar!(RPOWER: "_rpower_scalar" ["_RPowerScalar"], "The scalar to the power data.",
         Power(s, x), df = PowerB, graph = |g, n, s| {
             let d = g.scale(n.outputs[0], s.ln())?;
             g.mul(n.ograds[0], d)
-        });
+        }) numpy "_npi_rpower_scalar";
     scalar!(MAXIMUM: "_maximum_scalar" ["_MaximumScalar", "_npi_maximum_scalar"], "The larger of data and scalar.",
         Maximum(x, s), df = MaximumA, graph = |g, n, s| {
             let d = g.op(op!(GREATER_EQUAL(n.inputs[0]), scalar: s))?;

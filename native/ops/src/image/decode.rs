@@ -82,9 +82,18 @@ fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<N
     let gray = flag == 0;
     let image = decode(data, gray)?;
     let channels = if gray { 1 } else { 3 };
-    let pixels = image.converted(channels, to_rgb);
+    let pixels = image.converted(channels, if to_rgb { ChannelOrder::Rgb } else { ChannelOrder::Bgr });
     let shape = [image.height as i64, image.width as i64, channels as i64];
     Ok(vec![NDArray::from_slice(&pixels, &shape)?.to_context(ctx.context)?])
+}
+
+/// The order of the channels of a colour image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelOrder {
+    /// Red first.
+    Rgb,
+    /// Blue first, as in OpenCV.
+    Bgr,
 }
 
 /// A decoded image of one (gray), two (gray, alpha), three (RGB) or four (RGBA) channels.
@@ -100,15 +109,18 @@ pub struct DecodedImage {
 }
 
 impl DecodedImage {
-    /// The samples converted to one or three channels, in RGB order with `to_rgb` and in BGR order otherwise.
-    pub fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
+    /// The samples converted to one channel, or to three in the given order.
+    pub fn converted(&self, channels: usize, order: ChannelOrder) -> Vec<u8> {
         if channels == 1 {
             return self.to_gray();
         }
         let pixels = self.samples.chunks_exact(self.channels);
         let mut samples = memory::with_capacity(3 * pixels.len());
         for [r, g, b] in pixels.map(|p| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] }) {
-            samples.extend_from_slice(&if to_rgb { [r, g, b] } else { [b, g, r] });
+            samples.extend_from_slice(&match order {
+                ChannelOrder::Rgb => [r, g, b],
+                ChannelOrder::Bgr => [b, g, r],
+            });
         }
         samples
     }

@@ -1,6 +1,6 @@
 //! `_imdecode`: decodes an image, which is passed as a parameter, into one example of a batch.
 
-use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
@@ -8,6 +8,7 @@ use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, TypeOnly};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::image::{self, Crop};
 
 use super::decode::{DecodedImage, decode};
 
@@ -90,14 +91,14 @@ fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -
         x0 < x1 && x1 <= width && y0 < y1 && y1 <= height,
         "the crop ({x0}, {y0}) to ({x1}, {y1}) is not within an image of {width} x {height} pixels"
     );
-    let gray = (channels == 1).then(|| image.to_gray());
-    let sample = |pixel: usize, channel: usize| match (&gray, image.channels) {
-        (Some(gray), _) => gray[pixel],
-        (None, 2) => image.samples[pixel * 2 + usize::from(channel == 3)],
-        (None, n) => image.samples[pixel * n + if channel < 3 { 2 - channel } else { 3 }],
-    };
-    let coordinates = (0..channels).flat_map(|k| (y0..y1).flat_map(move |y| (x0..x1).map(move |x| (k, y, x))));
-    Ok(coordinates.map(|(k, y, x)| sample(y * width + x, k)).collect())
+    let crop = Crop { x: x0..x1, y: y0..y1 };
+    let plane_of =
+        |from: &[u8], sources: &[usize], num_channels| image::crop_planes(from, (width, num_channels), sources, &crop);
+    Ok(match image.channels {
+        _ if channels == 1 => plane_of(&image.to_gray(), &[0], 1),
+        2 => plane_of(&image.samples, &[0, 0, 0, 1][..channels], 2),
+        n => plane_of(&image.samples, &[2, 1, 0, 3][..channels], n),
+    })
 }
 
 /// The operators of this file.
@@ -141,14 +142,8 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let out = &mut outs[0];
     let begin = if out.shape().ndim() == Some(4) { p.index * p.planes.len() } else { 0 };
     dispatch!(out.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
-        let mean = ins[0].slice::<T>()?;
-        let to = &mut out.slice_mut::<T>()?[begin..begin + p.planes.len()];
-        if mean.is_empty() {
-            to.iter_mut().zip(&p.planes).for_each(|(to, x)| *to = T::from_f64(f64::from(*x)));
-        } else {
-            let rows = to.iter_mut().zip(&p.planes).zip(mean);
-            rows.for_each(|((to, x), mean)| *to = T::from_f64(f64::from(*x) - mean.to_f64()));
-        }
+        let mean = Some(ins[0].slice::<T>()?).filter(|mean| !mean.is_empty());
+        image::subtract_mean(&p.planes, mean, &mut out.slice_mut::<T>()?[begin..begin + p.planes.len()]);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }

@@ -8,7 +8,7 @@ mod resize;
 mod tests;
 mod transform;
 
-pub use decode::{DecodedImage, decode};
+pub use decode::{ChannelOrder, DecodedImage, decode};
 pub use resize::interpolation;
 
 use ferromx_core::error::Result;

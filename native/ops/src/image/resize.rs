@@ -50,10 +50,7 @@ fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, interpolation: Int
     }
     ensure!(image_len > 0, "an image without pixels cannot be resized to {}", out.shape());
     dispatch!(input.dtype(), T in [u8, f32, f64] => {
-        let (src, dst) = (input.slice::<T>()?, out.slice_mut::<T>()?);
-        for (src, dst) in src.chunks_exact(image_len).zip(dst.chunks_exact_mut(out_image_len)) {
-            image::resize(src, shape, (to[n - 3], to[n - 2]), interpolation, dst);
-        }
+        image::resize(input.slice::<T>()?, shape, (to[n - 3], to[n - 2]), interpolation, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -230,6 +227,6 @@ fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Res
         "a border of type {} needs pixels to copy, but the image has none: use type 0",
         p.kind
     );
-    image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, width, kind, &color, out.slice_mut()?);
+    image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, kind, &color, (out.slice_mut()?, width));
     Ok(())
 }

@@ -75,11 +75,12 @@ pub(super) static INDEX_COPY: Operator = Operator::new("_contrib_index_copy")
     })
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
-        let rows = row_indices(ctx, &ins[1], num_rows(outs[0].shape()), Bounds::Raise)?;
+        let n = num_rows(outs[0].shape());
+        let rows = row_indices(ctx, &ins[1], n, Bounds::Raise)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-        let inner = ins[2].len().checked_div(rows.len()).unwrap_or(0);
+        let shape = (1, n, outs[0].len().checked_div(n).unwrap_or(0));
         by_size!(ins[0].dtype(), |T| {
-            index::scatter(source::<T>(&ins[2])?, &rows, inner, target::<T>(&mut outs[0])?);
+            index::scatter(source::<T>(&ins[2])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })

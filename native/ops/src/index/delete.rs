@@ -8,6 +8,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{ensure, memory, params};
 use ferromx_kernels::map::Lane;
+use ferromx_kernels::{index, movement};
 
 use crate::axes::outer_len_inner;
 use crate::elemwise::family::elements;
@@ -55,15 +56,8 @@ pub(super) static DELETE: Operator<DeleteParam> = Operator::new("_npi_delete")
         let axis = p.axis.map_or(Ok(0), |axis| Shape::axis(axis.into(), dims.len()))?;
         dims[axis] = kept.len() as i64;
         let out = NDArray::empty(&Shape::from(dims), x.dtype(), ctx.context)?;
-        let size = inner * x.dtype().size();
-        read_bytes(x, |from| {
-            write_bytes(&out, |to| {
-                let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-                for (offset, to) in offsets.zip(to.chunks_exact_mut(size.max(1))) {
-                    to.copy_from_slice(&from[offset..offset + size]);
-                }
-            });
-        });
+        let shape = (outer, n, inner * x.dtype().size());
+        read_bytes(x, |from| write_bytes(&out, |to| index::gather(from, shape, &kept, to)));
         Ok(vec![out])
     })
     .grad(Grad::Kernel(Backward::new(delete_backward).inputs(Deps::All), None));
@@ -133,13 +127,9 @@ fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
     };
     if out.wanted() {
         let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices.as_deref())?;
-        let size = inner * g.dtype().size();
-        let (g, to) = (g.bytes()?, out.bytes_mut()?);
-        to.fill(0);
-        let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-        for (offset, g) in offsets.zip(g.chunks_exact(size.max(1))) {
-            to[offset..offset + size].copy_from_slice(g);
-        }
+        let (shape, out) = ((outer, n, inner * g.dtype().size()), out.bytes_mut()?);
+        movement::fill(out, 0);
+        index::scatter(g.bytes()?, &kept, shape, out);
     }
     outs.get_mut(1).map_or(Ok(()), no_gradient)
 }

@@ -1,7 +1,5 @@
 //! `insert`: inserts entries along an axis before one index, the indices of a slice, or the indices in an array.
 
-use std::ops::Range;
-
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -12,7 +10,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::map::Lane;
-use ferromx_kernels::movement;
+use ferromx_kernels::movement::{self, Entries};
 use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
@@ -87,13 +85,9 @@ insert!(INSERT_SCALAR: "_npi_insert_scalar", &[ARR, VALUES], IndexKind::Index, "
 insert!(INSERT_SLICE: "_npi_insert_slice", &[ARR, VALUES], IndexKind::Slice, "before each index of a slice.");
 insert!(INSERT_TENSOR: "_npi_insert_tensor", &[ARR, VALUES, OBJ], IndexKind::Array, "before each index in an array.");
 
-/// Entries of the result that are copied together, from the values or from the array.
-struct Run {
-    /// True if the entries come from the values.
-    is_inserted: bool,
-    /// The indices of the entries in the values or the array.
-    entries: Range<usize>,
-}
+/// The arrays whose entries make up the result.
+const OLD: usize = 0;
+const INSERTED: usize = 1;
 
 /// How values are broadcast to the inserted entries. As in NumPy, the first axis of the values is moved to `axis` if there is a single
 /// index.
@@ -157,8 +151,8 @@ impl Insertion {
         dims
     }
 
-    /// The runs that make up the result, in order.
-    fn runs(&self, p: &InsertParam, obj: Option<&[i64]>, kind: IndexKind) -> Result<Vec<Run>> {
+    /// The ranges of entries that make up the result, in order.
+    fn runs(&self, p: &InsertParam, obj: Option<&[i64]>, kind: IndexKind) -> Result<Vec<Entries>> {
         let n = self.dims[self.axis];
         let indices: Vec<i64> = match (kind, obj) {
             (IndexKind::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
@@ -182,15 +176,15 @@ impl Insertion {
         let mut next = 0;
         for (target, k) in inserted {
             if target > next {
-                runs.push(Run { is_inserted: false, entries: next..target });
+                runs.push(Entries { array: OLD, range: next..target });
                 next = target;
             }
             match runs.last_mut() {
-                Some(Run { is_inserted: true, entries }) if entries.end == k => entries.end += 1,
-                _ => runs.push(Run { is_inserted: true, entries: k..k + 1 }),
+                Some(Entries { array: INSERTED, range }) if range.end == k => range.end += 1,
+                _ => runs.push(Entries { array: INSERTED, range: k..k + 1 }),
             }
         }
-        runs.push(Run { is_inserted: false, entries: next..n });
+        runs.push(Entries { array: OLD, range: next..n });
         Ok(runs)
     }
 }
@@ -213,7 +207,12 @@ fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, kind: IndexKind) -> Result<()>
 }
 
 /// The insertion of a call, and the runs of its result. `rest` has the inputs after the array.
-fn insertion_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Insertion, Vec<Run>)> {
+fn insertion_and_runs(
+    p: &InsertParam,
+    arr: &Shape,
+    rest: &[In<'_>],
+    kind: IndexKind,
+) -> Result<(Insertion, Vec<Entries>)> {
     let values = if p.val.is_some() { None } else { rest.first() };
     let obj = if kind == IndexKind::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
@@ -249,17 +248,8 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
         let entries = insertion.inserted_shape();
         let mut new = memory::filled(T::default(), entries.iter().product());
         movement::broadcast_to(&transposed, &insertion.permuted_shape(), (&mut new, &entries));
-        let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
-        let mut rest = out;
-        for o in 0..outer {
-            for run in &runs {
-                let (from, length) = if run.is_inserted { (&new[..], insertion.num_inserted) } else { (old, n) };
-                let from = &from[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
-                let (to, left) = std::mem::take(&mut rest).split_at_mut(from.len());
-                to.copy_from_slice(from);
-                rest = left;
-            }
-        }
+        let arrays = [(ins[0].slice::<T>()?, n), (&new[..], insertion.num_inserted)];
+        movement::join_entries(&arrays, &runs, (outer, inner), out.slice_mut::<T>()?);
         Ok(())
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
@@ -273,16 +263,8 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_
     f64::load_any(elements(&ins[0])?, 0, &mut g);
     let mut old = memory::filled(0.0, outer * n * inner);
     let mut new = memory::filled(0.0, outer * insertion.num_inserted * inner);
-    let mut rest = &g[..];
-    for o in 0..outer {
-        for run in &runs {
-            let (to, length) = if run.is_inserted { (&mut new, insertion.num_inserted) } else { (&mut old, n) };
-            let to = &mut to[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
-            let (from, left) = rest.split_at(to.len());
-            to.copy_from_slice(from);
-            rest = left;
-        }
-    }
+    let mut arrays = [(&mut old[..], n), (&mut new[..], insertion.num_inserted)];
+    movement::split_entries(&g, &runs, (outer, inner), &mut arrays);
     let has_values = p.val.is_none();
     for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
         match k {

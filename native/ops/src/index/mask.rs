@@ -9,7 +9,7 @@ use ferromx_core::params::TypeOnly;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::movement;
+use ferromx_kernels::{index, movement, nonzero};
 
 use crate::movement::copy;
 use crate::rules::{first_dtype, one_dtype_of};
@@ -52,8 +52,8 @@ pub(super) static MASK_ASSIGN_SCALAR: Operator<MaskScalarParam> = Operator::new(
         copy(ctx, &ins[..1], outs)?;
         let selection = selection(&ins[1], outs[0].shape(), p.start_axis.0)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            let (out, value) = (outs[0].slice_mut::<T>()?, T::from_f64(p.value.0.into()));
-            selection.for_each_run(|_, offset, n| out[offset..offset + n].fill(value));
+            let value = T::from_f64(p.value.0.into());
+            index::fill_rows(value, &selection.selected, selection.extents, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -84,8 +84,7 @@ pub(super) static MASK_ASSIGN_TENSOR: Operator<MaskTensorParam> = Operator::new(
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             let mut values = vec![T::default(); to.iter().product()];
             movement::broadcast_to(ins[2].slice::<T>()?, &from, (&mut values, &to));
-            let out = outs[0].slice_mut::<T>()?;
-            selection.for_each_run(|k, offset, n| out[offset..offset + n].copy_from_slice(&values[k * n..(k + 1) * n]));
+            index::scatter(&values, &selection.selected, selection.extents, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -131,8 +130,7 @@ fn selection(mask: &In<'_>, data: &Shape, start: i32) -> Result<Selection> {
     let (dims, start, num_axes) = (data.to_usize(), start.max(0) as usize, mask.shape().dims().len());
     let product = |d: &[usize]| d.iter().product::<usize>();
     let selected = dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let mask = mask.slice::<T>()?;
-        (0..mask.len()).filter(|i| mask[*i] != T::default()).collect()
+        nonzero::indices(mask.slice::<T>()?)
     }, d => return Err(Error::Internal(format!("no mask of type {d}"))));
     let extents = (product(&dims[..start]), mask.len(), product(&dims[start + num_axes..]));
     Ok(Selection { extents, start, num_axes, selected })
@@ -143,18 +141,6 @@ impl Selection {
     fn shape(&self, data: &Shape) -> Vec<usize> {
         let dims = data.to_usize();
         [&dims[..self.start], &[self.selected.len()], &dims[self.start + self.num_axes..]].concat()
-    }
-
-    /// Calls `f(index, offset, len)` for each contiguous run of selected elements, with its offset into the data.
-    fn for_each_run(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let (outer, n, inner) = self.extents;
-        let mut k = 0;
-        for o in 0..outer {
-            for i in &self.selected {
-                f(k, (o * n + i) * inner, inner);
-                k += 1;
-            }
-        }
     }
 }
 

@@ -11,6 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index::{self, BadIndex};
 use ferromx_kernels::map::Arith;
+use ferromx_kernels::movement;
 
 use super::{bad_index, index_type, no_gradient};
 use crate::compose::op;
@@ -37,10 +38,9 @@ pub(super) static GATHER_ND: Operator = Operator::new("gather_nd")
     })
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
-        let (rows, inner) = rows_nd(ctx, &ins[1], &ins[0].shape().to_usize())?;
-        let n = ins[0].len().checked_div(inner).unwrap_or(0);
+        let (rows, shape) = rows_nd(ctx, &ins[1], &ins[0].shape().to_usize())?;
         by_size!(ins[0].dtype(), |T| {
-            index::gather(source::<T>(&ins[0])?, (1, n, inner), &rows, target::<T>(&mut outs[0])?);
+            index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })
@@ -57,18 +57,18 @@ fn num_coordinates(indices: &Shape, index_rank: usize, rank: usize) -> Result<Op
     Ok(Some(m))
 }
 
-/// The row that each tuple of coordinates selects from data of shape `dims`, and the length of a row.
-fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
+/// The row that each tuple of coordinates selects from data of shape `dims`, and the data's shape as (1, rows, length of a row).
+fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, (usize, usize, usize))> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
-    let inner = inner.iter().product();
+    let shape = (1, outer.iter().product(), inner.iter().product());
     if outer.is_empty() {
         // A tuple without coordinates selects the whole array.
         let tuples: usize = indices.shape().to_usize()[1..].iter().product();
-        return Ok((vec![0; if inner == 0 { 0 } else { tuples }], inner));
+        return Ok((vec![0; if shape.2 == 0 { 0 } else { tuples }], shape));
     }
     let rows =
         index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(index_error))?;
-    Ok((rows, inner))
+    Ok((rows, shape))
 }
 
 /// The error for coordinates out of range. MXNet's Python package recognizes its first word.
@@ -82,11 +82,11 @@ fn gather_nd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     if !outs[0].wanted() {
         return Ok(());
     }
-    let (rows, inner) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
+    let (rows, shape) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = outs[0].slice_mut::<T>()?;
-        out.fill(T::default());
-        index::scatter_add::<T, <T as Arith>::Lane>(ins[0].slice()?, &rows, inner, out);
+        movement::fill(out, T::default());
+        index::scatter_add::<T, <T as Arith>::Lane>(ins[0].slice()?, &rows, shape, out);
         Ok(())
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
@@ -108,10 +108,10 @@ pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("scatter_
     .shape(scatter_nd_shape)
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
-        let (rows, inner) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
+        let (rows, shape) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
         outs[0].bytes_mut()?.fill(0);
         by_size!(ins[0].dtype(), |T| {
-            index::scatter(source::<T>(&ins[0])?, &rows, inner, target::<T>(&mut outs[0])?);
+            index::scatter(source::<T>(&ins[0])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })
@@ -134,12 +134,12 @@ pub(super) static SCATTER_SET_ND: Operator<ScatterNdParam> = Operator::new("_sca
     })
     .dtype(|_, io| one_dtype_of(io, [0, 1]))
     .forward(|ctx, ins, outs| {
-        let (rows, inner) = rows_nd(ctx, &ins[2], &outs[0].shape().to_usize())?;
+        let (rows, shape) = rows_nd(ctx, &ins[2], &outs[0].shape().to_usize())?;
         if ins[0].shared_with().is_none() {
             outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         }
         by_size!(ins[1].dtype(), |T| {
-            index::scatter(source::<T>(&ins[1])?, &rows, inner, target::<T>(&mut outs[0])?);
+            index::scatter(source::<T>(&ins[1])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })

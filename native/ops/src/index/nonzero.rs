@@ -1,11 +1,11 @@
 //! `nonzero`: the indices of the elements that are not 0.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
 use ferromx_core::op::{AnyOperator, Operator, arg};
-use ferromx_core::shape::Sizes;
 use ferromx_core::storage::read_slice;
-use ferromx_core::{dispatch, memory};
+use ferromx_kernels::nonzero;
 
 use crate::rules::new_array;
 
@@ -20,38 +20,11 @@ pub(super) static NONZERO: Operator = Operator::new("_npx_nonzero")
         let x = &ins[0];
         let dims = if x.shape().dims().is_empty() { vec![1] } else { x.shape().to_usize().to_vec() };
         let indices = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            read_slice::<T, _>(x, |x| nonzero(x, &dims))?
+            read_slice::<T, _>(x, |x| nonzero::coordinates(x, &dims))?
         }, d => return Err(ctx.unsupported(d, &DType::ALL)));
         Ok(vec![new_array(&indices, &[(indices.len() / dims.len()) as i64, dims.len() as i64], ctx.context)?])
     })
     .grad(Grad::Zero);
-
-/// The coordinates of the elements that are not 0.
-fn nonzero<T: Element>(x: &[T], dims: &[usize]) -> Vec<i64> {
-    let (Some((&width, outer)), rank) = (dims.split_last(), dims.len()) else { return Vec::new() };
-    let count = x.iter().filter(|x| **x != T::default()).count();
-    let mut indices = memory::filled(0i64, count * rank);
-    let mut found = 0;
-    let mut coordinates: Sizes = outer.iter().map(|_| 0).collect();
-    for row in x.chunks_exact(width.max(1)) {
-        for (i, x) in row.iter().enumerate() {
-            // Written for every element; the next one overwrites the coordinates of a zero.
-            if let Some(to) = indices.get_mut(found..found + rank) {
-                to.iter_mut().zip(&coordinates).for_each(|(to, index)| *to = *index as i64);
-                to[rank - 1] = i as i64;
-            }
-            found += if *x != T::default() { rank } else { 0 };
-        }
-        for (index, n) in coordinates.iter_mut().zip(outer).rev() {
-            *index += 1;
-            if *index < *n {
-                break;
-            }
-            *index = 0;
-        }
-    }
-    indices
-}
 
 #[cfg(test)]
 mod tests {

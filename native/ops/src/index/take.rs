@@ -11,6 +11,7 @@ use ferromx_core::storage::{In, Out, Req};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
+use ferromx_kernels::movement;
 
 use super::sparse;
 use super::{no_gradient, row_indices};
@@ -107,7 +108,7 @@ fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 fn add_rows(
     ctx: &OpCtx<'_>,
     grad: &In<'_>,
-    (outer, n, inner): (usize, usize, usize),
+    shape: (usize, usize, usize),
     rows: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
@@ -115,16 +116,9 @@ fn add_rows(
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (grad, out) = (grad.slice::<T>()?, out.slice_mut::<T>()?);
         if !accumulate {
-            out.fill(T::default());
+            movement::fill(out, T::default());
         }
-        if grad.is_empty() {
-            return Ok(());
-        }
-        let (from, to) = (rows.len() * inner, n * inner);
-        for o in 0..outer {
-            let (grad, out) = (&grad[o * from..(o + 1) * from], &mut out[o * to..(o + 1) * to]);
-            index::scatter_add::<T, <T as Arith>::Lane>(grad, rows, inner, out);
-        }
+        index::scatter_add::<T, <T as Arith>::Lane>(grad, rows, shape, out);
         Ok(())
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }

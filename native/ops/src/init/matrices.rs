@@ -8,6 +8,7 @@ use ferromx_core::params::{NumDType, ParamValue, Untyped};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::{index, movement};
 
 use super::{InitParam, fill};
 
@@ -123,7 +124,7 @@ fn identity(out: &mut Out<'_>) -> Result<()> {
     fill(out, 0.0)?;
     let rows = out.shape().to_usize()[0];
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        out.slice_mut::<T>()?.iter_mut().step_by(rows + 1).take(rows).for_each(|x| *x = T::from_f64(1.0));
+        movement::diagonal_fill(T::from_f64(1.0), (out.slice_mut::<T>()?, rows), 0);
         Ok(())
     }, d => Err(Error::Internal(format!("no one of type {d}"))))
 }
@@ -133,12 +134,7 @@ fn ones_on_diagonal(k: i64, out: &mut Out<'_>) -> Result<()> {
     let dims = out.shape().to_usize();
     let columns = dims.last().copied().unwrap_or(1);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        for (i, row) in (0i64..).zip(out.slice_mut::<T>()?.chunks_exact_mut(columns.max(1))) {
-            let one = i.checked_add(k).and_then(|j| usize::try_from(j).ok());
-            if let Some(x) = one.and_then(|j| row.get_mut(j)) {
-                *x = T::from_f64(1.0);
-            }
-        }
+        movement::diagonal_fill(T::from_f64(1.0), (out.slice_mut::<T>()?, columns), k);
         Ok(())
     }, d => Err(Error::Internal(format!("no one of type {d}"))))
 }
@@ -170,17 +166,8 @@ pub(super) static INDICES: Operator<IndicesParam> = Operator::new("_npi_indices"
 
 fn indices(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let grid = ctx.params::<IndicesParam>().dimensions.to_usize();
-    let size: usize = grid.iter().product();
-    if size == 0 {
-        return Ok(());
-    }
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        for (axis, indices) in outs[0].slice_mut::<T>()?.chunks_exact_mut(size).enumerate() {
-            let (n, inner) = (grid[axis], grid[axis + 1..].iter().product::<usize>());
-            for (i, run) in indices.chunks_exact_mut(inner).enumerate() {
-                run.fill(T::from_f64((i % n) as f64));
-            }
-        }
+        index::grid(&grid, outs[0].slice_mut::<T>()?);
         Ok(())
     }, d => Err(Error::Internal(format!("no index of type {d}"))))
 }

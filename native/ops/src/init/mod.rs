@@ -41,7 +41,7 @@ params! {
 }
 
 /// Zeros.
-pub static ZEROS: Operator<InitParam> = Operator::new("_zeros")
+pub(crate) static ZEROS: Operator<InitParam> = Operator::new("_zeros")
     .doc("An array of zeros.")
     .inputs(&[])
     .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
@@ -60,7 +60,7 @@ pub(crate) static ONES: Operator<InitParam> = Operator::new("_ones")
     .grad(Grad::Zero);
 
 /// Sets every element to a value.
-pub fn fill(out: &mut Out<'_>, value: f64) -> Result<()> {
+pub(crate) fn fill(out: &mut Out<'_>, value: f64) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         movement::fill(out.slice_mut::<T>()?, T::from_f64(value));
         Ok(())
@@ -82,7 +82,7 @@ params! {
 }
 
 /// A constant.
-pub static FULL: Operator<FullParam> = Operator::new("_full")
+pub(crate) static FULL: Operator<FullParam> = Operator::new("_full")
     .aliases(&["_npi_full"])
     .doc("An array whose elements are all equal to `value`.")
     .inputs(&[])

@@ -22,7 +22,7 @@ mod equations;
 mod khatri_rao;
 mod matrices;
 mod matrix_norm;
-pub mod product;
+pub(crate) mod product;
 mod sparse;
 mod svd;
 pub(crate) mod transforms;

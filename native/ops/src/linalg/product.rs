@@ -14,7 +14,7 @@ use ferromx_kernels::par::with_scratch;
 use crate::packed::{Packed, Version};
 
 /// An element type of matrix products.
-pub trait MatrixElement: FloatElement {
+pub(crate) trait MatrixElement: FloatElement {
     /// C = A B + `beta` C, plus one value of `bias` for each column.
     fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>);
 
@@ -51,7 +51,7 @@ type Layout = [usize; 4];
 const MIN_PACKED_ROWS: usize = 4;
 
 /// An element type whose products support every epilogue, because they are computed without conversion.
-pub trait EpilogueElement: MatrixElement {
+pub(crate) trait EpilogueElement: MatrixElement {
     /// C = A B followed by `epilogue`. `constant` is the cache and the version of a B that rarely changes: see
     /// [`MatrixElement::product_with_constant`].
     fn product_with_epilogue(

@@ -13,7 +13,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::conv::{ConvShape, col2im, im2col};
 
-use super::spatial::{sizes, triple};
+use super::spatial::Windows;
 use crate::precision::by_precision;
 
 params! {
@@ -111,18 +111,8 @@ impl Im2colParam {
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         let dims = if self.is_1d_on_2d(images) { &images.dims()[..3] } else { images.dims() };
         ensure!(dims.len() == n + 2, "images {images} must have {} dimensions for a kernel {}", n + 2, self.kernel);
-        let shape = ConvShape {
-            batch: dims[0].max(0) as usize,
-            groups: 1,
-            in_channels: dims[1].max(0) as usize,
-            out_channels: 1,
-            input: sizes(&dims[2..]),
-            kernel: triple("kernel", &self.kernel, n, 1, 1)?,
-            stride: triple("stride", &self.stride, n, 1, 1)?,
-            pad: triple("pad", &self.pad, n, 0, 0)?,
-            dilate: triple("dilate", &self.dilate, n, 1, 1)?,
-        };
-        Ok(shape.with_bounded_strides())
+        let windows = Windows { kernel: &self.kernel, stride: &self.stride, dilate: &self.dilate, pad: &self.pad };
+        windows.shape(dims, 1, 1)
     }
 
     /// True for a 1D kernel on 2D images. As in MXNet, the first channels * height elements of each image are then read as an image of

@@ -19,7 +19,7 @@ use ferromx_kernels::conv::{
 use ferromx_kernels::float::FloatElement;
 
 use super::fused::{ProductEpilogue, with_epilogue};
-use super::spatial::{infer_channels_last, sizes, triple};
+use super::spatial::{Windows, infer_channels_last};
 use crate::packed::{Packed, Version};
 
 param_enum! {
@@ -128,18 +128,8 @@ impl ConvolutionParam {
         let n = self.num_spatial()?;
         let dims = data.dims();
         ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
-        let shape = ConvShape {
-            batch: dims[0].max(0) as usize,
-            groups: self.num_group as usize,
-            in_channels: dims[1].max(0) as usize,
-            out_channels: self.num_filter as usize,
-            input: sizes(&dims[2..]),
-            kernel: triple("kernel", &self.kernel, n, 1, 1)?,
-            stride: triple("stride", &self.stride, n, 1, 1)?,
-            pad: triple("pad", &self.pad, n, 0, 0)?,
-            dilate: triple("dilate", &self.dilate, n, 1, 1)?,
-        };
-        Ok(shape.with_bounded_strides())
+        let windows = Windows { kernel: &self.kernel, stride: &self.stride, dilate: &self.dilate, pad: &self.pad };
+        windows.shape(dims, self.num_group as usize, self.num_filter as usize)
     }
 }
 

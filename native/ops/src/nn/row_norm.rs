@@ -241,7 +241,7 @@ fn forward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
         with_wide(gamma, |gamma| {
             with_wide(beta, |beta| {
                 let eps = f64::from(p.eps());
-                row_norm_forward(rows.shape, affine(&rows, gamma, beta), eps, x, y, mean, std);
+                row_norm_forward(rows.shape, affine(&rows, gamma, beta), eps, x, y, (mean, std));
             });
         });
         for (out, stat) in outs[1..].iter_mut().zip([mean, std]) {

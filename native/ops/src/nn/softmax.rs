@@ -14,7 +14,7 @@ use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::softmax::{
-    Lengths, SoftmaxKind, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
+    Lengths, Softmax, SoftmaxKind, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
 };
 
 use crate::compose::{Graph, op};
@@ -175,7 +175,7 @@ fn along_axis(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Ou
     let (lengths, temperature) = (lengths(ctx, ins.get(1))?, p.temperature.unwrap_or(1.0));
     without_half(ins, outs, &mut |ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64] => dispatch!(outs[0].dtype(), U in [f32, f64] => {
-            softmax_forward(shape, kind, temperature, lengths, ins[0].slice::<T>()?, outs[0].slice_mut::<U>()?);
+            softmax_forward(shape, Softmax { kind, temperature, lengths }, ins[0].slice::<T>()?, outs[0].slice_mut::<U>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, TYPES))), d => Err(ctx.unsupported(d, TYPES)))
     })
@@ -196,7 +196,7 @@ fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs:
         let (y_grad, y) = (&ins[0], &ins[ins.len() - 1]);
         dispatch!(outs[0].dtype(), T in [f32, f64] => dispatch!(y.dtype(), U in [f32, f64] => {
             let (y, y_grad) = (y.slice::<U>()?, y_grad.slice::<U>()?);
-            softmax_backward(shape, kind, temperature, lengths, y, y_grad, outs[0].slice_mut::<T>()?);
+            softmax_backward(shape, Softmax { kind, temperature, lengths }, y, y_grad, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, TYPES))), d => Err(ctx.unsupported(d, TYPES)))
     })
@@ -223,7 +223,7 @@ pub(super) static SOFTMAX_ACTIVATION: Operator<SoftmaxActivationParam> = Operato
     .forward(|ctx, ins, outs| {
         let shape = activation_shape(ctx, ins[0].shape())?;
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
-            softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            softmax_forward(shape, Softmax::PLAIN, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, TYPES)))
     })
@@ -233,7 +233,7 @@ pub(super) static SOFTMAX_ACTIVATION: Operator<SoftmaxActivationParam> = Operato
             let shape = channels(ins[1].shape());
             by_precision!((ins, outs), ins[1].dtype(), T for [F16, BF16] => {
                 let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
-                softmax_backward(shape, SoftmaxKind::Softmax, 1.0, None, y, y_grad, outs[0].slice_mut::<T>()?);
+                softmax_backward(shape, Softmax::PLAIN, y, y_grad, outs[0].slice_mut::<T>()?);
                 Ok(())
             }, d => Err(ctx.unsupported(d, TYPES)))
         })
@@ -305,7 +305,7 @@ fn data_gradient<T: FloatElement>(data: &Shape, head_grad: T, x: &[T], labels: &
     let classes = data.dim(1) as usize;
     let shape = AxisShape { outer: labels.len(), axis: classes, inner: 1 };
     with_scratch(x.len(), |probabilities: &mut [T]| {
-        softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, x, probabilities);
+        softmax_forward(shape, Softmax::PLAIN, x, probabilities);
         cross_entropy_backward(classes, probabilities, labels, head_grad, grad);
     });
 }

@@ -12,7 +12,7 @@ use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::AxisShape;
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::softmax::{
-    SoftmaxKind, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense, valid_labels,
+    Softmax, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense, valid_labels,
 };
 
 use crate::precision::by_precision;
@@ -124,7 +124,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ctx.params::<SoftmaxOutputParam>().softmax_shape(ins[0].shape());
-    softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+    softmax_forward(shape, Softmax::PLAIN, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::shape::Shape;
+use ferromx_kernels::conv::ConvShape;
 
 /// The tuple parameter `name` for `n` spatial dimensions as (depth, height, width). Dimensions before the last `n`, and all dimensions of
 /// an empty tuple, are `default`.
@@ -23,6 +24,36 @@ pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i
         *o = *d as usize;
     }
     Ok(out)
+}
+
+/// The parameters of the windows of a convolution, one number per spatial dimension.
+pub(super) struct Windows<'a> {
+    pub(super) kernel: &'a Shape,
+    pub(super) stride: &'a Shape,
+    pub(super) dilate: &'a Shape,
+    pub(super) pad: &'a Shape,
+}
+
+impl Windows<'_> {
+    /// The geometry for data of shape `dims`, (batch, channels, spatial dimensions...). Unknown sizes are 0.
+    ///
+    /// # Errors
+    /// See [`triple`].
+    pub(super) fn shape(&self, dims: &[i64], groups: usize, out_channels: usize) -> Result<ConvShape> {
+        let n = self.kernel.dims().len();
+        let shape = ConvShape {
+            batch: dims[0].max(0) as usize,
+            groups,
+            in_channels: dims[1].max(0) as usize,
+            out_channels,
+            input: sizes(&dims[2..]),
+            kernel: triple("kernel", self.kernel, n, 1, 1)?,
+            stride: triple("stride", self.stride, n, 1, 1)?,
+            pad: triple("pad", self.pad, n, 0, 0)?,
+            dilate: triple("dilate", self.dilate, n, 1, 1)?,
+        };
+        Ok(shape.with_bounded_strides())
+    }
 }
 
 /// The first `n` items of a tuple. MXNet ignores extra items of pooling parameters and of `target_shape`.

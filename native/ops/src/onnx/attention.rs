@@ -14,7 +14,7 @@ use ferromx_kernels::attention::{ScoreMask, zero_masked_rows};
 use ferromx_kernels::float::Accum;
 use ferromx_kernels::gemm::{self, gemm_batched};
 use ferromx_kernels::par::{MatRef, with_scratch};
-use ferromx_kernels::softmax::{SoftmaxKind, softmax_backward, softmax_forward};
+use ferromx_kernels::softmax::{Softmax, softmax_backward, softmax_forward};
 use smallvec::SmallVec;
 
 params! {
@@ -185,7 +185,7 @@ fn compute_probabilities<T: gemm::GemmElement + Accum>(
     if ctx.params::<AttentionParam>().use_mask {
         s.mask(ins).add(ins[3].slice::<T>()?, scores);
     }
-    softmax_forward(s.softmax_shape(), SoftmaxKind::Softmax, 1.0, None, scores, probabilities);
+    softmax_forward(s.softmax_shape(), Softmax::PLAIN, scores, probabilities);
     if ctx.params::<AttentionParam>().zero_masked {
         zero_masked_rows(probabilities);
     }
@@ -241,7 +241,7 @@ fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
             probability_grads,
             (s.num_queries, s.num_keys),
         );
-        softmax_backward(s.softmax_shape(), SoftmaxKind::Softmax, 1.0, None, probabilities, probability_grads, scores);
+        softmax_backward(s.softmax_shape(), Softmax::PLAIN, probabilities, probability_grads, scores);
         // `scores` now holds the gradient of the scores.
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;

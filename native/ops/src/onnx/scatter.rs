@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::index::{gather, scatter, scatter_by};
+use ferromx_kernels::index::{fill_rows, gather, scatter, scatter_by};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::reduce::NumericLane;
@@ -101,7 +101,7 @@ pub(super) static GATHER_ELEMENTS: Operator<GatherElementsParam> = Operator::new
             by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
                 let dx = outs[0].slice_mut::<T>()?;
                 dx.fill(T::default());
-                scatter_by(ins[0].slice::<T>()?, &offsets, 1, dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
+                scatter_by(ins[0].slice::<T>()?, &offsets, (1, dx.len(), 1), dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
                 Ok(())
             }, other => Err(ctx.unsupported(other, &[DType::F16, DType::F32, DType::F64])))
         })
@@ -256,12 +256,13 @@ fn scatter_updates(
         type C = <T as Arith>::Lane;
         let (updates, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
         out.copy_from_slice(ins[0].slice::<T>()?);
+        let shape = (1, out.len() / inner.max(1), inner);
         match reduction {
-            Reduction::Set => scatter(updates, indices, inner, out),
-            Reduction::Add => scatter_by(updates, indices, inner, out, |x: C, y: C| x.plus(y)),
-            Reduction::Mul => scatter_by(updates, indices, inner, out, |x: C, y: C| x.times(y)),
-            Reduction::Max => scatter_by(updates, indices, inner, out, maximum::<C>),
-            Reduction::Min => scatter_by(updates, indices, inner, out, minimum::<C>),
+            Reduction::Set => scatter(updates, indices, shape, out),
+            Reduction::Add => scatter_by(updates, indices, shape, out, |x: C, y: C| x.plus(y)),
+            Reduction::Mul => scatter_by(updates, indices, shape, out, |x: C, y: C| x.times(y)),
+            Reduction::Max => scatter_by(updates, indices, shape, out, maximum::<C>),
+            Reduction::Min => scatter_by(updates, indices, shape, out, minimum::<C>),
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
@@ -284,8 +285,7 @@ fn backward(
             let dx = outs[0].slice_mut::<T>()?;
             dx.copy_from_slice(dy);
             if reduction == Reduction::Set {
-                let zeros = vec![T::default(); indices.len() * inner];
-                scatter(&zeros, indices, inner, dx);
+                fill_rows(T::default(), indices, (1, dx.len() / inner.max(1), inner), dx);
             }
         }
         if outs[2].wanted() {

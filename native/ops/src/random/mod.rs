@@ -4,12 +4,14 @@
 //! - `numpy_continuous` and `numpy_discrete` have the distributions of its NumPy interface, whose parameters are scalars or arrays.
 //! - `discrete` samples classes by probability and shuffles rows.
 //! - `pdf` has probability density and mass functions.
+//! - `sample_shape` has the shape rule that the distributions of the NumPy interface share.
 
 mod array_parameters;
 mod discrete;
 mod numpy_continuous;
 mod numpy_discrete;
 mod pdf;
+mod sample_shape;
 mod scalar_parameters;
 
 use ferromx_core::op::AnyOperator;

@@ -13,8 +13,8 @@ use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
 use ferromx_kernels::rng::Philox;
 
-use crate::broadcast::binary::broadcast_two;
 use crate::elemwise::family::elements;
+use crate::random::sample_shape::sample_shape;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
@@ -66,15 +66,7 @@ pub(super) static BERNOULLI: Operator<BernoulliParam> = Operator::new("_npi_bern
         if !common.ndim_is_known() {
             return Ok(());
         }
-        let out = match &p.get::<BernoulliParam>().size.0 {
-            Some(size) => {
-                let out = broadcast_two(&common, size)?;
-                ensure!(out == *size, "parameters of shape {common} cannot be broadcast to size={size}");
-                out
-            }
-            None => common,
-        };
-        io.assign_out(0, &out)
+        io.assign_out(0, &sample_shape(common, p.get::<BernoulliParam>().size.0.as_ref())?)
     })
     .dtype(|p, io| io.assign_out(0, p.get::<BernoulliParam>().dtype.0))
     .forward(bernoulli)

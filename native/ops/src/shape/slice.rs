@@ -47,14 +47,14 @@ params! {
 
 /// A strided region of an array, one entry per axis.
 #[derive(Debug, Default)]
-pub(crate) struct Region {
+pub(crate) struct SliceRegion {
     begin: Sizes,
     step: SmallVec<[isize; 6]>,
     /// Number of elements along the axis.
     count: Sizes,
 }
 
-impl Region {
+impl SliceRegion {
     fn push(&mut self, (begin, step, count): (usize, isize, usize)) {
         self.begin.push(begin);
         self.step.push(step);
@@ -62,9 +62,9 @@ impl Region {
     }
 
     /// The region that `slice` selects from an array of shape `dims`.
-    fn of_slice(dims: &[usize], begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Region> {
+    fn of_slice(dims: &[usize], begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<SliceRegion> {
         check_slice(dims.len(), begin, end, step)?;
-        let mut region = Region::default();
+        let mut region = SliceRegion::default();
         for (i, n) in dims.iter().enumerate() {
             let entry = |t: &OptTuple| t.0.get(i).copied().flatten();
             region.push(span(*n, entry(begin), entry(end), entry(step).unwrap_or(1)));
@@ -73,8 +73,8 @@ impl Region {
     }
 
     /// The region of `count` indices from `begin` along one axis, and all indices along the others.
-    fn along(dims: &[usize], axis: usize, begin: usize, count: usize) -> Region {
-        let mut region = Region::default();
+    fn along(dims: &[usize], axis: usize, begin: usize, count: usize) -> SliceRegion {
+        let mut region = SliceRegion::default();
         for (i, n) in dims.iter().enumerate() {
             region.push(if i == axis { (begin, 1, count) } else { (0, 1, *n) });
         }
@@ -101,7 +101,7 @@ impl Region {
         Ok(())
     }
 
-    /// The gradient of [`Region::read`]: `ograd` in the region, and zeros elsewhere.
+    /// The gradient of [`SliceRegion::read`]: `ograd` in the region, and zeros elsewhere.
     pub(crate) fn read_backward(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         out.bytes_mut()?.fill(0);
         self.write(ograd, out)
@@ -142,8 +142,8 @@ pub(crate) fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step:
     Ok(Shape::from(shape.dims().iter().enumerate().map(dim).collect::<Dims>()))
 }
 
-pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
-    Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
+pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<SliceRegion> {
+    SliceRegion::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
 }
 
 /// Zeros of the shape of `like`, with `ograd` assigned to a region.
@@ -226,11 +226,11 @@ fn axis_span(p: &SliceAxisParam, n: usize) -> Result<(usize, usize)> {
     Ok((begin as usize, (end - begin) as usize))
 }
 
-fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<Region> {
+fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<SliceRegion> {
     let dims = shape.to_usize();
     let axis = Shape::axis(i64::from(p.axis), dims.len())?;
     let (begin, count) = axis_span(p, dims[axis])?;
-    Ok(Region::along(&dims, axis, begin, count))
+    Ok(SliceRegion::along(&dims, axis, begin, count))
 }
 
 /// Assigns the gradient to a slice of zeros. `_slice_assign` needs an entry for every axis up to the sliced one, so that axis is
@@ -276,8 +276,8 @@ pub(crate) static SLICE_LIKE: Operator<SliceLikeParam> = Operator::new("slice_li
     ));
 
 /// The region of the first `count` indices along each axis.
-fn leading_region(count: &[usize]) -> Region {
-    let mut region = Region::default();
+fn leading_region(count: &[usize]) -> SliceRegion {
+    let mut region = SliceRegion::default();
     count.iter().for_each(|n| region.push((0, 1, *n)));
     region
 }
@@ -368,7 +368,7 @@ fn slice_assign_scalar(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     let out = &mut outs[0];
     copy_lhs(&ins[0], out)?;
     let dims = out.shape().to_usize();
-    let region = Region::of_slice(&dims, &p.begin, &p.end, &p.step)?;
+    let region = SliceRegion::of_slice(&dims, &p.begin, &p.end, &p.step)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let value = <T as Element>::from_f64(p.scalar);
         movement::slice_fill(value, &region.count, &region.begin, &region.step, (out.slice_mut::<T>()?, &dims));

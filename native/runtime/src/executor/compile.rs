@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, StepKind, zero_kernel};
+use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, StepKind};
 use super::reports::{self, ReportDraft};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
@@ -408,7 +408,7 @@ impl Compiler<'_> {
                     }
                 }
                 None if t.req == Req::Add => {}
-                None => draft("_zeros", (zero_kernel as KernelFn, no_params()?), vec![], &t.array, 0),
+                None => draft("_zeros", (movement::zeros as KernelFn, no_params()?), vec![], &t.array, 0),
             }
         }
         Ok(())

@@ -22,6 +22,7 @@ mod simple_bind;
 mod stepwise;
 mod subgraph;
 
+use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -92,12 +93,12 @@ impl Executor {
     ///
     /// # Errors
     /// Errors of the operators, with operator and node name.
-    pub fn forward(&self, is_train: bool) -> Result<()> {
+    pub fn forward(&self, mode: Mode) -> Result<()> {
         self.filled.iter().try_for_each(|(array, value)| arrays::fill(array, *value))?;
         let monitor = self.monitor.lock().clone();
         match &self.execution {
-            Execution::Planned(plans) => plans.enter()?.forward(is_train, monitor.as_ref()),
-            Execution::Stepwise(steps) => steps.forward(is_train, monitor.as_ref()),
+            Execution::Planned(plans) => plans.enter()?.forward(mode, monitor.as_ref()),
+            Execution::Stepwise(steps) => steps.forward(mode, monitor.as_ref()),
         }
     }
 
@@ -110,7 +111,7 @@ impl Executor {
         let monitor = self.monitor.lock().clone();
         match &self.execution {
             Execution::Planned(plans) => plans.enter()?.partial_forward(step, monitor.as_ref()),
-            Execution::Stepwise(steps) if step == 0 => steps.forward(false, monitor.as_ref()).map(|()| 0),
+            Execution::Stepwise(steps) if step == 0 => steps.forward(Mode::Inference, monitor.as_ref()).map(|()| 0),
             Execution::Stepwise(_) => Ok(0),
         }
     }
@@ -121,12 +122,12 @@ impl Executor {
     ///
     /// # Errors
     /// A head gradient that is missing or has the wrong shape; errors of the operators.
-    pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
+    pub fn backward(&self, head_grads: &[NDArray], mode: Mode) -> Result<()> {
         match &self.execution {
-            Execution::Planned(plans) => self.backward_by(plans, head_grads, is_train, None),
+            Execution::Planned(plans) => self.backward_by(plans, head_grads, mode, None),
             Execution::Stepwise(_) => {
                 let head_grads: Vec<Array> = head_grads.iter().cloned().map(Array::Dense).collect();
-                self.backward_stored(&head_grads, is_train, None)
+                self.backward_stored(&head_grads, mode, None)
             }
         }
     }
@@ -135,7 +136,7 @@ impl Executor {
         &self,
         plans: &PlanLock,
         head_grads: &[NDArray],
-        is_train: bool,
+        mode: Mode,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         if self.reqs.iter().all(|r| *r == Req::Null) {
@@ -144,7 +145,7 @@ impl Executor {
         let monitor = self.monitor.lock().clone();
         let mut plans = plans.enter()?;
         plans.set_head_grads(&self.symbol, head_grads)?;
-        plans.backward(is_train, monitor.as_ref(), on_complete)
+        plans.backward(mode, monitor.as_ref(), on_complete)
     }
 
     /// [`Executor::backward`] with head gradients of any storage type. `on_complete` is called for each requested gradient once the pass
@@ -153,20 +154,15 @@ impl Executor {
     ///
     /// # Errors
     /// Errors of [`Executor::backward`] and of the callback; inconsistent sparse arrays.
-    pub fn backward_stored(
-        &self,
-        head_grads: &[Array],
-        is_train: bool,
-        on_complete: Option<OnComplete<'_>>,
-    ) -> Result<()> {
+    pub fn backward_stored(&self, head_grads: &[Array], mode: Mode, on_complete: Option<OnComplete<'_>>) -> Result<()> {
         match &self.execution {
             Execution::Planned(plans) => {
                 let head_grads = head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
-                self.backward_by(plans, &head_grads, is_train, on_complete)
+                self.backward_by(plans, &head_grads, mode, on_complete)
             }
             Execution::Stepwise(steps) => {
                 let monitor = self.monitor.lock().clone();
-                steps.backward(head_grads, is_train, monitor.as_ref(), on_complete)
+                steps.backward(head_grads, mode, monitor.as_ref(), on_complete)
             }
         }
     }

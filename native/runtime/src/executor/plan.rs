@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, KernelFn, Mode, OpCtx};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{Access, Blocks, Call, Chain, In, LoopRecorder, Out, Region, RegionGuard, Req};
 use ferromx_kernels::par;
@@ -35,22 +35,17 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    fn run(&self, is_train: bool, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-        self.call(None, is_train, ins, outs)
+    fn run(&self, mode: Mode, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+        self.call(None, mode, ins, outs)
     }
 
     /// Runs the kernel, or lets it record its loops.
-    fn call(
-        &self,
-        recorder: Option<&LoopRecorder>,
-        is_train: bool,
-        ins: &[In<'_>],
-        outs: &mut [Out<'_>],
-    ) -> Result<()> {
+    fn call(&self, recorder: Option<&LoopRecorder>, mode: Mode, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         let context = self.context;
         let random = random::source(context);
         let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
+        let ctx =
+            OpCtx { op: self.op, params: &self.params, is_train: mode.is_training(), random, cache, context, recorder };
         (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
     }
 }
@@ -80,12 +75,20 @@ pub(super) struct ForeignCall {
 }
 
 impl ForeignCall {
-    fn run(&self, is_train: bool) -> Result<()> {
+    fn run(&self, mode: Mode) -> Result<()> {
         let context = self.context;
         let random = random::source(context);
         let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
-        unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
+        let ctx = OpCtx {
+            op: self.op,
+            params: &self.params,
+            is_train: mode.is_training(),
+            random,
+            cache,
+            context,
+            recorder: None,
+        };
+        unrecorded(mode, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
             .map_err(|e| e.in_operator(&self.title, &self.node))
     }
 }
@@ -151,11 +154,11 @@ impl Step {
         }
     }
 
-    fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
+    fn run(&self, guard: &mut RegionGuard<'_>, mode: Mode) -> Result<()> {
         let _measured = profiler::symbolic(|| self.title());
         match &self.kind {
-            StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
-            StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train),
+            StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
+            StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
             StepKind::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
         }
     }
@@ -164,11 +167,11 @@ impl Step {
 /// Elements to compute per thread before a chain uses another thread.
 const ELEMENTS_PER_THREAD: usize = 1 << 15;
 
-fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
+fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, mode: Mode) -> Result<()> {
     let blocks = chain.blocks(guard)?;
     if blocks.is_unrecorded() {
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
-            blocks.record(scratch, |i, recorder, ins, outs| kernels[i].call(Some(recorder), is_train, ins, outs))
+            blocks.record(scratch, |i, recorder, ins, outs| kernels[i].call(Some(recorder), mode, ins, outs))
         })?;
     }
     let failure = Mutex::new(None);
@@ -176,7 +179,7 @@ fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_
         (kernels.len() * chain.len()).div_ceil(ELEMENTS_PER_THREAD).min(blocks.num_runs()).min(par::num_threads());
     par::parallel_for(threads, |_| {
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
-            if let Err(error) = run_blocks(kernels, chain, &blocks, scratch, is_train) {
+            if let Err(error) = run_blocks(kernels, chain, &blocks, scratch, mode) {
                 failure.lock().get_or_insert(error);
             }
         });
@@ -185,18 +188,12 @@ fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_
 }
 
 /// Runs the chain on the blocks that this thread takes.
-fn run_blocks(
-    kernels: &[Kernel],
-    chain: &Chain,
-    blocks: &Blocks<'_>,
-    scratch: &mut [u8],
-    is_train: bool,
-) -> Result<()> {
+fn run_blocks(kernels: &[Kernel], chain: &Chain, blocks: &Blocks<'_>, scratch: &mut [u8], mode: Mode) -> Result<()> {
     chain.fill_constants(scratch)?;
     for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
         for (i, kernel) in kernels.iter().enumerate() {
             if !block.repeat(i, scratch)? {
-                block.call(i, scratch, |ins, outs| kernel.run(is_train, ins, outs))?;
+                block.call(i, scratch, |ins, outs| kernel.run(mode, ins, outs))?;
             }
         }
     }
@@ -230,10 +227,10 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Runs the forward steps.
-    pub(super) fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         match monitor {
-            None => self.run(0..self.num_forward_steps, is_train),
-            Some(monitor) => self.run_monitored(0..self.num_forward_steps, is_train, Pass::Forward, monitor),
+            None => self.run(0..self.num_forward_steps, mode),
+            Some(monitor) => self.run_monitored(0..self.num_forward_steps, mode, Pass::Forward, monitor),
         }
     }
 
@@ -263,8 +260,8 @@ impl Plan {
             return Ok(0);
         }
         match monitor {
-            None => self.run(step..step + 1, false)?,
-            Some(monitor) => self.run_monitored(step..step + 1, false, Pass::Forward, monitor)?,
+            None => self.run(step..step + 1, Mode::Inference)?,
+            Some(monitor) => self.run_monitored(step..step + 1, Mode::Inference, Pass::Forward, monitor)?,
         }
         Ok(self.num_forward_steps - step - 1)
     }
@@ -272,39 +269,39 @@ impl Plan {
     /// Runs the gradient steps. Without a monitor, `on_complete` is called between the steps, and after all of them otherwise.
     pub(super) fn backward(
         &mut self,
-        is_train: bool,
+        mode: Mode,
         monitor: Option<&(Monitor, bool)>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         let steps = self.num_forward_steps..self.steps.len();
         match (monitor, on_complete) {
-            (None, None) => self.run(steps, is_train),
-            (None, Some(on_complete)) => self.run_reporting(steps, is_train, on_complete),
+            (None, None) => self.run(steps, mode),
+            (None, Some(on_complete)) => self.run_reporting(steps, mode, on_complete),
             (Some(monitor), on_complete) => {
-                self.run_monitored(steps, is_train, Pass::Backward, monitor)?;
+                self.run_monitored(steps, mode, Pass::Backward, monitor)?;
                 on_complete.map_or(Ok(()), |report| self.completed.iter().try_for_each(|gradient| report(gradient.arg)))
             }
         }
     }
 
     /// Runs steps and reports each gradient when it is complete.
-    fn run_reporting(&mut self, steps: Range<usize>, is_train: bool, on_complete: OnComplete<'_>) -> Result<()> {
+    fn run_reporting(&mut self, steps: Range<usize>, mode: Mode, on_complete: OnComplete<'_>) -> Result<()> {
         let mut start = steps.start;
         for i in 0..self.completed.len() {
             let Completed { after, arg } = self.completed[i];
             if start < after {
-                self.run(start..after, is_train)?;
+                self.run(start..after, mode)?;
                 start = after;
             }
             on_complete(arg)?;
         }
-        self.run(start..steps.end, is_train)
+        self.run(start..steps.end, mode)
     }
 
-    fn run(&mut self, range: Range<usize>, is_train: bool) -> Result<()> {
+    fn run(&mut self, range: Range<usize>, mode: Mode) -> Result<()> {
         // Consecutive kernels share one lock; each foreign call is its own group.
         for group in self.steps[range].chunk_by(|a, b| !a.is_foreign() && !b.is_foreign()) {
-            run_group(&mut self.region, group, is_train)?;
+            run_group(&mut self.region, group, mode)?;
         }
         Ok(())
     }
@@ -312,7 +309,7 @@ impl Plan {
     fn run_monitored(
         &mut self,
         range: Range<usize>,
-        is_train: bool,
+        mode: Mode,
         pass: Pass,
         (monitor, monitor_all): &(Monitor, bool),
     ) -> Result<()> {
@@ -331,7 +328,7 @@ impl Plan {
                 monitor(&report.name, report.array.to_context(report.array.context())?.into());
             }
             if i < range.end {
-                run_group(&mut self.region, &self.steps[i..=i], is_train)?;
+                run_group(&mut self.region, &self.steps[i..=i], mode)?;
             }
         }
         Ok(())
@@ -365,17 +362,11 @@ pub(super) fn describe_stepwise() -> String {
 }
 
 /// Runs one foreign call without the locks, or several kernels under one lock.
-fn run_group(region: &mut Region, group: &[Step], is_train: bool) -> Result<()> {
+fn run_group(region: &mut Region, group: &[Step], mode: Mode) -> Result<()> {
     if let [step @ Step { kind: StepKind::Foreign(call), .. }] = group {
         let _measured = profiler::symbolic(|| step.title());
-        return call.run(is_train);
+        return call.run(mode);
     }
     let mut guard = region.lock();
-    group.iter().try_for_each(|step| step.run(&mut guard, is_train))
-}
-
-/// Sets the first output to zero.
-pub(super) fn zero_kernel(_: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    outs[0].bytes_mut()?.fill(0);
-    Ok(())
+    group.iter().try_for_each(|step| step.run(&mut guard, mode))
 }

@@ -1,5 +1,6 @@
 //! The plans of an executor: one for each purpose, compiled on first use. They share the arenas.
 
+use ferromx_core::op::Mode;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ const MIN_IN_PLACE_BYTES: usize = 1 << 18;
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
     /// Whether the last forward pass ran in training mode.
-    is_train: bool,
+    mode: Mode,
     /// Whether a backward pass has run since, which overwrites the intermediate results.
     is_spent: bool,
     /// The state of the random number generators before the last forward pass, if an operator draws random numbers.
@@ -46,7 +47,7 @@ impl Plans {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
         let has_random = blueprint.forward_calls().any(|(_, op)| op.def.kernels.is_random);
         let mut plans = Plans {
-            is_train: false,
+            mode: Mode::Inference,
             is_spent: false,
             random: None,
             has_random,
@@ -99,16 +100,16 @@ impl Plans {
     }
 
     /// Computes the outputs.
-    pub(super) fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let purpose = match (monitor, is_train) {
+    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+        let purpose = match (monitor, mode) {
             (Some(_), _) => Purpose::Monitoring,
-            (None, true) => Purpose::Training,
-            (None, false) => Purpose::Inference,
+            (None, Mode::Training) => Purpose::Training,
+            (None, Mode::Inference) => Purpose::Inference,
         };
         self.last_purpose = None;
         self.random = (self.has_random && purpose != Purpose::Inference).then(random::state);
-        (self.is_train, self.is_spent) = (is_train, false);
-        self.plan(purpose)?.forward(is_train, monitor)?;
+        (self.mode, self.is_spent) = (mode, false);
+        self.plan(purpose)?.forward(mode, monitor)?;
         self.last_purpose = Some(purpose);
         Ok(())
     }
@@ -170,7 +171,7 @@ impl Plans {
     /// them, or a backward pass has overwritten them, the forward pass runs again.
     pub(super) fn backward(
         &mut self,
-        is_train: bool,
+        mode: Mode,
         monitor: Option<&(Monitor, bool)>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
@@ -179,8 +180,8 @@ impl Plans {
             Some(Purpose::Inference) | None => {
                 let purpose = if monitor.is_some() { Purpose::Monitoring } else { Purpose::Training };
                 self.random = self.has_random.then(random::state);
-                (self.is_train, self.is_spent) = (false, false);
-                self.plan(purpose)?.forward(false, None)?;
+                (self.mode, self.is_spent) = (Mode::Inference, false);
+                self.plan(purpose)?.forward(Mode::Inference, None)?;
                 purpose
             }
         };
@@ -188,7 +189,7 @@ impl Plans {
             self.recompute(purpose)?;
         }
         (self.last_purpose, self.is_spent) = (Some(purpose), true);
-        self.plan(purpose)?.backward(is_train, monitor, on_complete)
+        self.plan(purpose)?.backward(mode, monitor, on_complete)
     }
 
     /// Runs the last forward pass again, with the same random numbers. Auxiliary states keep their values.
@@ -203,13 +204,13 @@ impl Plans {
                 }
             }
         }
-        let is_train = self.is_train;
+        let mode = self.mode;
         let state_after = self.random.as_ref().map(|before| {
             let state_after = random::state();
             random::restore(before);
             state_after
         });
-        let result = self.plan(purpose)?.forward(is_train, None);
+        let result = self.plan(purpose)?.forward(mode, None);
         if let Some(state_after) = state_after {
             random::restore(&state_after);
         }

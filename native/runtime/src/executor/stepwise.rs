@@ -1,5 +1,6 @@
 //! Executors without a plan: nodes run one by one, on arrays of any storage type and with output shapes that depend on values.
 
+use ferromx_core::op::Mode;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -146,18 +147,18 @@ impl Stepwise {
     ///
     /// # Errors
     /// Errors of the operators.
-    pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         // Free the values of the last pass before the next.
         *self.saved.lock() = None;
         let mut values = Values { is_monitored: monitor.is_some(), ..Values::default() };
         self.variables.with_arrays(&self.bound).for_each(|(e, array)| values.insert(e, array.clone()));
         match monitor {
-            None => self.run(0..self.num_forward_nodes, &mut values, is_train)?,
+            None => self.run(0..self.num_forward_nodes, &mut values, mode)?,
             Some(monitor) => {
                 let (schedule, reports) = self.monitored();
                 let steps = schedule.steps.iter().flatten().copied().enumerate();
                 let steps = steps.filter(|(_, node)| *node < self.num_forward_nodes);
-                self.run_monitored(steps, &reports.forward, &mut values, is_train, monitor)?;
+                self.run_monitored(steps, &reports.forward, &mut values, mode, monitor)?;
             }
         }
         for (output, e) in self.outputs.iter().zip(&self.output_entries) {
@@ -183,7 +184,7 @@ impl Stepwise {
     pub(super) fn backward(
         &self,
         head_grads: &[Array],
-        is_train: bool,
+        mode: Mode,
         monitor: Option<&(Monitor, bool)>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
@@ -191,7 +192,7 @@ impl Stepwise {
             return Ok(());
         }
         if self.saved.lock().is_none() {
-            self.forward(false, None)?;
+            self.forward(Mode::Inference, None)?;
         }
         let saved = self.saved.lock().clone();
         let mut values = saved.ok_or_else(|| Error::Internal("a forward pass kept no values".into()))?;
@@ -201,12 +202,12 @@ impl Stepwise {
             values.insert(e, self.head_grad(given, output.dtype())?);
         }
         match monitor.filter(|_| values.is_monitored) {
-            None => self.run(self.num_forward_nodes..self.graph.nodes.len(), &mut values, is_train)?,
+            None => self.run(self.num_forward_nodes..self.graph.nodes.len(), &mut values, mode)?,
             Some(monitor) => {
                 let (schedule, reports) = self.monitored();
                 let steps = schedule.steps.iter().flatten().copied().enumerate();
                 let steps = steps.filter(|(_, node)| *node >= self.num_forward_nodes);
-                self.run_monitored(steps, &reports.backward, &mut values, is_train, monitor)?;
+                self.run_monitored(steps, &reports.backward, &mut values, mode, monitor)?;
             }
         }
         for target in &self.targets {
@@ -245,9 +246,9 @@ impl Stepwise {
     }
 
     /// Runs the nodes in a range that are needed, and frees values that no later one reads.
-    fn run(&self, nodes: Range<usize>, values: &mut Values, is_train: bool) -> Result<()> {
+    fn run(&self, nodes: Range<usize>, values: &mut Values, mode: Mode) -> Result<()> {
         for i in nodes.filter(|i| self.needed[*i]) {
-            self.run_node(i, values, is_train)?;
+            self.run_node(i, values, mode)?;
             self.freed[i].iter().for_each(|e| _ = values.arrays.remove(e));
         }
         Ok(())
@@ -265,7 +266,7 @@ impl Stepwise {
         steps: impl Iterator<Item = (usize, usize)>,
         reports: &[ReportDraft],
         values: &mut Values,
-        is_train: bool,
+        mode: Mode,
         (monitor, monitor_all): &(Monitor, bool),
     ) -> Result<()> {
         let mut reports = reports.iter().filter(|r| *monitor_all || !r.is_input).peekable();
@@ -281,12 +282,12 @@ impl Stepwise {
         };
         for (step, node) in steps {
             report_until(step, values)?;
-            self.run_node(node, values, is_train)?;
+            self.run_node(node, values, mode)?;
         }
         report_until(usize::MAX, values)
     }
 
-    fn run_node(&self, i: usize, values: &mut Values, is_train: bool) -> Result<()> {
+    fn run_node(&self, i: usize, values: &mut Values, mode: Mode) -> Result<()> {
         let node = &self.graph.nodes[i];
         let Some(op) = node.op() else { return Ok(()) };
         let _measured = profiler::symbolic(|| op.title().to_string());
@@ -299,7 +300,7 @@ impl Stepwise {
                     true => self.outputs_without_inputs(i)?,
                     false => self.destination(i, op, &inputs).into_iter().collect(),
                 };
-                imperative::run_node(op, self.context, &inputs, &outputs, is_train, &node.cache)
+                imperative::run_node(op, self.context, &inputs, &outputs, mode, &node.cache)
             }
             Action::Backward { of, op, backward } => {
                 let of = &self.graph.nodes[*of as usize];
@@ -307,7 +308,7 @@ impl Stepwise {
                 let wanted: SmallVec<[bool; 4]> =
                     (0..outputs.len()).map(|k| self.live.contains(&entry(i, k))).collect();
                 let (inputs, outputs, wanted, cache) = (&inputs, &outputs, &wanted, &of.cache);
-                GradientCall { op, backward, inputs, outputs, wanted, is_train, cache }.run()
+                GradientCall { op, backward, inputs, outputs, wanted, mode, cache }.run()
             }
         };
         let results = results.map_err(|e| name_node(e, op.title(), &node.name))?;

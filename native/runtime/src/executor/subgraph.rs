@@ -4,6 +4,7 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::semantics::is_numpy_shape;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -104,11 +105,11 @@ impl BoundGraph for BoundExecutor {
         self.0.outputs()
     }
 
-    fn forward(&self, is_train: bool) -> Result<()> {
-        self.0.forward(is_train)
+    fn forward(&self, mode: Mode) -> Result<()> {
+        self.0.forward(mode)
     }
 
-    fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
-        self.0.backward(ograds, is_train)
+    fn backward(&self, ograds: &[NDArray], mode: Mode) -> Result<()> {
+        self.0.backward(ograds, mode)
     }
 }

@@ -1,5 +1,6 @@
 //! Gradients of recorded tensors.
 
+use ferromx_core::op::Mode;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,10 +47,10 @@ pub fn backward(
     variables: &[Arc<Tensor>],
     keep: Keep,
 ) -> Result<Vec<Arc<Tensor>>> {
-    backward_in_mode(heads, head_grads, variables, keep, true)
+    backward_in_mode(heads, head_grads, variables, keep, Mode::Training)
 }
 
-/// [`backward`], in training mode only if `is_train` is true.
+/// [`backward`], in any mode.
 ///
 /// # Errors
 /// See [`backward`].
@@ -58,7 +59,7 @@ pub fn backward_in_mode(
     head_grads: &[Option<Arc<Tensor>>],
     variables: &[Arc<Tensor>],
     keep: Keep,
-    is_train: bool,
+    mode: Mode,
 ) -> Result<Vec<Arc<Tensor>>> {
     let create_graph = keep == Keep::Gradients;
     let mut recorded = TapeGraph::default();
@@ -77,7 +78,7 @@ pub fn backward_in_mode(
     };
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
     tensors.destinations = destinations;
-    tensors.run(entries.iter().flatten().copied(), is_train)?;
+    tensors.run(entries.iter().flatten().copied(), mode)?;
     let mut results = Vec::new();
     for ((variable, leaf), e) in targets.iter().zip(entries) {
         let value = match e {
@@ -94,7 +95,7 @@ pub fn backward_in_mode(
         if variables.is_empty() {
             write_gradient(leaf, &value)?;
         } else {
-            results.push(if create_graph { tensors.attached(value, e, *variable, is_train)? } else { value });
+            results.push(if create_graph { tensors.attached(value, e, *variable, mode)? } else { value });
         }
     }
     if keep == Keep::Nothing {
@@ -260,15 +261,15 @@ impl<'g> Evaluator<'g> {
         Evaluator { graph, tensors, destinations: HashMap::new(), live: HashSet::new(), is_recording }
     }
 
-    fn run(&mut self, targets: impl Iterator<Item = Entry>, is_train: bool) -> Result<()> {
+    fn run(&mut self, targets: impl Iterator<Item = Entry>, mode: Mode) -> Result<()> {
         let targets: Vec<Entry> = targets.collect();
         let needed = self.graph.needed_for(targets.iter().copied());
         let readers = self.graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
         self.live = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
-        in_mode(ThreadMode { is_recording: self.is_recording, is_train }, || self.run_needed(&needed, is_train))
+        in_mode(ThreadMode { is_recording: self.is_recording, mode }, || self.run_needed(&needed, mode))
     }
 
-    fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
+    fn run_needed(&mut self, needed: &[bool], mode: Mode) -> Result<()> {
         for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
             // For higher-order gradients, the forward operators must be on the new tape, too.
             let is_computed = self.tensors.contains_key(&entry(i, 0));
@@ -296,7 +297,7 @@ impl<'g> Evaluator<'g> {
                         inputs: &stored,
                         outputs: &gradients,
                         wanted: &wanted,
-                        is_train,
+                        mode,
                         cache: &self.graph.nodes[*of as usize].cache,
                     };
                     let results = run_deferring_errors(&stored, &gradients, || {
@@ -368,13 +369,7 @@ impl<'g> Evaluator<'g> {
 
     /// A gradient that is on the tape, so that it can be differentiated again. One that does not depend on its variable, such as that of
     /// `floor`, gets a derivative of zero. One from a kernel without a second-order gradient stays off the tape, which reports it.
-    fn attached(
-        &self,
-        gradient: Arc<Tensor>,
-        e: Option<Entry>,
-        variable: Entry,
-        is_train: bool,
-    ) -> Result<Arc<Tensor>> {
+    fn attached(&self, gradient: Arc<Tensor>, e: Option<Entry>, variable: Entry, mode: Mode) -> Result<Arc<Tensor>> {
         let needed = self.graph.needed_for(e);
         let depends_on_variable = needed[variable.node as usize];
         let variable = self.tensor(variable)?;
@@ -388,7 +383,7 @@ impl<'g> Evaluator<'g> {
             return Ok(gradient);
         }
         let op = OpCall::new("_identity_with_attr_like_rhs", &Attrs::new())?;
-        let mode = ThreadMode { is_recording: true, is_train };
+        let mode = ThreadMode { is_recording: true, mode };
         let mut outputs = in_mode(mode, || record(&op, &Attrs::new(), None, &[gradient, variable], &[]))?;
         outputs.pop().ok_or_else(|| Error::Internal("_identity_with_attr_like_rhs has no output".into()))
     }

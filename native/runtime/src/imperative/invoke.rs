@@ -9,7 +9,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn, Mode, OpCtx};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ pub type Arrays = SmallVec<[NDArray; 4]>;
 /// # Errors
 /// Wrong number of arrays, incompatible shapes and types, errors of the kernel; all with the operator's name.
 pub fn invoke(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outputs: &mut Arrays) -> Result<()> {
-    invoke_with(op, context, inputs, outputs, false, None)
+    invoke_with(op, context, inputs, outputs, Mode::Inference, None)
 }
 
 /// [`invoke`] in any mode, with a cache for state that the operator keeps for its gradient.
@@ -42,12 +42,12 @@ pub fn invoke_with(
     context: Option<Context>,
     inputs: &[NDArray],
     outputs: &mut Arrays,
-    is_train: bool,
+    mode: Mode,
     cache: Option<&Cache>,
 ) -> Result<()> {
     let locate = |e| op.locate(e, op.title(), inputs.len());
     let context = prepare(op, context, inputs, outputs).map_err(locate)?;
-    let ctx = op.ctx(context, is_train, cache);
+    let ctx = op.ctx(context, mode, cache);
     if let Forward::Dynamic(f) = op.def.kernels.forward {
         // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;
@@ -112,7 +112,7 @@ fn run_foreign(f: ForeignFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArra
     for input in inputs.iter_mut().filter(|input| outs.iter().any(|out| overlap(input, out))) {
         *input = input.to_context(ctx.context)?;
     }
-    unrecorded(ctx.is_train, || f(ctx, &inputs, outs, &vec![Req::Write; outs.len()]))
+    unrecorded(ctx.mode(), || f(ctx, &inputs, outs, &vec![Req::Write; outs.len()]))
 }
 
 /// Copies outputs with dynamic shapes to the given arrays, or appends them.

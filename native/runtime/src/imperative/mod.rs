@@ -25,6 +25,7 @@ pub use calls::{PreparedCall, call, prepare};
 pub use copies::{copy, copy_dense};
 pub use failures::{deferring, wait, wait_all};
 pub use invoke::{Arrays, invoke, invoke_with};
+pub(crate) use mode::operator_mode;
 pub(crate) use mode::unrecorded;
 pub use mode::{is_recording, is_training, set_recording, set_training};
 pub use stepwise::Hook;

@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Backward;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, Forward, GradientStorage, SparseCall};
+use ferromx_core::op::{Cache, ForeignFn, Forward, GradientStorage, Mode, SparseCall};
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
@@ -55,7 +55,7 @@ impl ArraySpec {
 /// # Errors
 /// Errors of [`invoke`] and of the operator's sparse implementation.
 pub fn invoke_stored(op: &OpCall, context: Option<Context>, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
-    invoke_stored_with(op, context, inputs, outputs, false, None)
+    invoke_stored_with(op, context, inputs, outputs, Mode::Inference, None)
 }
 
 /// [`invoke_stored`] in any mode, with a cache for state that the operator keeps for its gradient.
@@ -64,10 +64,10 @@ pub(super) fn invoke_stored_with(
     context: Option<Context>,
     inputs: &[Array],
     outputs: &[Array],
-    is_train: bool,
+    mode: Mode,
     cache: Option<&Cache>,
 ) -> Result<Stored> {
-    dispatch_by_storage(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
+    dispatch_by_storage(op, context, inputs, outputs, mode, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
 /// Runs an operator of a graph and returns all outputs. The first of them are written to the arrays in `outputs`. `cache` keeps state for
@@ -77,15 +77,15 @@ pub(crate) fn run_node(
     context: Context,
     inputs: &[Array],
     outputs: &[Array],
-    is_train: bool,
+    mode: Mode,
     cache: &Cache,
 ) -> Result<Stored> {
     let makes_sparse = op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params));
     let dense = |arrays: &[Array]| arrays.iter().map(|a| a.dense().ok().cloned()).collect::<Option<Arrays>>();
     let (Some(ins), Some(mut outs), false) = (dense(inputs), dense(outputs), makes_sparse) else {
-        return invoke_stored_with(op, Some(context), inputs, outputs, is_train, Some(cache));
+        return invoke_stored_with(op, Some(context), inputs, outputs, mode, Some(cache));
     };
-    invoke_with(op, Some(context), &ins, &mut outs, is_train, Some(cache))?;
+    invoke_with(op, Some(context), &ins, &mut outs, mode, Some(cache))?;
     Ok(outs.into_iter().map(Array::Dense).collect())
 }
 
@@ -94,7 +94,7 @@ fn dispatch_by_storage(
     context: Option<Context>,
     inputs: &[Array],
     outputs: &[Array],
-    is_train: bool,
+    mode: Mode,
     cache: Option<&Cache>,
 ) -> Result<Stored> {
     check_inputs(op, inputs.len())?;
@@ -105,19 +105,19 @@ fn dispatch_by_storage(
     });
     let context = inputs.first().or(outputs.first()).map(Array::context).or(context).unwrap_or_default();
     let Some((form, storage_type)) = form else {
-        return dense_fallback(op, context, inputs, outputs, is_train, cache);
+        return dense_fallback(op, context, inputs, outputs, mode, cache);
     };
     let visible = op.def.num_visible(&op.params);
     let dense = |arrays: &[NDArray]| {
         let mut outputs = Arrays::new();
-        invoke_with(op, Some(context), arrays, &mut outputs, is_train, None)?;
+        invoke_with(op, Some(context), arrays, &mut outputs, mode, None)?;
         outputs.truncate(visible);
         Ok(outputs.into_vec())
     };
     let shapes = infer(op, inputs, outputs)?;
     let is_foreign = matches!(op.def.kernels.forward, Forward::Foreign(_));
     let call = SparseCall {
-        ctx: &op.ctx(context, is_train, cache.filter(|_| is_foreign)),
+        ctx: &op.ctx(context, mode, cache.filter(|_| is_foreign)),
         ins: inputs,
         outs: outputs,
         shapes: &shapes,
@@ -125,7 +125,7 @@ fn dispatch_by_storage(
         dense: &dense,
         storage_type,
     };
-    let results = if is_foreign { unrecorded(is_train, || (form.run)(&call)) } else { (form.run)(&call) };
+    let results = if is_foreign { unrecorded(mode, || (form.run)(&call)) } else { (form.run)(&call) };
     write_outputs(results?, outputs)
 }
 
@@ -152,7 +152,7 @@ fn dense_fallback(
     context: Context,
     inputs: &[Array],
     outputs: &[Array],
-    is_train: bool,
+    mode: Mode,
     cache: Option<&Cache>,
 ) -> Result<Stored> {
     let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
@@ -161,7 +161,7 @@ fn dense_fallback(
         Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
     };
     let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
-    invoke_with(op, Some(context), &arrays, &mut results, is_train, cache)?;
+    invoke_with(op, Some(context), &arrays, &mut results, mode, cache)?;
     for i in op.def.signature.mutates {
         if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
             assign(state, updated.clone().into())?;
@@ -245,7 +245,7 @@ pub(crate) struct GradientCall<'a> {
     /// Whether each gradient has readers; the others may have any content.
     pub wanted: &'a [bool],
     /// Whether the gradient is computed in training mode.
-    pub is_train: bool,
+    pub mode: Mode,
     /// State that the operator keeps for its gradient.
     pub cache: &'a Cache,
 }
@@ -259,7 +259,7 @@ impl GradientCall<'_> {
         let types: SmallVec<[StorageType; 6]> = self.inputs.iter().map(Array::storage_type).collect();
         match self.backward.foreign {
             Some(f) => match self.backward.sparse.filter(|form| (form.rule)(&self.op.params, &types, None).is_some()) {
-                Some(_) => unrecorded(self.is_train, || self.run_kernel()),
+                Some(_) => unrecorded(self.mode, || self.run_kernel()),
                 None => self.run_foreign(f),
             },
             None => self.run_kernel(),
@@ -271,16 +271,16 @@ impl GradientCall<'_> {
         let ins = self.inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
         let outs = self.outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
         let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
-        let ctx = self.op.ctx(context, self.is_train, Some(self.cache));
-        unrecorded(self.is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
+        let ctx = self.op.ctx(context, self.mode, Some(self.cache));
+        unrecorded(self.mode, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
         Ok(outs.into_iter().map(Array::Dense).collect())
     }
 
     /// Runs the gradient kernel, sparse or dense.
     fn run_kernel(&self) -> Result<Stored> {
-        let GradientCall { op, backward, inputs, outputs, wanted, is_train, cache } = *self;
+        let GradientCall { op, backward, inputs, outputs, wanted, mode, cache } = *self;
         let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-        let ctx = op.ctx(context, is_train, backward.foreign.map(|_| cache));
+        let ctx = op.ctx(context, mode, backward.foreign.map(|_| cache));
         let dense = |arrays: &[NDArray]| {
             let gradients = outputs.iter().map(ArraySpec::array).collect::<Result<Arrays>>()?;
             let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });

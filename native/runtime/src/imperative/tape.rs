@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::invoke::{Arrays, invoke_with};
-use super::mode::{is_recording, is_training};
+use super::mode::{is_recording, operator_mode};
 use super::stored::{self, Stored};
 use crate::profiler;
 use crate::symbol::OpCall;
@@ -296,7 +296,7 @@ pub fn record(
     let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
     let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
-        invoke_with(op, context, &arrays, &mut results, is_training(), cache.as_deref())?;
+        invoke_with(op, context, &arrays, &mut results, operator_mode(), cache.as_deref())?;
         if !recorded {
             return Ok(tensors(results.drain(..visible).map(Array::Dense), outputs));
         }
@@ -304,7 +304,7 @@ pub fn record(
     } else {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
         let given: Stored = outputs.iter().map_while(|t| t.stored().ok()).collect();
-        let results = stored::invoke_stored_with(op, context, &arrays, &given, is_training(), cache.as_deref())?;
+        let results = stored::invoke_stored_with(op, context, &arrays, &given, operator_mode(), cache.as_deref())?;
         (arrays, results)
     };
     let node = recorded.then(|| {

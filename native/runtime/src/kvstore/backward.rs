@@ -1,5 +1,6 @@
 //! Pushes of gradients during the backward pass that computes them.
 
+use ferromx_core::op::Mode;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ impl KvStore {
     pub fn push_in_backward(
         &self,
         executor: &Executor,
-        (head_grads, is_train): (&[Array], bool),
+        (head_grads, mode): (&[Array], Mode),
         keys: &[Key],
         arrays: &[Arc<Tensor>],
     ) -> Result<()> {
@@ -62,7 +63,7 @@ impl KvStore {
             }
             Ok(())
         };
-        executor.backward_stored(head_grads, is_train, Some(&mut push_complete))?;
+        executor.backward_stored(head_grads, mode, Some(&mut push_complete))?;
         for entry in waiting.iter().filter(|entry| !entry.is_pushed) {
             self.push_group(&entry.key, &entry.arrays)?;
         }

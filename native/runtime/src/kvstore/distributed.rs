@@ -1,5 +1,6 @@
 //! The distributed part of a store: broadcasts initial values, and sums pushed gradients over all ranks.
 
+use ferromx_core::op::Mode;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -258,7 +259,7 @@ fn sum_tensors(terms: &[Arc<Tensor>]) -> Result<Arc<Tensor>> {
     }
     let (left, right) = terms.split_at(terms.len().div_ceil(2));
     let pair = [sum_tensors(left)?, sum_tensors(right)?];
-    Ok(unrecorded(false, || call("add_n", std::iter::empty(), &pair, &[]))?.remove(0))
+    Ok(unrecorded(Mode::Inference, || call("add_n", std::iter::empty(), &pair, &[]))?.remove(0))
 }
 
 fn read_u64(bytes: &[u8]) -> u64 {

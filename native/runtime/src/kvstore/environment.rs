@@ -25,7 +25,7 @@ const LOOPBACK_SECRET: &str = "FerroMX on one machine";
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum JobRole {
     /// Trains.
     Worker,
     /// Has no function here; in MXNet it stores the values.
@@ -73,11 +73,11 @@ fn require<T>(value: Option<T>, name: &str) -> Result<T> {
 ///
 /// # Errors
 /// An unknown role.
-pub fn role() -> Result<Role> {
+pub fn role() -> Result<JobRole> {
     match variable("DMLC_ROLE").as_deref() {
-        None | Some("worker") => Ok(Role::Worker),
-        Some("server") => Ok(Role::Server),
-        Some("scheduler") => Ok(Role::Scheduler),
+        None | Some("worker") => Ok(JobRole::Worker),
+        Some("server") => Ok(JobRole::Server),
+        Some("scheduler") => Ok(JobRole::Scheduler),
         Some(other) => Err(Error::Value(format!("DMLC_ROLE is '{other}': the roles are worker, server and scheduler"))),
     }
 }
@@ -320,8 +320,8 @@ fn run_rendezvous(listener: TcpListener, us: &Membership, size: usize) -> Result
 ///
 /// # Errors
 /// Missing variables; workers that do not connect in time.
-pub(super) fn serve(role: Role) -> Result<()> {
-    if role != Role::Scheduler {
+pub(super) fn serve(role: JobRole) -> Result<()> {
+    if role != JobRole::Scheduler {
         return Ok(());
     }
     let settings = settings()?;

@@ -20,6 +20,7 @@ mod tests;
 mod tree;
 mod wire;
 
+use ferromx_core::op::Mode;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -36,9 +37,10 @@ use ferromx_core::params::{Attrs, OpParams};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::write_slice;
+use ferromx_kernels::quantize::quantize_ternary;
 use parking_lot::Mutex;
 
-pub use self::environment::{Role, has_job, role, set_environment};
+pub use self::environment::{JobRole, has_job, role, set_environment};
 pub use self::job::{Job, Joining};
 pub use self::member::Member;
 
@@ -121,7 +123,7 @@ enum Scope {
     /// The ranks of a job.
     Job(Distributed),
     /// None: the process is a server or scheduler, which stores no values.
-    Service(Role),
+    Service(JobRole),
 }
 
 /// A key-value store.
@@ -201,7 +203,7 @@ impl KvStore {
         }
         let kind = distributed_kind(kind)?;
         let scope = match environment::role()? {
-            Role::Worker => Scope::Job(Distributed::new(environment::job()?)),
+            JobRole::Worker => Scope::Job(Distributed::new(environment::job()?)),
             role => Scope::Service(role),
         };
         Ok(KvStore::in_scope(kind, scope))
@@ -441,7 +443,7 @@ impl KvStore {
             return Ok(terms.swap_remove(0));
         }
         let terms: Vec<_> = terms.into_iter().map(|a| Arc::new(Tensor::new(a))).collect();
-        unrecorded(false, || call("add_n", std::iter::empty(), &terms, &[]))?[0].stored()
+        unrecorded(Mode::Inference, || call("add_n", std::iter::empty(), &terms, &[]))?[0].stored()
     }
 
     /// Quantizes elements to threshold, -threshold or 0 and keeps the error for the next push.
@@ -452,19 +454,7 @@ impl KvStore {
         let num_new = array.len().saturating_sub(residuals.len());
         memory::reserve(residuals, num_new);
         residuals.resize(array.len(), 0.0);
-        write_slice::<f32, _>(array, |elements| {
-            for (x, residual) in elements.iter_mut().zip(residuals) {
-                *residual += *x;
-                *x = if *residual >= threshold {
-                    threshold
-                } else if *residual <= -threshold {
-                    -threshold
-                } else {
-                    0.0
-                };
-                *residual -= *x;
-            }
-        })
+        write_slice::<f32, _>(array, |elements| quantize_ternary(elements, residuals, threshold))
     }
 
     /// Copies stored arrays to `outputs`, converted to their types and storage types. Sparse outputs are skipped.
@@ -517,7 +507,7 @@ impl KvStore {
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
             let inputs = [stored, Arc::new(Tensor::new(rows.array()?))];
-            let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
+            let retained = unrecorded(Mode::Inference, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
             imperative::copy(&retained[0].stored()?, &output.stored()?)
                 .map_err(|e| in_function(e, "row_sparse_pull", key))?;
         }
@@ -600,7 +590,7 @@ fn distributed_kind(kind: &str) -> Result<&'static str> {
     })
 }
 
-fn no_values(role: Role) -> Error {
+fn no_values(role: JobRole) -> Error {
     Error::Unsupported(format!(
         "this process is a {role:?} of a distributed job and holds no values: set DMLC_ROLE to worker for training"
     ))

@@ -6,6 +6,7 @@ use std::ops::Range;
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
+use ferromx_kernels::byte_sum::add_bytes;
 
 /// The children of a node: its two halves, the first of which has the extra shard of an odd number.
 fn children(node: &Range<usize>) -> (Range<usize>, Range<usize>) {
@@ -58,59 +59,12 @@ pub(super) fn sum(
     Ok(total)
 }
 
-/// Numbers that can be summed; integers wrap around.
-trait Term: Copy {
-    type Bytes: for<'b> TryFrom<&'b [u8]> + AsRef<[u8]>;
-    fn read(bytes: &[u8]) -> Self;
-    fn plus(self, other: Self) -> Self;
-    fn write(self, bytes: &mut [u8]);
-}
-
-macro_rules! term {
-    ($($ty:ty: $plus:expr;)*) => {$(
-        impl Term for $ty {
-            type Bytes = [u8; std::mem::size_of::<$ty>()];
-            #[inline(always)]
-            fn read(bytes: &[u8]) -> $ty {
-                <$ty>::from_ne_bytes(Self::Bytes::try_from(bytes).unwrap_or_default())
-            }
-            #[inline(always)]
-            fn plus(self, other: $ty) -> $ty {
-                let plus: fn($ty, $ty) -> $ty = $plus;
-                plus(self, other)
-            }
-            #[inline(always)]
-            fn write(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
-        }
-    )*};
-}
-
-term! {
-    f32: |x, y| x + y;
-    f64: |x, y| x + y;
-    f16: |x, y| f16::from_f32(x.to_f32() + y.to_f32());
-    bf16: |x, y| bf16::from_f32(x.to_f32() + y.to_f32());
-    u8: u8::wrapping_add;
-    i8: i8::wrapping_add;
-    i32: i32::wrapping_add;
-    i64: i64::wrapping_add;
-}
-
-fn add_as<T: Term>(total: &mut [u8], terms: &[u8]) {
-    let size = std::mem::size_of::<T>();
-    for (x, y) in total.chunks_exact_mut(size).zip(terms.chunks_exact(size)) {
-        T::read(x).plus(T::read(y)).write(x);
-    }
-}
-
 fn add(dtype: DType, total: &mut [u8], terms: &[u8]) -> Result<()> {
     if total.len() != terms.len() {
         return Err(Error::Internal(format!("a sum of {} and {} bytes", total.len(), terms.len())));
     }
     dispatch!(dtype, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        add_as::<T>(total, terms);
+        add_bytes::<T>(total, terms);
         Ok(())
     }, other => {
         Err(Error::Value(format!("arrays of {other} cannot be summed by a distributed key-value store: convert with Cast first")))
@@ -129,7 +83,7 @@ mod tests {
         let partial: Vec<_> = nodes.iter().map(|n| sum(DType::F32, n.clone(), &mut { leaf }).unwrap()).collect();
         let bytes =
             sum(DType::F32, 0..shards, &mut |node| nodes.iter().position(|n| n == node).map(|i| partial[i].clone()));
-        f32::read(&bytes.unwrap())
+        f32::from_ne_bytes(bytes.unwrap().try_into().unwrap())
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::thread_id::thread_id;
 
 param_enum! {
     /// The process to profile.
-    pub enum Process { Worker = "worker", Server = "server" }
+    pub enum ProfiledProcess { Worker = "worker", Server = "server" }
 }
 
 params! {
@@ -49,7 +49,7 @@ params! {
         /// Whether to keep aggregate statistics.
         aggregate_stats: bool = false;
         /// The process to profile; only `worker` is supported.
-        profile_process: Process = (Process::Worker);
+        profile_process: ProfiledProcess = (ProfiledProcess::Worker);
     }
 }
 
@@ -293,7 +293,7 @@ fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, aggregat
 pub fn configure(attrs: &Attrs) -> Result<()> {
     let config = Config::parse(attrs)?;
     ensure!(
-        config.profile_process == Process::Worker,
+        config.profile_process == ProfiledProcess::Worker,
         "KVStoreHandle passed to profiler is null: profile_process is server, but there are no servers; use worker"
     );
     let mut state = STATE.lock();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{Cache, Forward, OpCtx, OpDef};
+use ferromx_core::op::{Cache, Forward, Mode, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
@@ -38,9 +38,17 @@ impl OpCall {
     }
 
     /// What the kernel gets besides its operands, for a call on a device.
-    pub(crate) fn ctx<'a>(&'a self, context: Context, is_train: bool, cache: Option<&'a Cache>) -> OpCtx<'a> {
+    pub(crate) fn ctx<'a>(&'a self, context: Context, mode: Mode, cache: Option<&'a Cache>) -> OpCtx<'a> {
         let random = random::source(context);
-        OpCtx { op: self.name, params: &self.params, is_train, random, cache, context, recorder: None }
+        OpCtx {
+            op: self.name,
+            params: &self.params,
+            is_train: mode.is_training(),
+            random,
+            cache,
+            context,
+            recorder: None,
+        }
     }
 
     /// Indices of the inputs that the operator mutates.

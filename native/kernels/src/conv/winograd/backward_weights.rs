@@ -10,7 +10,7 @@ use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, saves_products, tiles, transform_inputs_1d};
 use crate::float::Accum;
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels, TileProduct};
 use crate::simd::window::Runs;
 use std::ops::Range;
 
@@ -232,7 +232,8 @@ impl<T: Accum> Product<'_, T> {
                 for (panel, inputs) in inputs.chunks_exact(input_len).enumerate() {
                     let b = Panels::in_place(&inputs[element * self.max_depth * nr..], nr, nr);
                     let c = out.block(0, panel * nr, count, nr);
-                    self.kernel.strided_tile(T::one(), a, b, c, accumulate || i > 0);
+                    let product = TileProduct { depth: a.cols(), alpha: T::one(), accumulate: accumulate || i > 0 };
+                    self.kernel.strided_tile(product, a, b, c);
                 }
             }
         });

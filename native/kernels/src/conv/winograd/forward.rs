@@ -8,7 +8,7 @@ use super::super::layout::Layout;
 use super::{ELEMENTS, LANES, TILE, transform_inputs_1d};
 use crate::float::Accum;
 use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_blocks_of_groups, parallel_rows, with_scratch};
-use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panels, TileProduct};
 use crate::simd::window::Runs;
 use std::ops::Range;
 
@@ -432,7 +432,7 @@ impl<T: Accum> Winograd<'_, T> {
                     let a = Panels::packed(&self.weights[start_of(element) + start * mr..], mr, depth);
                     let b = Panels::in_place(inputs, nr, stride).with_ahead(ahead);
                     let out = out.block(row - rows.start, 0, mr.min(rows.end - row), cols);
-                    self.kernel.tiles(depth, T::one(), a, b, out, start > 0);
+                    self.kernel.tiles(TileProduct { depth, alpha: T::one(), accumulate: start > 0 }, a, b, out);
                 }
             }
         }

@@ -8,6 +8,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{Suppression, suppress, suppress_backward};
+use ferromx_kernels::progression::arithmetic_progression;
 
 use super::Format;
 use super::boxes::output_or_scratch;
@@ -130,7 +131,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         let (data, out) = (ins[0].slice::<T>()?, output_or_scratch::<T>(out, &mut discarded)?);
         if p.topk == 0 {
             out.copy_from_slice(data);
-            record.iter_mut().zip(0..).for_each(|(r, i)| *r = i);
+            arithmetic_progression(0.0, 1.0, 1, record);
         } else {
             suppress(data, num_boxes, &p.suppression(row_len), out, record);
         }

@@ -26,6 +26,7 @@ use self::params::{
 };
 use crate::broadcast::binary::broadcast_two;
 use crate::elemwise::family::{elements, elements_mut, operators};
+use crate::random::sample_shape::sample_shape;
 
 const ONE_ARRAY: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
 const TWO_ARRAYS: &[ArgDef] = &[
@@ -39,7 +40,7 @@ fn num_arrays<P: DistributionParams>(p: &Params) -> usize {
 }
 
 /// Shape rule: the size if there is one, otherwise the broadcast shape of the arrays. With `prepend_size`, the size followed by that shape.
-fn sample_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, prepend_size: bool) -> Result<()> {
+fn infer_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, prepend_size: bool) -> Result<()> {
     let mut common = Shape::new(&[]);
     for s in io.ins.iter() {
         if !s.ndim_is_known() {
@@ -53,12 +54,7 @@ fn sample_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, prepend
     }
     let out = match &p.get::<P>().size().0 {
         Some(size) if prepend_size => Shape::new(&[size.dims(), common.dims()].concat()),
-        Some(size) => {
-            let out = broadcast_two(&common, size)?;
-            ensure!(out == *size, "parameters of shape {common} cannot be broadcast to size={size}");
-            out
-        }
-        None => common,
+        size => sample_shape(common, size.as_ref())?,
     };
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
 }
@@ -280,7 +276,7 @@ macro_rules! random_op {
                 .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
                 .inputs($I)
                 .num_inputs_by(num_arrays::<$P>)
-                .shape(|p, io| sample_shape::<$P>(p, io, $prepend_size))
+                .shape(|p, io| infer_shape::<$P>(p, io, $prepend_size))
                 .dtype(sample_dtype::<$P>)
                 .forward(sample::<$P, $L>)
                 .random();

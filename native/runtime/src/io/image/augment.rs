@@ -5,7 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::memory;
 use ferromx_kernels::image::{self, Border, Change, Interpolation};
 use ferromx_kernels::rng::Draws;
-use ferromx_ops::image::{decode, interpolation};
+use ferromx_ops::image::{ChannelOrder, decode, interpolation};
 
 use super::params::{AugmentParam, WarpParam};
 
@@ -40,7 +40,7 @@ impl Image {
                 ensure!(num_channels == 4, "the image has {num_channels} channels, but data_shape asks for 4");
                 image.samples
             }
-            _ => image.converted(channels, true),
+            _ => image.converted(channels, ChannelOrder::Rgb),
         };
         Ok(Image { height, width, channels, samples })
     }
@@ -89,7 +89,7 @@ impl Image {
         let color = [fill as u8; 4];
         let size = (self.height, self.width);
         let color = &color[..self.channels];
-        image::add_border(&self.samples, size, (top, left), width, Border::Constant, color, &mut samples);
+        image::add_border(&self.samples, size, (top, left), Border::Constant, color, (&mut samples, width));
         Image { height, width, samples, channels: self.channels }
     }
 

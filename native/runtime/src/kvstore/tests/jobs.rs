@@ -1,5 +1,6 @@
 //! Several ranks as threads of one process, and peers that break the protocol.
 
+use ferromx_core::op::Mode;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Barrier;
@@ -146,14 +147,14 @@ fn sums_of_gradients(size: usize, is_overlapped: bool) -> Vec<Vec<f32>> {
         for (key, arrays) in &gradients {
             store.init(std::slice::from_ref(key), &arrays[..1]).unwrap();
         }
-        executors.iter().for_each(|e| e.forward(true).unwrap());
-        executors[..per_rank - 1].iter().for_each(|e| e.backward(&[], true).unwrap());
+        executors.iter().for_each(|e| e.forward(Mode::Training).unwrap());
+        executors[..per_rank - 1].iter().for_each(|e| e.backward(&[], Mode::Training).unwrap());
         let keys: Vec<Key> = gradients.iter().flat_map(|(key, arrays)| vec![key.clone(); arrays.len()]).collect();
         let arrays: Vec<_> = gradients.iter().flat_map(|(_, arrays)| arrays.clone()).collect();
         if is_overlapped {
-            store.push_in_backward(&executors[per_rank - 1], (&[], true), &keys, &arrays).unwrap();
+            store.push_in_backward(&executors[per_rank - 1], (&[], Mode::Training), &keys, &arrays).unwrap();
         } else {
-            executors[per_rank - 1].backward(&[], true).unwrap();
+            executors[per_rank - 1].backward(&[], Mode::Training).unwrap();
             store.push(&keys, &arrays).unwrap();
         }
         let pull = |(key, arrays): &(Key, Vec<Arc<Tensor>>)| {
@@ -185,7 +186,7 @@ fn a_rank_lost_during_the_backward_pass_is_named() {
             store.init(std::slice::from_ref(key), arrays).unwrap();
         }
         let (keys, arrays): (Vec<_>, Vec<_>) = gradients.into_iter().map(|(key, mut a)| (key, a.remove(0))).unzip();
-        executors[0].forward(true).unwrap();
+        executors[0].forward(Mode::Training).unwrap();
         if rank == 1 {
             let mut num_pushed = 0;
             let mut push_first = |arg: usize| {
@@ -198,12 +199,13 @@ fn a_rank_lost_during_the_backward_pass_is_named() {
                 let gradient = Arc::new(Tensor::new(executors[0].grads()[arg].clone().unwrap()));
                 store.push(&[Key::Name(name)], &[gradient])
             };
-            let error = executors[0].backward_stored(&[], true, Some(&mut push_first)).unwrap_err().to_string();
+            let error =
+                executors[0].backward_stored(&[], Mode::Training, Some(&mut push_first)).unwrap_err().to_string();
             assert!(error.contains("killed"), "{error}");
             return String::new();
         }
         // The pass fails if it notices the loss; the pull fails otherwise.
-        let result = store.push_in_backward(&executors[0], (&[], true), &keys, &arrays);
+        let result = store.push_in_backward(&executors[0], (&[], Mode::Training), &keys, &arrays);
         result.and_then(|()| store.pull(&keys, &arrays)).unwrap_err().to_string()
     });
     assert!(errors[0].contains("rank 1 (127.0.0.1:") && errors[0].contains("was lost"), "{errors:?}");

@@ -22,6 +22,7 @@ class PrefetchingIter(
     dataNames: IndexedSeq[Map[String, String]] = null,
     labelNames: IndexedSeq[Map[String, String]] = null
 ) extends DataIter
+    with CurrentBatch
     with ResumableIter
     with ResourceHolder {
   requireNonNull("PrefetchingIter", "iters" -> iters)
@@ -42,7 +43,7 @@ class PrefetchingIter(
   private val sources = iters.map(new TrackedIter(_))
   private var passStart = sources.map(_.saveState())
   private var numReturned = 0
-  private var current: DataBatch = null
+  private[io] var current: DataBatch = null
 
   private val threads = iters.indices.map { i =>
     val thread = new Thread(prefetchFunc(i), s"mxnet-prefetch-$i")
@@ -145,19 +146,6 @@ class PrefetchingIter(
     passStart = sources.map(_.saveState())
     taken.foreach(_.release())
   }
-
-  private def currentBatch: DataBatch = {
-    require(current != null, "there is no current batch; call next()")
-    current
-  }
-
-  override def getData(): IndexedSeq[NDArray] = currentBatch.data
-
-  override def getLabel(): IndexedSeq[NDArray] = currentBatch.label
-
-  override def getIndex(): IndexedSeq[Long] = currentBatch.index
-
-  override def getPad(): Int = currentBatch.pad
 
   override def batchSize: Int = dataDescs.head.shape(0)
 

@@ -16,6 +16,7 @@ import scala.collection.immutable.ListMap
   */
 class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
     extends DataIter
+    with CurrentBatch
     with ResumableIter
     with ResourceHolder {
 
@@ -26,7 +27,7 @@ class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
 
   private val source = new TrackedIter(dataIter)
   private var batches = 0
-  private var current: DataBatch = null
+  private[io] var current: DataBatch = null
 
   override def reset(): Unit = {
     batches = 0
@@ -59,19 +60,6 @@ class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
     batches += 1
     current
   }
-
-  private def currentBatch: DataBatch = {
-    require(current != null, "there is no current batch; call next()")
-    current
-  }
-
-  override def getData(): IndexedSeq[NDArray] = currentBatch.data
-
-  override def getLabel(): IndexedSeq[NDArray] = currentBatch.label
-
-  override def getIndex(): IndexedSeq[Long] = currentBatch.index
-
-  override def getPad(): Int = currentBatch.pad
 
   override def batchSize: Int = dataIter.batchSize
 
