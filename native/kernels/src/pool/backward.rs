@@ -2,7 +2,7 @@
 
 use super::forward::{Divisors, divisor, largest};
 use super::phases::{BLOCK, Phases, block};
-use super::{PlaneWindows, PoolKind, PoolPower, PoolShape};
+use super::{PlaneWindows, PoolKind, PoolPower, PoolShape, Pooling};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{grain_for_all_threads, parallel_rows, with_scratch};
 use smallvec::SmallVec;
@@ -35,7 +35,7 @@ pub fn pool_backward<T: FloatElement>(
         PoolKind::Power(PoolPower::Two | PoolPower::Three) => shape.check(input.len(), output.len()),
         _ => (input, output) = (&[], &[]),
     }
-    let pooling = PoolingGradient::new(shape, kind, super::lowest::<T>());
+    let pooling = Pooling::new(shape, kind, super::lowest::<T>());
     let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
     let grain = grain_for_all_threads(shape.planes, shape.grain());
     parallel_rows(input_grad, plane * grain, 1, |i, input_grad| {
@@ -45,7 +45,7 @@ pub fn pool_backward<T: FloatElement>(
             with_wide(of_planes(output, out_plane), |output| {
                 with_wide(of_planes(output_grad, out_plane), |output_grad| {
                     with_wide_mut(input_grad, |input_grad| {
-                        pooling.compute(&Given { input, output, output_grad }, input_grad)
+                        pooling.backward(&Given { input, output, output_grad }, input_grad)
                     });
                 });
             });
@@ -65,28 +65,9 @@ struct Given<'a, A> {
     output_grad: &'a [A],
 }
 
-/// The gradient of a pooling, in single or double precision.
-struct PoolingGradient<'a, A> {
-    shape: &'a PoolShape,
-    kind: PoolKind,
-    /// The lowest finite number of the element type of the arrays.
-    lowest: A,
-    windows: PlaneWindows,
-    phases: Phases,
-    is_global: bool,
-    is_disjoint_pairs: bool,
-}
-
-impl<'a, A: Accum> PoolingGradient<'a, A> {
-    fn new(shape: &'a PoolShape, kind: PoolKind, lowest: A) -> Self {
-        let windows = shape.plane_windows();
-        let phases = Phases::new(windows.axes[2]);
-        let (is_global, is_disjoint_pairs) = (shape.is_global(), shape.is_disjoint_pairs());
-        PoolingGradient { shape, kind, lowest, windows, phases, is_global, is_disjoint_pairs }
-    }
-
+impl<A: Accum> Pooling<'_, A> {
     /// Computes the gradient of several planes.
-    fn compute(&self, given: &Given<'_, A>, input_grad: &mut [A]) {
+    fn backward(&self, given: &Given<'_, A>, input_grad: &mut [A]) {
         match self.kind {
             PoolKind::Max if self.is_disjoint_pairs => max_pairs(self, given, input_grad),
             PoolKind::Max if self.is_global => max_globally(self, given, input_grad),
@@ -136,7 +117,7 @@ impl<'a, A: Accum> PoolingGradient<'a, A> {
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     /// Writes the gradient of each plane to its first maximum, and zero to its other elements.
-    fn max_globally<A: Accum>(pooling: &PoolingGradient<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
+    fn max_globally<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
         let plane = pooling.shape.input_plane();
         input_grad.fill(A::zero());
         let images = input_grad.chunks_exact_mut(plane).zip(given.input.chunks_exact(plane));
@@ -168,7 +149,7 @@ crate::simd::per_isa! {
 /// The index for a window without an element larger than the lowest finite number.
 const NO_MAXIMUM: usize = usize::MAX;
 
-fn max_channels<A: Accum>(pooling: &PoolingGradient<'_, A>, given: &Given<'_, A>, sums: &mut [A]) {
+fn max_channels<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, sums: &mut [A]) {
     let (windows, inner) = (&pooling.windows, pooling.shape.inner);
     let axes = &windows.axes;
     let row = axes[2].output * inner;
@@ -233,7 +214,7 @@ crate::simd::per_isa! {
 }
 
 /// Max pooling with one element per coordinate.
-fn max_planes<A: Accum>(pooling: &PoolingGradient<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
+fn max_planes<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
     let (shape, phases) = (pooling.shape, &pooling.phases);
     // Rows that one window contains, unless windows also have a depth.
     let num_rows =
@@ -267,7 +248,7 @@ crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     /// Adds the gradient of each window of several planes to that of its maximum.
     fn max_chunk<A: Accum>(
-        pooling: &PoolingGradient<'_, A>,
+        pooling: &Pooling<'_, A>,
         given: &Given<'_, A>,
         buffers: &mut MaxBuffers<'_, A>,
         input_grad: &mut [A]
@@ -282,7 +263,7 @@ crate::simd::per_isa! {
 
 #[inline(always)]
 fn max_plane<A: Accum>(
-    pooling: &PoolingGradient<'_, A>,
+    pooling: &Pooling<'_, A>,
     from: &[A],
     output_grad: &[A],
     buffers: &mut MaxBuffers<'_, A>,
@@ -347,7 +328,7 @@ fn join_rows<A: Accum>(phases: &Phases, joined: &mut usize, end: usize, sums: &[
 /// Writes the index of the first maximum within each window of a row of outputs. `rows` are the starts of the split rows in
 /// the windows; an element is its row times the width of a window plus its offset.
 #[inline(always)]
-fn argmax_blocks<A: Accum>(pooling: &PoolingGradient<'_, A>, image: &[A], rows: &[usize], argmax: &mut [u32]) {
+fn argmax_blocks<A: Accum>(pooling: &Pooling<'_, A>, image: &[A], rows: &[usize], argmax: &mut [u32]) {
     for (i, argmax) in argmax.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
         let (mut max, mut indices) = ([pooling.lowest; BLOCK], [u32::MAX; BLOCK]);
         let mut index = 0;
@@ -368,7 +349,7 @@ fn argmax_blocks<A: Accum>(pooling: &PoolingGradient<'_, A>, image: &[A], rows: 
 }
 
 /// The gradient of sums and averages: adds `scale(i, gradient)` of each window `i` to all elements of the window.
-fn sum_plane<A: Accum>(pooling: &PoolingGradient<'_, A>, grad: &[A], scale: impl Fn(usize, A) -> A, sums: &mut [A]) {
+fn sum_plane<A: Accum>(pooling: &Pooling<'_, A>, grad: &[A], scale: impl Fn(usize, A) -> A, sums: &mut [A]) {
     let (axes, phases, inner) = (&pooling.windows.axes, &pooling.phases, pooling.windows.inner);
     let [depth, height, width] = axes;
     let row = width.output * inner;
@@ -439,7 +420,7 @@ crate::simd::per_isa! {
 }
 
 /// Max pooling over disjoint pairs of columns: every input element belongs to at most one window, so its gradient is written once.
-fn max_pairs<A: Accum>(pooling: &PoolingGradient<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
+fn max_pairs<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
     if given.output_grad.is_empty() {
         return input_grad.fill(A::zero());
     }
@@ -469,7 +450,7 @@ impl NumRows for TwoRows {
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     /// Writes the gradient of each window to its first maximum, and zero to the other elements.
-    fn write_pairs<A: Accum, R: NumRows>(pooling: &PoolingGradient<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
+    fn write_pairs<A: Accum, R: NumRows>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
         let [_, height, width] = pooling.shape.input;
         let [_, out_height, out_width] = pooling.shape.output;
         let images = given.input.chunks_exact(height * width).zip(input_grad.chunks_exact_mut(height * width));

@@ -1,7 +1,7 @@
 //! The forward pass.
 
-use super::phases::{BLOCK, Phases, block};
-use super::{Axis, PlaneWindows, PoolKind, PoolPower, PoolShape};
+use super::phases::{BLOCK, block};
+use super::{Axis, PlaneWindows, PoolKind, PoolPower, PoolShape, Pooling};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{grain_for_all_threads, parallel_rows, with_scratch};
 use std::ops::Range;
@@ -95,27 +95,7 @@ impl<A: Accum> Fold<A> for Sum {
     }
 }
 
-/// A pooling in single or double precision.
-struct Pooling<'a, A> {
-    shape: &'a PoolShape,
-    kind: PoolKind,
-    /// The lowest finite number of the element type of the arrays.
-    lowest: A,
-    windows: PlaneWindows,
-    phases: Phases,
-    is_global: bool,
-    is_disjoint_pairs: bool,
-}
-
-impl<'a, A: Accum> Pooling<'a, A> {
-    fn new(shape: &'a PoolShape, kind: PoolKind, lowest: A) -> Self {
-        let windows = shape.plane_windows();
-        let phases = Phases::new(windows.axes[2]);
-        let is_power = matches!(kind, PoolKind::Power(_));
-        let is_disjoint_pairs = !is_power && shape.is_disjoint_pairs();
-        Pooling { shape, kind, lowest, windows, phases, is_global: shape.is_global(), is_disjoint_pairs }
-    }
-
+impl<A: Accum> Pooling<'_, A> {
     /// Pools several planes.
     fn pool(&self, images: &[A], out: &mut [A]) {
         match self.kind {

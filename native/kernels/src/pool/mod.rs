@@ -32,6 +32,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use crate::float::{Accum, FloatElement};
+use phases::Phases;
 
 /// The lowest finite number of an element type, with which a maximum starts, as in MXNet.
 #[inline(always)]
@@ -182,6 +183,28 @@ impl PoolShape {
         assert_eq!(input, self.input_len(), "elements of the input of {self:?}");
         assert_eq!(output, self.output_len(), "elements of the output of {self:?}");
         assert!(self.stride.iter().all(|&stride| stride > 0), "a stride of zero in {self:?}");
+    }
+}
+
+/// A pooling in single or double precision.
+struct Pooling<'a, A> {
+    shape: &'a PoolShape,
+    kind: PoolKind,
+    /// The lowest finite number of the element type of the arrays.
+    lowest: A,
+    windows: PlaneWindows,
+    phases: Phases,
+    is_global: bool,
+    /// See [`PoolShape::is_disjoint_pairs`]; false for powers.
+    is_disjoint_pairs: bool,
+}
+
+impl<'a, A: Accum> Pooling<'a, A> {
+    fn new(shape: &'a PoolShape, kind: PoolKind, lowest: A) -> Self {
+        let windows = shape.plane_windows();
+        let phases = Phases::new(windows.axes[2]);
+        let is_disjoint_pairs = !matches!(kind, PoolKind::Power(_)) && shape.is_disjoint_pairs();
+        Pooling { shape, kind, lowest, windows, phases, is_global: shape.is_global(), is_disjoint_pairs }
     }
 }
 

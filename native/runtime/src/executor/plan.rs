@@ -42,10 +42,9 @@ impl Kernel {
     /// Runs the kernel, or lets it record its loops.
     fn call(&self, recorder: Option<&LoopRecorder>, mode: Mode, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         let context = self.context;
-        let random = random::source(context);
+        let (random, is_train) = (random::source(context), mode.is_training());
         let cache = Some(&*self.cache);
-        let ctx =
-            OpCtx { op: self.op, params: &self.params, is_train: mode.is_training(), random, cache, context, recorder };
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
         (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
     }
 }
@@ -77,17 +76,9 @@ pub(super) struct ForeignCall {
 impl ForeignCall {
     fn run(&self, mode: Mode) -> Result<()> {
         let context = self.context;
-        let random = random::source(context);
+        let (random, is_train) = (random::source(context), mode.is_training());
         let cache = Some(&*self.cache);
-        let ctx = OpCtx {
-            op: self.op,
-            params: &self.params,
-            is_train: mode.is_training(),
-            random,
-            cache,
-            context,
-            recorder: None,
-        };
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
         unrecorded(mode, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
             .map_err(|e| e.in_operator(&self.title, &self.node))
     }

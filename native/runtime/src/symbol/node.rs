@@ -39,16 +39,8 @@ impl OpCall {
 
     /// What the kernel gets besides its operands, for a call on a device.
     pub(crate) fn ctx<'a>(&'a self, context: Context, mode: Mode, cache: Option<&'a Cache>) -> OpCtx<'a> {
-        let random = random::source(context);
-        OpCtx {
-            op: self.name,
-            params: &self.params,
-            is_train: mode.is_training(),
-            random,
-            cache,
-            context,
-            recorder: None,
-        }
+        let (random, is_train) = (random::source(context), mode.is_training());
+        OpCtx { op: self.name, params: &self.params, is_train, random, cache, context, recorder: None }
     }
 
     /// Indices of the inputs that the operator mutates.
