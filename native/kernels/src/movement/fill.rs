@@ -1,12 +1,15 @@
 //! Filling arrays with a value.
 
-use super::{GRAIN, Item};
+use super::Item;
 use crate::par;
 use crate::simd::multiversion::per_isa;
 
+/// Bytes per chunk: large enough that a thread takes longer to fill them than to wake up.
+const CHUNK_BYTES: usize = 1 << 17;
+
 /// Sets all elements to `value`.
 pub fn fill<T: Item>(dst: &mut [T], value: T) {
-    par::parallel_rows(dst, GRAIN, 1, |_, dst| fill_run(dst, value));
+    par::parallel_rows(dst, CHUNK_BYTES / size_of::<T>(), 1, |_, dst| fill_run(dst, value));
 }
 
 per_isa! {
