@@ -1,11 +1,12 @@
 """Compares ordinary operator calls in FerroMX with PyTorch and MXNet 1.9.1, each through its own Python front end.
 
-    BENCH_TORCH_PYTHON=... BENCH_MXNET_PYTHON=... python3 tests/bench/torch_calls.py [--filter REGEX] [--threads 1] [--below 0.95]
+    BENCH_TORCH_PYTHON=... BENCH_MXNET_PYTHON=... python3 tests/bench/torch_calls.py [--filter REGEX] [--threads 1] [--dtype float16]
 
 Each call runs forward only ("forward"), and recorded with a backward pass for gradients of all inputs ("both"). FerroMX and MXNet run
 in MXNet's front end. The libraries take turns; the best turn counts, by the median of its calls: of processor time on one thread and
 of wall-clock time on more. (Single calls of MXNet can seem free, since the time of its threads is charged late.) A ratio is the faster
-peer's time divided by FerroMX's: above 1, FerroMX is faster. Calls below the limit are printed.
+peer's time divided by FerroMX's: above 1, FerroMX is faster. Calls below the limit are printed, and those that a library refuses:
+MXNet and PyTorch lack some calls in float16.
 """
 
 import argparse
@@ -37,7 +38,7 @@ class MXNetCalls:
     def prepare(self, call, floats, integers):
         code = compile(call.mxnet, call.name, "eval")
         wrap = (lambda x: x.as_np_ndarray()) if "np." in call.mxnet else (lambda x: x)
-        arrays = {k: self.mx.nd.array(x) for k, x in floats.items()}
+        arrays = {k: self.mx.nd.array(x, dtype=x.dtype) for k, x in floats.items()}
         if call.gradient:
             for x in arrays.values():
                 x.attach_grad()
@@ -113,7 +114,7 @@ def median(step, clock):
     return statistics.median(times) * 1e3
 
 
-def work(library):
+def work(library, dtype):
     """Answers the index of a call with its times, one JSON line each."""
     import numpy
 
@@ -121,7 +122,7 @@ def work(library):
     clock = time.process_time if os.environ["OMP_NUM_THREADS"] == "1" else time.perf_counter
     for line in sys.stdin:
         call, random = CALLS[int(line)], numpy.random.RandomState(0)
-        floats = {k: random.uniform(0.05, 0.95, shape).astype("f") for k, shape in zip("abcd", call.shapes)}
+        floats = {k: random.uniform(0.05, 0.95, shape).astype(dtype) for k, shape in zip("abcd", call.shapes)}
         integers = {"i": random.randint(0, call.below, call.indices)} if call.indices else {}
         try:
             times = [median(step, clock) for step in calls.prepare(call, floats, integers)]
@@ -130,9 +131,9 @@ def work(library):
         print(json.dumps(times), flush=True)
 
 
-def start(library, python, threads, variables=None):
+def start(library, python, threads, dtype, variables=None):
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **(variables or {})}
-    command = [python, os.path.join(HERE, "torch_calls.py"), "--worker", library]
+    command = [python, os.path.join(HERE, "torch_calls.py"), "--worker", library, "--dtype", dtype]
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -148,17 +149,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="", help="only calls whose name matches this regular expression")
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default 1)")
+    parser.add_argument("--dtype", default="float32", help="element type of the arrays (default float32)")
     parser.add_argument("--below", type=float, default=0.95, help="print ratios below this limit (default 0.95)")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"))
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return work(options.worker)
+        return work(options.worker, options.dtype)
     mxnet, torch = os.environ["BENCH_MXNET_PYTHON"], os.environ["BENCH_TORCH_PYTHON"]
     workers = {
-        "ferromx": start("mxnet", mxnet, options.threads, {"MXNET_LIBRARY_PATH": os.path.abspath(options.library)}),
-        "torch": start("torch", torch, options.threads),
-        "mxnet": start("mxnet", mxnet, options.threads),
+        "ferromx": start("mxnet", mxnet, options.threads, options.dtype, {"MXNET_LIBRARY_PATH": os.path.abspath(options.library)}),
+        "torch": start("torch", torch, options.threads, options.dtype),
+        "mxnet": start("mxnet", mxnet, options.threads, options.dtype),
     }
     ratios = []
     for index, call in enumerate(CALLS):
