@@ -1,4 +1,4 @@
-//! Element types as unsigned integers of the same size.
+//! Element types as other types of the same size.
 #![allow(unsafe_code)]
 
 use half::{bf16, f16};
@@ -15,13 +15,14 @@ macro_rules! items {
 }
 items!(u8 i8 bool u16 i16 f16 bf16 u32 i32 f32 u64 i64 f64 usize isize);
 
-/// An unsigned integer.
-pub(crate) trait Bits: Item + Eq {}
+/// A type for which every bit pattern is valid.
+pub(crate) trait Bits: Item {}
 
 impl Bits for u8 {}
 impl Bits for u16 {}
 impl Bits for u32 {}
 impl Bits for u64 {}
+impl Bits for f32 {}
 
 /// Evaluates `$body` with `$B` bound to the unsigned integer of the size of `$T`.
 macro_rules! by_size {
@@ -48,21 +49,22 @@ macro_rules! by_size {
 }
 pub(crate) use by_size;
 
-/// The bits of elements.
+/// The elements as another type of the same size.
 ///
 /// # Panics
 /// Panics if the types differ in size.
+#[inline(always)]
 pub(crate) fn bits<T: Item, B: Bits>(items: &[T]) -> &[B] {
     assert_eq!(size_of::<T>(), size_of::<B>());
-    // SAFETY: integers of a size have the largest alignment of the items of that size, every item is initialized, and every bit pattern is
-    // an integer.
+    // SAFETY: all items of a size have the same alignment, every byte of an item is initialized, and every bit pattern is valid for B.
     unsafe { std::slice::from_raw_parts(items.as_ptr().cast(), items.len()) }
 }
 
-/// The bits of elements, which are only replaced by bits of elements of the type.
+/// Like [`bits`], to be overwritten with elements of the original type.
 ///
 /// # Panics
 /// Panics if the types differ in size.
+#[inline(always)]
 pub(crate) fn bits_mut<T: Item, B: Bits>(items: &mut [T]) -> &mut [B] {
     assert_eq!(size_of::<T>(), size_of::<B>());
     // SAFETY: as in `bits`. The caller only writes the bits of items, so that each item remains valid.

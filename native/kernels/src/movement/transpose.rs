@@ -7,7 +7,7 @@ use crate::item::{bits, bits_mut};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 use crate::simd::multiversion::{self, Kernel};
-use crate::simd::{as_words, as_words_mut, prefetch};
+use crate::simd::prefetch;
 use smallvec::SmallVec;
 
 /// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
@@ -201,7 +201,10 @@ fn transpose_words<T: Item>(
     pitch: usize,
     (rows, cols): (usize, usize),
 ) -> bool {
-    let (Some(src), Some(dst)) = (as_words(src), as_words_mut(dst)) else { return false };
+    if size_of::<T>() != size_of::<f32>() {
+        return false;
+    }
+    let (src, dst) = (bits::<T, f32>(src), bits_mut::<T, f32>(dst));
     f32::microkernel().transpose(MatRef::new(src, cols, rows, stride, 1), &mut MatMut::new(dst, rows, cols, pitch));
     true
 }

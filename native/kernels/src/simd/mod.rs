@@ -10,7 +10,6 @@
 //! - `byte_windows`: depthwise convolution of a plane of bytes.
 #![allow(unsafe_code)]
 
-use std::any::TypeId;
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
@@ -78,23 +77,6 @@ pub(crate) fn prefetch_at<T, const LEN: usize>(ahead: &[T], start: usize) {
     for i in (start..start + LEN).step_by(line) {
         prefetch_line(ahead.as_ptr().wrapping_add(i));
     }
-}
-
-/// True if `T` is a 4-byte number.
-fn is_word<T: 'static>() -> bool {
-    [TypeId::of::<f32>(), TypeId::of::<i32>(), TypeId::of::<u32>()].contains(&TypeId::of::<T>())
-}
-
-/// The bits of 4-byte numbers, to be moved as single-precision numbers; `None` for other types.
-pub(crate) fn as_words<T: 'static>(values: &[T]) -> Option<&[f32]> {
-    // SAFETY: the types have the same size and alignment, and every bit pattern is valid for them.
-    is_word::<T>().then(|| unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) })
-}
-
-/// Like [`as_words`], to be written.
-pub(crate) fn as_words_mut<T: 'static>(values: &mut [T]) -> Option<&mut [f32]> {
-    // SAFETY: as in `as_words`.
-    is_word::<T>().then(|| unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) })
 }
 
 pub(crate) use multiversion::per_isa;
