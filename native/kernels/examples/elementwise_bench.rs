@@ -36,10 +36,6 @@ fn main() -> std::io::Result<()> {
     let n = 4 << 20;
     let x: Vec<Vec<f32>> = (0..4).map(|k| random(k, n)).collect();
     let mut y = vec![0f32; n];
-    let chain = lane_fn!(|a: f32, b: f32, c: f32, d: f32| -> f32 { math::tanh(a.mul_add(b, c)) * math::exp(-d) });
-    let operands = [Src::from(&x[0]), Src::from(&x[1]), Src::from(&x[2]), Src::from(&x[3])];
-    time("tanh(a*b+c)*exp(-d), 4M", || zip::zip4(operands, &mut y, chain))?;
-
     time("gelu, 4M", || map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::gelu(x) })))?;
     time("sin, 4M", || map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::sin(x) })))?;
     time("log, 4M", || map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::log(x) })))?;

@@ -18,15 +18,6 @@ pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, ma
     }
 }
 
-/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is `dropout_apply` of the gradient of `y`.
-///
-/// # Panics
-/// Panics if the slices differ in length.
-pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, x: &[T], mask: &mut [T], y: &mut [T]) {
-    dropout_mask(generator, p, mask);
-    dropout_apply(x, mask, y);
-}
-
 /// `y = x * mask`, element by element.
 ///
 /// # Panics
@@ -54,10 +45,16 @@ mod tests {
     use crate::par::set_num_threads;
     use ferromx_core::dtype::f16;
 
+    /// Writes a new mask to `mask` and `x * mask` to `y`.
+    fn dropout<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, x: &[T], mask: &mut [T], y: &mut [T]) {
+        dropout_mask(generator, p, mask);
+        dropout_apply(x, mask, y);
+    }
+
     fn check<T: FloatElement + Store<f32>>(tolerance: f64) {
         let x: Vec<T> = (0..100_000).map(|i| T::from_f64(f64::from(i % 7) + 1.0)).collect();
         let (mut mask, mut y) = (x.clone(), x.clone());
-        dropout_forward(&Philox::new(3, 5), 0.25, &x, &mut mask, &mut y);
+        dropout(&Philox::new(3, 5), 0.25, &x, &mut mask, &mut y);
         let kept = y.iter().filter(|y| y.to_f64() != 0.0).count();
         assert!((kept as f64 / 100_000.0 - 0.75).abs() < 0.01, "{kept}");
         for ((x, y), mask) in x.iter().zip(&y).zip(&mask) {
@@ -77,9 +74,9 @@ mod tests {
     #[test]
     fn extremes() {
         let (x, mut mask, mut y) = ([5.0f32, -2.0, 1.0], [9.0; 3], [9.0; 3]);
-        dropout_forward(&Philox::new(1, 1), 1.0, &x, &mut mask, &mut y);
+        dropout(&Philox::new(1, 1), 1.0, &x, &mut mask, &mut y);
         assert_eq!((mask, y), ([0.0; 3], [0.0; 3]));
-        dropout_forward(&Philox::new(1, 1), 0.0, &[1.0, 2.0, 3.0], &mut mask, &mut y);
+        dropout(&Philox::new(1, 1), 0.0, &[1.0, 2.0, 3.0], &mut mask, &mut y);
         assert_eq!((mask, y), ([1.0; 3], [1.0, 2.0, 3.0]));
     }
 
@@ -89,7 +86,7 @@ mod tests {
         let run = |threads| {
             let before = set_num_threads(threads);
             let (mut mask, mut y) = (x.clone(), x.clone());
-            dropout_forward(&Philox::new(7, 0), 0.5, &x, &mut mask, &mut y);
+            dropout(&Philox::new(7, 0), 0.5, &x, &mut mask, &mut y);
             set_num_threads(before);
             (mask, y)
         };

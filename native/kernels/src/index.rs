@@ -3,7 +3,7 @@
 //! Index arrays may have any element type; fractions are truncated. [`rows`] and [`rows_nd`] convert them to row indices, which
 //! the gather and scatter kernels take.
 
-use crate::map::{Load, Src, Store};
+use crate::map::{Load, Store};
 use crate::movement::Item;
 use crate::par;
 use crate::reduce::NumericLane;
@@ -382,30 +382,6 @@ pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T
     });
 }
 
-/// `out[i] = x[i]` if `condition[i / inner]` is not 0, else `y[i]`: one condition per element if `inner` is 1, otherwise one per
-/// row of `inner` elements.
-///
-/// # Panics
-/// Panics if a length does not match.
-pub fn select<B: Element, T: Element>(condition: &[B], inner: usize, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
-    assert_eq!(condition.len() * inner, out.len(), "{} conditions for rows of {inner}", condition.len());
-    for src in [&x, &y] {
-        assert!(src.len().is_none_or(|n| n == out.len()), "an operand does not have {} elements", out.len());
-    }
-    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let start = chunk * GRAIN;
-        for (k, o) in out.iter_mut().enumerate() {
-            let i = start + k;
-            let source = if condition[i / inner] != B::default() { &x } else { &y };
-            match source {
-                Src::Slice(s) => *o = s[i],
-                Src::Scalar(v) => *o = *v,
-                Src::InPlace => {}
-            }
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,16 +504,5 @@ mod tests {
         let mut y = [0u8; 9];
         one_hot(&[1.7f32, -1.0, 3.0], 3, 7, 2, &mut y);
         assert_eq!(y, [2, 7, 2, 2, 2, 2, 2, 2, 2]);
-    }
-
-    #[test]
-    fn conditions_choose() {
-        let (x, y) = ([1f32, 2.0, 3.0, 4.0], [5f32, 6.0, 7.0, 8.0]);
-        let mut z = [0f32; 4];
-        select(&[0i64, 1, -1, 0], 1, Src::Slice(&x), Src::Slice(&y), &mut z);
-        assert_eq!(z, [5.0, 2.0, 3.0, 8.0]);
-        let mut z = x;
-        select(&[1e-40f32, 0.0], 2, Src::InPlace, Src::Scalar(9.0), &mut z);
-        assert_eq!(z, [1.0, 2.0, 9.0, 9.0]);
     }
 }

@@ -1,6 +1,7 @@
 //! Selection of elements of two arrays by a condition.
 
-use crate::par;
+use crate::item::{Bits, Item, bits, bits_mut, by_size};
+use crate::{par, simd};
 use ferromx_core::dtype::Element;
 
 /// Elements per chunk.
@@ -12,7 +13,7 @@ const BLOCK: usize = 1024;
 ///
 /// # Panics
 /// Panics if an operand is shorter than `out`.
-pub fn select<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
+pub fn select<T: Item>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         let range = chunk * GRAIN..chunk * GRAIN + out.len();
         select_block(&mask[range.clone()], &x[range.clone()], &y[range], out);
@@ -23,12 +24,7 @@ pub fn select<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut 
 ///
 /// # Panics
 /// Panics if an operand is shorter than `out`.
-pub fn select_by<T: Copy + Send + Sync>(
-    load_mask: &(dyn Fn(usize, &mut [bool]) + Sync),
-    x: &[T],
-    y: &[T],
-    out: &mut [T],
-) {
+pub fn select_by<T: Item>(load_mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &[T], y: &[T], out: &mut [T]) {
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         let mut mask = [false; BLOCK];
         for (k, out) in out.chunks_mut(BLOCK).enumerate() {
@@ -40,12 +36,19 @@ pub fn select_by<T: Copy + Send + Sync>(
     });
 }
 
-#[inline(always)]
-fn select_block<T: Copy>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
-    let n = out.len();
-    let (mask, x, y) = (&mask[..n], &x[..n], &y[..n]);
-    for i in 0..n {
-        out[i] = if mask[i] { x[i] } else { y[i] };
+fn select_block<T: Item>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
+    by_size!(T, B => blend::<B>(mask, bits(x), bits(y), bits_mut(out)))
+}
+
+simd::per_isa! {
+    fn blend<B: Bits>(mask: &[bool], x: &[B], y: &[B], out: &mut [B]) {
+        let n = out.len();
+        let (mask, x, y) = (&mask[..n], &x[..n], &y[..n]);
+        for i in 0..n {
+            // Both elements are loaded, so that there is no branch.
+            let (x, y) = (x[i], y[i]);
+            out[i] = if mask[i] { x } else { y };
+        }
     }
 }
 

@@ -105,11 +105,6 @@ impl Call {
         let outs = self.outs.iter().map(|s| Out { view: s.view(), req: s.req, lifetime: PhantomData });
         with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
-
-    /// Index of the output that shares the memory of input `i`.
-    pub fn shares_memory(&self, i: usize) -> Option<usize> {
-        self.ins[i].shared_with
-    }
 }
 
 /// For every input: index of the output that is exactly the same memory.
@@ -195,7 +190,7 @@ mod tests {
         let both = Call::new(&region, [&hi, &lo, &a], [(&hi, Req::Write), (&lo, Req::Write)]);
         assert!(both.is_err(), "the first two inputs are outputs, but the third one is larger than either");
         let both = Call::new(&region, [&hi, &lo], [(&hi, Req::Write), (&lo, Req::Write)]).unwrap();
-        assert_eq!([0, 1].map(|i| both.shares_memory(i)), [Some(0), Some(1)]);
+        assert_eq!([0, 1].map(|i| both.ins[i].shared_with), [Some(0), Some(1)]);
         let in_place = Call::new(&region, [&lo], [(&lo, Req::Write)]).unwrap();
         let mut guard = region.lock();
         in_place

@@ -1,8 +1,7 @@
-//! The LQ and QR factorizations by Householder reflections.
+//! The LQ factorization by Householder reflections.
 
 use super::reflections::{BLOCK, Reflections, reflector};
-use super::{Scalar, Transpose, axpy, dot, transpose};
-use crate::gemm::{MatMut, MatRef, gemm};
+use super::{Scalar, Transpose, axpy, dot};
 use crate::par::{parallel_rows2, with_scratch};
 
 /// Replaces each `m` x `n` matrix A in `a`, m <= n, by Q with orthonormal rows and writes the lower triangular `m` x `m` matrix L to
@@ -48,33 +47,4 @@ fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
     let projection = (x[0] + dot(&v[1..], &x[1..])) * t;
     x[0] -= projection;
     axpy(-projection, &v[1..], &mut x[1..]);
-}
-
-/// Writes the factorization A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper
-/// triangular `k` x `n` matrix R, where k = min(m, n).
-///
-/// # Panics
-/// Panics if a length does not match.
-pub fn qr<T: Scalar>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T]) {
-    let k = m.min(n);
-    assert_eq!((a.len(), q.len(), r.len()), (m * n, m * k, k * n), "a matrix of {m} x {n} elements and its factors");
-    // The first k columns of A give Q and the first k columns of R.
-    with_scratch(2 * k * m + k * k, |buffer: &mut [T]| {
-        let (transposed, buffer) = buffer.split_at_mut(k * m);
-        let (_, l) = buffer.split_at_mut(k * m);
-        for (i, transposed) in transposed.chunks_exact_mut(m.max(1)).enumerate() {
-            transposed.iter_mut().enumerate().for_each(|(j, x)| *x = a[j * n + i]);
-        }
-        lq(transposed, k, m, l);
-        transpose(transposed, k, m, q);
-        for i in 0..k {
-            for j in 0..k {
-                r[i * n + j] = l[j * k + i];
-            }
-        }
-        if k < n {
-            let (q, right) = (MatRef::row_major(transposed, k, m), MatRef::row_major(a, m, n).block(0, k, m, n - k));
-            gemm(T::one(), q, right, T::zero(), MatMut::new(&mut r[k..], k, n - k, n));
-        }
-    });
 }

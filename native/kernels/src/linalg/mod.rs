@@ -27,7 +27,7 @@ mod triangular;
 pub use cholesky::cholesky;
 pub use general::{EigenError, general_eigen};
 pub use khatri_rao::khatri_rao;
-pub use lq::{lq_batch, qr};
+pub use lq::lq_batch;
 pub use lu::{invert, lu, solve_lu};
 pub use svd::svd;
 pub use symmetric::{symmetric_eigen, symmetric_eigen_batch};

@@ -59,10 +59,6 @@ fn zip3_body<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>>(f: F) -> impl Fn(&[&[C]]
     move |x, y| multiversion::run(Zip3(Runs::new(x, y), f))
 }
 
-fn zip4_body<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
-    move |x, y| multiversion::run(Zip4(Runs::new(x, y), f))
-}
-
 /// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. For an
 /// operator with a scalar, pass a [`Src::Scalar`] on either side.
 ///
@@ -95,44 +91,6 @@ where
     F: LaneFn<(C, C, C), D>,
 {
     drive(&[a.operand(), b.operand(), c.operand()], U::elements_mut(out), &zip3_body(f));
-}
-
-struct Zip4<'a, C, D, F>(Runs<'a, 'a, C, D, 4>, F);
-
-impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> {
-    type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
-
-    #[inline(always)]
-    fn run(self) {
-        zip4_loop(self.0, self.1);
-    }
-}
-
-#[inline(always)]
-fn zip4_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 4>, f: impl LaneFn<(C, C, C, C), D>) {
-    for ([a, b, c, d], y) in runs {
-        let n = y.len();
-        let (a, b, c, d) = (&a[..n], &b[..n], &c[..n], &d[..n]);
-        for i in 0..n {
-            y[i] = f.call((a[i], b[i], c[i], d[i]));
-        }
-    }
-}
-
-/// `out[i] = f(x[0][i], x[1][i], x[2][i], x[3][i])`, like [`zip`].
-///
-/// # Panics
-/// Panics if a slice operand differs in length from `out`.
-pub fn zip4<T, U, C, D, F>(x: [Src<'_, T>; 4], out: &mut [U], f: F)
-where
-    T: Load<C>,
-    U: Load<C> + Store<D>,
-    C: Lane,
-    D: Lane,
-    F: LaneFn<(C, C, C, C), D>,
-{
-    drive(&x.map(Src::operand), U::elements_mut(out), &zip4_body(f));
 }
 
 #[cfg(test)]
@@ -169,15 +127,6 @@ mod tests {
             );
             assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == a + b * 3.0));
         }
-    }
-
-    #[test]
-    fn four_operands() {
-        let x: Vec<Vec<f32>> = (0..4).map(|k| (0..70_000).map(|i| ((i * 7 + k * 31) % 101) as f32).collect()).collect();
-        let f = lane_fn!(|a: f32, b: f32, c: f32, d: f32| -> f32 { a * b + c - d });
-        let mut y = x[3].clone();
-        zip4([Src::from(&x[0]), Src::from(&x[1]), Src::from(&x[2]), Src::InPlace], &mut y, f);
-        assert!((0..y.len()).all(|i| y[i] == x[0][i] * x[1][i] + x[2][i] - x[3][i]));
     }
 
     #[test]

@@ -251,8 +251,9 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
 /// The condition as booleans, broadcast to a shape.
 fn broadcast_mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
     let from = condition.shape().to_usize();
-    let mask: Vec<bool> = dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        condition.slice::<T>()?.iter().map(|c| *c != T::default()).collect()
+    let mut mask = vec![false; condition.len()];
+    dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        nonzero_mask(condition.slice::<T>()?, 1, 0, &mut mask);
     }, d => return Err(Error::Internal(format!("no condition of {d}"))));
     if from[..] == *shape {
         return Ok(mask);
