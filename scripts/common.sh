@@ -40,13 +40,20 @@ spark_runs() {
   [[ $version =~ ^[0-9]+$ && $version -ge 17 ]]
 }
 
-# logged NAME COMMAND... : runs a command with its output in a log file. Prints the elapsed time every 20 seconds. If the command fails,
-# shows the lines of the log that name failures, and its end.
-logged() {
-  local name=$1 log=$logs/$1.log start=$SECONDS pid
+# The process identifiers of the commands that `begin` has started and nothing has waited for.
+declare -A running=()
+
+# begin NAME COMMAND... : runs a command in the background, with its output in a log file.
+begin() {
+  local name=$1
   shift
-  "$@" >"$log" 2>&1 </dev/null &
-  pid=$!
+  "$@" >"$logs/$name.log" 2>&1 </dev/null &
+  running[$name]=$!
+}
+
+# finished NAME : waits for a command that `begin` has started, and returns its status. Prints the elapsed time every 20 seconds.
+finished() {
+  local name=$1 start=$SECONDS pid=${running[$1]} status=0
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
     if ((SECONDS - start > 0 && (SECONDS - start) % 20 == 0)); then
@@ -54,12 +61,26 @@ logged() {
       sleep 1
     fi
   done
-  if ! wait "$pid"; then
+  wait "$pid" || status=$?
+  unset "running[$name]"
+  ((SECONDS - start < 20)) || printf '   ... %s: done in %d s\n' "$name" $((SECONDS - start))
+  return "$status"
+}
+
+# await NAME : like `finished`. If the command failed, shows the lines of the log that name failures, and its end.
+await() {
+  local log=$logs/$1.log
+  if ! finished "$1"; then
     grep -aE -A 3 "^test .* FAILED$|panicked at|\*\*\* FAILED \*\*\*|^error(\[|:)|^\[error\]" "$log" | head -80 >&2 || true
     tail -40 "$log" >&2
-    fail "$name failed; the full output is in $log"
+    fail "$1 failed; the full output is in $log"
   fi
-  ((SECONDS - start < 20)) || printf '   ... %s: done in %d s\n' "$name" $((SECONDS - start))
+}
+
+# logged NAME COMMAND... : runs a command as `begin` and `await` do.
+logged() {
+  begin "$@"
+  await "$1"
 }
 
 # The versions of the compilers, and the variables that affect the build or the library. They are part of every fingerprint, so that a
@@ -82,9 +103,15 @@ fingerprint() {
 # The native library in the published jars.
 readonly library=target/release/libmxnet.so
 
+begin_native() {
+  begin native cargo build --release -p libmxnet
+}
+
+# Waits for a build that `begin_native` has started.
 build_native() {
   say "Building the native library"
-  logged native cargo build --release -p libmxnet
+  [[ -n ${running[native]:-} ]] || begin_native
+  await native
 }
 
 # The jars that sbt has published to the local Ivy and Maven repositories, according to its log.

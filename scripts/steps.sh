@@ -55,6 +55,7 @@ tests_that() {
 # Prints the numbers of passed and failed tests, also if a step has failed.
 report() {
   local status=$? failed=0
+  ((${#running[@]} == 0)) || kill "${running[@]}" 2>/dev/null || true
   if ((status != 0)); then
     if [[ -n $current ]]; then
       failed=$(tests_that failed "$current")
@@ -65,18 +66,24 @@ report() {
   printf '%d passed, %d failed\n' "$passed" "$failed"
 }
 
-# Checks licences, bans and sources of the crates with cargo-deny. If it is not installed, builds it, which takes a minute the first time.
-# If it cannot be built, for example without network, the check is skipped with a message.
+readonly own_cargo_deny=build/tools/bin/cargo-deny
+
+# Starts to build cargo-deny if it is not installed, which takes two minutes the first time.
+begin_cargo_deny() {
+  command -v cargo-deny >/dev/null || [[ -x $own_cargo_deny ]] ||
+    begin deny cargo install cargo-deny --locked --version 0.20.2 --debug --no-default-features --root build/tools
+}
+
+# Checks licences, bans and sources of the crates with cargo-deny. If that could not be built, for example without network, the check is
+# skipped with a message.
 check_licences() {
   local deny=cargo-deny
-  if ! command -v cargo-deny >/dev/null; then
-    deny=build/tools/bin/cargo-deny
-    if [[ ! -x $deny ]]; then
-      say "Building cargo-deny"
-      if ! (logged deny cargo install cargo-deny --locked --version 0.20.2 --debug --no-default-features --root build/tools); then
-        say "Licences and sources of the crates: skipped, because cargo-deny could not be built (see build/logs/deny.log)"
-        return
-      fi
+  command -v cargo-deny >/dev/null || deny=$own_cargo_deny
+  if [[ -n ${running[deny]:-} ]]; then
+    say "Building cargo-deny"
+    if ! finished deny; then
+      say "Licences and sources of the crates: skipped, because cargo-deny could not be built (see build/logs/deny.log)"
+      return
     fi
   fi
   step lint-deny "Licences and sources of the crates" "$manifests" "$deny" --offline check licenses bans sources

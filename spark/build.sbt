@@ -40,7 +40,8 @@ lazy val spark = project
     Test / parallelExecution := false,
     Test / baseDirectory := baseDirectory.value.getParentFile,
     Test / envVars ++= Map("SPARK_HOME" -> sparkHome.value.getPath, "SPARK_SCALA_VERSION" -> "2.13"),
-    Test / javaOptions ++= openModules :+ "-Xmx1g",
+    // Like the executors of ClusterSuite: a short-lived JVM spends more on optimizing Spark's code than it gains.
+    Test / javaOptions ++= openModules ++ Seq("-Xmx1g", "-XX:TieredStopAtLevel=1"),
     Test / javaOptions += s"-Dferromx.test.classes=${(Test / classDirectory).value}"
   )
 

@@ -28,6 +28,7 @@ abstract class ClusterSuite extends FunSuite {
     // Less than the parameters of a large network, so that several jobs must fetch them.
     .config("spark.driver.maxResultSize", "72m")
     .config("spark.executor.memory", s"${executorMemory}m")
+    .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))
     .getOrCreate()
 
