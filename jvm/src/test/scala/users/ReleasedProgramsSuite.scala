@@ -546,16 +546,13 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     val monitor = new Monitor(1, { array => seen += array.shape.toString; NDArray.mean(array) })
     val schedule = new FactorScheduler(step = 4, factor = 0.9f)
     val optimizer = new RMSProp(learningRate = 0.05f, gamma1 = 0.9f, lrScheduler = schedule)
-    val output = new java.io.ByteArrayOutputStream()
-    Console.withOut(output) {
-      mod.fit(
-        train,
-        numEpoch = 4,
-        fitParams = new FitParams().setEvalMetric(metric).setOptimizer(optimizer).setMonitor(monitor)
-      )
-    }
+    mod.fit(
+      train,
+      numEpoch = 4,
+      fitParams = new FitParams().setEvalMetric(metric).setOptimizer(optimizer).setMonitor(monitor)
+    )
     assertEquals(metric.get._2.toSeq, Seq(1f, 1f))
-    assert(output.toString.contains("fc_output") && seen.contains("(16,2)"), output.toString.take(500))
+    assert(seen.contains("(16,2)"), seen.toString)
     assert(schedule.baseLR < 0.05f)
   }
 
@@ -653,6 +650,36 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     val executor = Symbol.Variable("data").bind(Context.cpu(), arrays)
     executor.forward()
     assertEquals(executor.outputs.head, arrays.head)
+  }
+
+  test("16. mistakes have the classes of errors that programs of MXNet handle") {
+    val x = NDArray.ones(2, 2)
+    val executor = mlp.simpleBind(Context.cpu(), "write", Map("data" -> Shape(2, 4)))
+    val arguments = Seq[() => Any](
+      () => x.set(Array(1f)),
+      () => x.toScalar,
+      () => NDArray.concatenate(x, NDArray.ones(2, 3, 1)),
+      () => mlp.bind(Context.cpu(), Seq(x)),
+      () => mlp.bind(Context.cpu(), Map("data" -> x)),
+      () => mlp.get("other_output"),
+      () => executor.forward(isTrain = false, "other" -> x),
+      () => executor.forward(isTrain = false, "data" -> x),
+      () => executor.copyParamsFrom(Map("other" -> x)),
+      () => new Module(mlp).forward(new DataBatch(IndexedSeq(x), null, null, 0)),
+      () => new Accuracy().update(IndexedSeq(x), IndexedSeq(x, x)),
+      () => new Uniform()("other", x),
+      () => Profiler.profilerSetState("pause")
+    )
+    arguments.foreach(call => intercept[IllegalArgumentException](call()))
+    val files = Seq[() => Any](
+      () => Module.loadCheckpoint("no/such/model", 1),
+      () => Model.loadCheckpoint("no/such/model", 1),
+      () => FeedForward.load("no/such/model", 1),
+      () => Symbol.load("no/such/model-symbol.json"),
+      () => NDArray.load("no/such/model-0001.params")
+    )
+    files.foreach(call => intercept[MXNetError](call()))
+    intercept[NoSuchElementException](iterator(16).drop(1).next())
   }
 
   test("12. memory handled by hand: scopes, collectors and dispose") {

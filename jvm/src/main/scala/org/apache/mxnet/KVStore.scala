@@ -175,7 +175,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
     requireNonNull("KVStore.loadOptimizerStates", "fname" -> fname)
-    Model.requireFile(fname, "its name")
+    Model.requireFile(fname)
     cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
 

@@ -78,11 +78,12 @@ object Model {
 
   /** Reads what [[saveCheckpoint]] or MXNet wrote: the network, its parameters and its auxiliary states.
     *
-    * @throws IOException if a file is missing or invalid
+    * @throws MXNetError if a file is missing
+    * @throws IOException if a file has other contents
     */
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
     requireNonNull("Model.loadCheckpoint", "prefix" -> prefix)
-    requireFile(symbolFile(prefix))
+    requireCheckpoint(symbolFile(prefix))
     val (args, aux) = loadParams(paramsFile(prefix, epoch))
     (Symbol.load(symbolFile(prefix)), args, aux)
   }
@@ -129,7 +130,7 @@ object Model {
 
   private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
     requireNonNull("Model.loadParams", "fname" -> fname)
-    requireFile(fname)
+    requireCheckpoint(fname)
     val (names, arrays) = NDArray.load(fname)
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))
     others.find(!_._1.startsWith("aux:")).foreach { case (name, _) =>
@@ -145,12 +146,20 @@ object Model {
     )
   }
 
-  /** Fails unless there is such a file, and says what to `check`. */
-  private[mxnet] def requireFile(fname: String, check: String = "prefix and epoch"): Unit =
-    if (!Files.isRegularFile(Paths.get(fname)))
-      throw new IOException(
-        s"there is no file $fname; check $check, and the directory ${Paths.get("").toAbsolutePath}"
-      )
+  /** Fails unless there is such a file of a checkpoint. As in MXNet, it is the engine's error, while other files have
+    * Java's.
+    */
+  private def requireCheckpoint(fname: String): Unit =
+    if (isMissing(fname)) throw new MXNetError(missing(fname, "prefix and epoch"))
+
+  /** Fails unless there is such a file. */
+  private[mxnet] def requireFile(fname: String): Unit =
+    if (isMissing(fname)) throw new IOException(missing(fname, "its name"))
+
+  private def isMissing(fname: String): Boolean = !Files.isRegularFile(Paths.get(fname))
+
+  private def missing(fname: String, check: String): String =
+    s"there is no file $fname; check $check, and the directory ${Paths.get("").toAbsolutePath}"
 
   private val ParameterSuffixes =
     Seq("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var", "_running_mean", "_running_var")

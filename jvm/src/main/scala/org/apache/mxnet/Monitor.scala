@@ -3,6 +3,7 @@ package org.apache.mxnet
 import scala.collection.mutable
 
 import org.apache.mxnet.Base.NDArrayHandle
+import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 /** Monitors executors: every `interval` batches, it applies a statistic to every output of every operator between
@@ -62,16 +63,18 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
       statistics
     } else mutable.Queue.empty
 
-  /** Prints the result of [[toc]]. */
-  def tocPrint(): Unit = toc().foreach { case (batch, name, value) => println(f"Batch: $batch%7d $name%30s $value") }
+  /** Logs the result of [[toc]], by SLF4J at level info. */
+  def tocPrint(): Unit = toc().foreach { case (batch, name, value) =>
+    Monitor.logger.info(s"Batch: $batch $name $value")
+  }
 }
 
 private object Monitor {
+  private val logger = Logging.of(classOf[Monitor])
+
   def meanSize(array: NDArray): NDArray =
     NDArray.genericNDArrayFunctionInvoke("norm", Seq(array)).head / math.sqrt(array.size.toDouble).toFloat
 
-  def text(value: NDArray): String = {
-    val values = value.toArray
-    if (values.length == 1) values(0).toString else values.mkString("[", ", ", "]")
-  }
+  def text(value: NDArray): String =
+    if (value.shape == Shape(1)) value.toScalar.toString else value.toArray.mkString("[", ",", "]")
 }

@@ -506,7 +506,7 @@ class Module(
     require(optimizerInitialized, "the module has no optimizer whose states could be loaded; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
     else {
-      Model.requireFile(fname, "its name")
+      Model.requireFile(fname)
       cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
     }
   }

@@ -112,7 +112,7 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
       wrongShape
     )
     assert(
-      intercept[java.io.IOException](new Predictor("no/such/model", IndexedSeq(DataDesc("x", Shape(1))))).getMessage
+      intercept[MXNetError](new Predictor("no/such/model", IndexedSeq(DataDesc("x", Shape(1))))).getMessage
         .contains("no/such/model-symbol.json")
     )
   }
@@ -190,7 +190,7 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     TemporaryFiles.delete(away)
     assertEquals(answers(copyOf(predictor), copyOf(classifier), copyOf(found)), expected)
     assertEquals(copyOf(inJava).predict(input.toArray).map(_.toSeq).toSeq, predictor.predict(input).map(_.toSeq))
-    intercept[java.io.IOException](copyOf(lost))
+    intercept[MXNetError](copyOf(lost))
     class Own extends Predictor(mlp, plain)
     assert(intercept[NotSerializableException](copyOf(new Own)).getMessage.contains("Own"))
   }

@@ -1,7 +1,5 @@
 package org.apache.mxnet.module
 
-import java.io.IOException
-
 import org.apache.mxnet._
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.optimizer.{Adam, SGD}
@@ -354,7 +352,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test("a missing checkpoint is named") {
-    val error = intercept[IOException](Module.loadCheckpoint("no/such/model", 3))
+    val error = intercept[MXNetError](Module.loadCheckpoint("no/such/model", 3))
     assert(error.getMessage.contains("no/such/model-symbol.json"), error.getMessage)
   }
 
