@@ -151,8 +151,22 @@ for name, call in {
     "diag_indices_from a vector": lambda: np.diag_indices_from(np.ones(2))[0],
     "hsplit": lambda: np.hsplit(np.array(1.0), 2)[0],
     "dsplit": lambda: np.dsplit(np.ones((2, 2)), 2)[0],
+    "constraint_check": lambda: npx.constraint_check(np.array([True, False], dtype=bool), "not positive"),
 }.items():
     record(f"error/{name}", error_of(call))
+
+
+class Checked(gluon.HybridBlock):
+    """Multiplies by a condition, so that a violated one is an error."""
+
+    def hybrid_forward(self, F, x):
+        return x * F.npx.constraint_check(x > 0, "not positive")
+
+
+checked = Checked()
+checked.hybridize()
+record("constraint/kept", checked(np.ones(2)))
+record("error/constraint in a hybridized block", error_of(lambda: checked(-np.ones(2))))
 
 # Slices without elements, while recording.
 x = np.arange(12.0).reshape(4, 3)

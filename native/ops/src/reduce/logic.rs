@@ -104,7 +104,7 @@ pub(super) static CONSTRAINT_CHECK: Operator<ConstraintParam> = Operator::new("_
     })
     .forward(|ctx, ins, outs| {
         let holds = ins[0].slice::<bool>()?.iter().all(|x| *x);
-        ensure!(holds, "{}", ctx.params::<ConstraintParam>().msg);
+        ensure!(holds, "ValueError: {}", ctx.params::<ConstraintParam>().msg);
         outs[0].slice_mut::<bool>()?[0] = true;
         Ok(())
     })
@@ -123,6 +123,7 @@ mod tests {
                 .map(|y| y.shape().clone())
         };
         assert_eq!(run(&[true, true]).unwrap(), Shape::new(&[]));
-        assert!(run(&[true, false]).unwrap_err().to_string().contains("no!"));
+        let error = run(&[true, false]).unwrap_err().to_string();
+        assert!(error.contains("ValueError: no!"), "{error}");
     }
 }
