@@ -164,3 +164,19 @@ for autostart, mode in (("1", "2"), ("1", "4"), ("0", "2")):
     operators = {event["name"] for event in events if event.get("cat") == "operator"}
     calls = any(event.get("cat") == "MXNET_C_API" for event in events)
     record(f"profiler/{autostart}/{mode}", ["_ones" in operators, "_plus_scalar" in operators, calls, len(events) > 0])
+
+# The same for a program that starts the profiler itself; a trace that it has finished is left as it is.
+program = """
+import mxnet as mx
+mx.profiler.set_config(filename="trace.json", profile_imperative=True)
+mx.profiler.set_state("run")
+(mx.nd.ones((2, 2)) + 1).asnumpy()
+mx.profiler.set_state("stop")
+"""
+overwrite = "mx.profiler.dump(); open('trace.json', 'w').write('{}')"
+for end in ("", "mx.profiler.dump(finished=True)", "mx.profiler.dump(finished=False)", overwrite):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program + end], cwd=folder, env=os.environ, check=True)
+        trace = json.load(open(os.path.join(folder, "trace.json")))
+    operators = {event["name"] for event in trace.get("traceEvents", []) if event.get("cat") == "operator"}
+    record(f"profiler/end/{end}", ["_ones" in operators, "_plus_scalar" in operators])

@@ -120,6 +120,8 @@ struct State {
     is_paused: bool,
     /// Whether the profiler ran since the last finished trace.
     has_run: bool,
+    /// Whether the process writes the trace when it ends.
+    writes_at_exit: bool,
     events: Vec<Event>,
     /// Statistics of spans and counters, by category and name.
     times: BTreeMap<String, BTreeMap<String, Stat>>,
@@ -133,6 +135,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     is_running: false,
     is_paused: false,
     has_run: false,
+    writes_at_exit: false,
     events: Vec::new(),
     times: BTreeMap::new(),
     memory: BTreeMap::new(),
@@ -157,8 +160,8 @@ fn is_enabled(bits: u8) -> bool {
     enabled & bits != 0
 }
 
-/// Starts the profiler if the environment variable `MXNET_PROFILER_AUTOSTART` is set and no call has configured it. The trace is written
-/// when the process ends. Returns the enabled measurements.
+/// Starts the profiler if the environment variable `MXNET_PROFILER_AUTOSTART` is set and no call has configured it. Returns the enabled
+/// measurements.
 #[cold]
 fn start_by_environment() -> u8 {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.trim().parse::<u8>().ok());
@@ -166,14 +169,14 @@ fn start_by_environment() -> u8 {
     if ENABLED.load(Ordering::Relaxed) == ENVIRONMENT_UNREAD {
         ENABLED.store(0, Ordering::Relaxed);
         if number("MXNET_PROFILER_AUTOSTART").is_some_and(|on| on != 0) {
-            let started = state.start(number("MXNET_PROFILER_MODE")).and_then(|()| at_exit::register(write_at_exit));
+            let started = state.start(number("MXNET_PROFILER_MODE"));
             report_failure(started, "MXNET_PROFILER_AUTOSTART has no effect");
         }
     }
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// Writes the trace of a profiler that the environment started, unless it was written before.
+/// Writes the trace, unless it was written before.
 extern "C" fn write_at_exit() {
     // A thread that still runs may hold the lock.
     let Some(mut state) = STATE.try_lock_for(Duration::from_secs(1)) else { return };
@@ -202,6 +205,10 @@ impl State {
     }
 
     fn set_running(&mut self, on: bool) -> Result<()> {
+        if on && !self.writes_at_exit {
+            at_exit::register(write_at_exit)?;
+            self.writes_at_exit = true;
+        }
         self.is_running = on;
         self.has_run |= on;
         self.update_enabled()
@@ -301,7 +308,7 @@ pub fn configure(attrs: &Attrs) -> Result<()> {
     state.update_enabled()
 }
 
-/// Starts or stops the profiler.
+/// Starts or stops the profiler. If no call writes the trace before the process ends, it is written then.
 ///
 /// # Errors
 /// None that a caller could cause.

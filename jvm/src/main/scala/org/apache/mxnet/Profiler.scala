@@ -22,7 +22,7 @@ object Profiler {
     _LIB.profilerConfigure(keys.toArray, values.toArray)
   }
 
-  /** Starts (`run`) or stops (`stop`) the profiler. */
+  /** Starts (`run`) or stops (`stop`) the profiler. A trace that no call writes is written when the process ends. */
   def profilerSetState(state: String = "stop"): Unit =
     state2Int.get(state) match {
       case Some(code) => _LIB.profilerRun(code == 1)

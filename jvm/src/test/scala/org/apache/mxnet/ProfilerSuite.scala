@@ -1,8 +1,8 @@
 package org.apache.mxnet
 
-import java.nio.file.Files
+import java.nio.file.{Files, Paths}
 
-class ProfilerSuite extends munit.FunSuite {
+class ProfilerSuite extends munit.FunSuite with TemporaryFiles {
   test("a trace names the operators that ran while the profiler did") {
     val file = Files.createTempFile("trace", ".json")
     Profiler.profilerSetConfig(Map("filename" -> file.toString, "profile_all" -> "1"))
@@ -19,7 +19,31 @@ class ProfilerSuite extends munit.FunSuite {
     assertEquals(Profiler.state2Int, Map("stop" -> 0, "run" -> 1))
   }
 
+  test("a trace that the program does not write is written when it ends") {
+    val file = temporaryFolder("profiler").resolve("trace.json")
+    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
+    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
+    val program = Seq("org.apache.mxnet.ProfiledProgram", file.toString)
+    val command = Seq(java, library, "-cp", System.getProperty("java.class.path")) ++ program
+    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
+    val output = new String(process.getInputStream.readAllBytes())
+    assertEquals(process.waitFor(), 0, output)
+    val trace = Files.readString(file)
+    assert(trace.contains("softsign") && !trace.contains("tanh"), trace.take(500))
+  }
+
   test("kernels in CUDA are refused by name") {
     assert(intercept[MXNetError](new Rtc("axpy", Array(), Array(), "")).getMessage.contains("'axpy'"))
+  }
+}
+
+/** Profiles an operator, and leaves the trace to the library. */
+object ProfiledProgram {
+  def main(arguments: Array[String]): Unit = {
+    Profiler.profilerSetConfig(Map("filename" -> arguments(0)))
+    Profiler.profilerSetState("run")
+    NDArray.api.softsign(NDArray.ones(3))
+    Profiler.profilerSetState("stop")
+    NDArray.api.tanh(NDArray.ones(3))
   }
 }
