@@ -220,3 +220,23 @@ with autograd.record(train_mode=False):
 kept.backward()
 record("dropout in inference", kept)
 record("dropout in inference/gradient", x.grad)
+
+
+# A backward pass takes a variable with a null request off the tape, unless it retains the graph.
+for retain in (False, True):
+    x, y = variable(), variable()
+    x.attach_grad("null")
+    for k in range(2):
+        with autograd.record():
+            z = x * y
+        z.backward(retain_graph=retain)
+        record(f"null/{retain}/{k}", [x.grad is None, y.grad.asnumpy().tolist()])
+    with autograd.record():
+        w = x * 2
+    record(f"null/{retain}/alone", outcome(w.backward))
+    record(f"null/{retain}/changed", outcome(lambda: x.__setitem__(slice(None), 3)))
+x, y = variable(), variable()
+x.attach_grad("null")
+with autograd.record():
+    z = x * y
+record("null/gradient of another", [autograd.grad(z, [y])[0].asnumpy().tolist(), x.grad is None])

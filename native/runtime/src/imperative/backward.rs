@@ -68,6 +68,7 @@ pub fn backward_in_mode(
     let targets = find_targets(&recorded, variables)?;
     let target_entries: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
+    let unrequested = unrequested(&recorded, &targets);
     let TapeGraph { mut graph, values, leaves, nodes, .. } = recorded;
     let args =
         GradientArgs { heads: &head_entries, head_grads: &head_grad_entries, variables: &target_entries, create_graph };
@@ -100,6 +101,7 @@ pub fn backward_in_mode(
     }
     if keep == Keep::Nothing {
         nodes.into_values().for_each(|(_, node)| drop(node.free()));
+        unrequested.iter().for_each(|leaf| leaf.is_removed.store(true, Ordering::Relaxed));
     }
     Ok(results)
 }
@@ -148,6 +150,13 @@ fn find_targets(recorded: &TapeGraph, variables: &[Arc<Tensor>]) -> Result<Vec<(
     let mut targets: Vec<(Entry, Arc<Leaf>)> = requested.cloned().collect();
     targets.sort_by_key(|(e, _)| *e);
     Ok(targets)
+}
+
+/// The variables with a null request that are no targets.
+fn unrequested(recorded: &TapeGraph, targets: &[(Entry, Arc<Leaf>)]) -> Vec<Arc<Leaf>> {
+    let leaves = recorded.leaves.values().filter(|(_, leaf)| leaf.gradient.lock().req == Req::Null);
+    let is_target = |leaf: &Arc<Leaf>| targets.iter().any(|(_, target)| Arc::ptr_eq(target, leaf));
+    leaves.map(|(_, leaf)| leaf.clone()).filter(|leaf| !is_target(leaf)).collect()
 }
 
 fn find_target(recorded: &TapeGraph, variable: &Arc<Tensor>) -> Result<(Entry, Arc<Leaf>)> {

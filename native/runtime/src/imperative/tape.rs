@@ -99,9 +99,12 @@ pub(super) enum TapeEntry {
 }
 
 impl TapeEntry {
-    /// Whether the saved arrays of its operator were freed.
+    /// Whether a backward pass has removed the variable, or freed the saved arrays of the operator.
     pub(super) fn is_freed(&self) -> bool {
-        matches!(self, TapeEntry::Output(node, _) if node.is_freed())
+        match self {
+            TapeEntry::Variable(leaf) => leaf.is_removed.load(Ordering::Relaxed),
+            TapeEntry::Output(node, _) => node.is_freed(),
+        }
     }
 }
 
@@ -113,6 +116,8 @@ pub(super) struct Leaf {
     pub(super) value: Array,
     /// Whether the gradient was computed since the flag was last cleared. Trainers use it to detect stale gradients.
     pub(super) is_fresh: AtomicBool,
+    /// Whether a backward pass has removed the variable from the tape, as it does if the request is null.
+    pub(super) is_removed: AtomicBool,
 }
 
 /// An array with its tape entry; array handles refer to tensors.
@@ -179,9 +184,9 @@ impl Tensor {
         self.stored().map(Tensor::new)
     }
 
-    /// The gradient array of a marked variable.
+    /// The gradient array of a marked variable. After a backward pass that did not retain the graph, a variable with a null request has none.
     pub fn grad(&self) -> Option<Arc<Tensor>> {
-        match &*self.tape.lock() {
+        match self.tape.lock().as_ref().filter(|tape| !tape.is_freed()) {
             Some(TapeEntry::Variable(leaf)) => Some(leaf.gradient.lock().array.clone()),
             _ => None,
         }
@@ -230,7 +235,7 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
         );
         let number = NUM_VARIABLES.fetch_add(1, Ordering::Relaxed);
         let gradient = Mutex::new(gradient.clone());
-        let leaf = Leaf { number, gradient, value, is_fresh: AtomicBool::new(false) };
+        let leaf = Leaf { number, gradient, value, is_fresh: AtomicBool::new(false), is_removed: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
