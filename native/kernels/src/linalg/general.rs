@@ -7,6 +7,10 @@ use crate::par::with_scratch;
 /// Maximum number of QR iterations per eigenvalue; two or three are usual.
 const MAX_ITERATIONS: usize = 60;
 
+/// Iterations after which rounding errors of the whole matrix are negligible, not only those of the neighbouring elements. The
+/// rounding errors that stand for the zero eigenvalues of a singular matrix may converge slowly.
+const STRICT_ITERATIONS: usize = 30;
+
 /// Why [`general_eigen`] failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EigenError {
@@ -17,8 +21,8 @@ pub enum EigenError {
 }
 
 /// Writes the real and imaginary parts of the eigenvalues of an `n` x `n` matrix, which is overwritten. Conjugate pairs are
-/// adjacent, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of unit norm, which
-/// requires all eigenvalues to be real.
+/// adjacent, the positive imaginary part first. Imaginary parts within the rounding errors of the matrix are 0. `vectors` is
+/// empty, or gets the eigenvectors as columns of unit norm, which requires all eigenvalues to be real.
 ///
 /// Householder reflections reduce the matrix to Hessenberg form, then Francis' double-shift QR iterations to quasi-triangular form
 /// (Golub and Van Loan, Matrix Computations, 7.4 and 7.5).
@@ -43,7 +47,9 @@ pub fn general_eigen<T: Scalar>(
     with_scratch(n * n, |basis: &mut [T]| {
         basis.fill(T::zero());
         (0..n).for_each(|i| basis[i * n + i] = T::one());
-        let mut schur = Schur { h: a, basis, n };
+        let row_error = |row: &[T]| row.iter().fold(T::zero(), |largest, x| largest.max(x.abs())) * T::epsilon();
+        let rounding_error = a.chunks_exact(n.max(1)).map(row_error).sum();
+        let mut schur = Schur { h: a, basis, n, rounding_error };
         schur.hessenberg();
         schur.triangular()?;
         schur.values(re, im);
@@ -60,11 +66,12 @@ pub fn general_eigen<T: Scalar>(
     })
 }
 
-/// The Schur decomposition A = Q H Q^T while H is reduced; `basis` holds Q^T.
+/// The Schur decomposition A = Q H Q^T while H is reduced; `basis` holds Q^T, `rounding_error` bounds that of the largest elements.
 struct Schur<'a, T> {
     h: &'a mut [T],
     basis: &'a mut [T],
     n: usize,
+    rounding_error: T,
 }
 
 impl<T: Scalar> Schur<'_, T> {
@@ -104,7 +111,7 @@ impl<T: Scalar> Schur<'_, T> {
         let n = self.n;
         let (mut end, mut iteration) = (n, 0);
         while end > 0 {
-            let start = self.split(end);
+            let start = self.split(end, iteration > STRICT_ITERATIONS);
             match end - start {
                 1 => (end, iteration) = (end - 1, 0),
                 2 => {
@@ -122,11 +129,14 @@ impl<T: Scalar> Schur<'_, T> {
         Ok(())
     }
 
-    /// The start of the unreduced block that ends at `end`.
-    fn split(&mut self, end: usize) -> usize {
+    /// The start of the unreduced block that ends at `end`. Subdiagonal elements are negligible relative to their neighbours, or to
+    /// the whole matrix.
+    fn split(&mut self, end: usize, by_whole_matrix: bool) -> usize {
         for i in (1..end).rev() {
             let neighbours = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
-            if self.at(i, i - 1).abs() <= T::epsilon() * neighbours {
+            let least = if by_whole_matrix { self.rounding_error } else { T::epsilon() * neighbours };
+            let below = self.at(i, i - 1).abs();
+            if below <= least || below <= T::min_positive_value() {
                 self.h[i * self.n + i - 1] = T::zero();
                 return i;
             }
@@ -138,18 +148,27 @@ impl<T: Scalar> Schur<'_, T> {
     /// converged.
     fn francis(&mut self, start: usize, end: usize, exceptional: bool) {
         let (n, last) = (self.n, end - 1);
-        let mut sum = self.at(last - 1, last - 1) + self.at(last, last);
-        let mut product =
-            self.at(last - 1, last - 1) * self.at(last, last) - self.at(last - 1, last) * self.at(last, last - 1);
+        let corners = [(last - 1, last - 1), (last - 1, last), (last, last - 1), (last, last)].into_iter().chain([
+            (start, start),
+            (start, start + 1),
+            (start + 1, start),
+            (start + 1, start + 1),
+            (start + 2, start + 1),
+        ]);
+        // Products of scaled elements neither overflow nor all underflow.
+        let scale = corners.fold(T::zero(), |scale, (i, j)| scale.max(self.at(i, j).abs()));
+        let at = |i, j| self.at(i, j) / scale;
+        let mut sum = at(last - 1, last - 1) + at(last, last);
+        let mut product = at(last - 1, last - 1) * at(last, last) - at(last - 1, last) * at(last, last - 1);
         if exceptional {
-            let size = self.at(last, last - 1).abs() + self.at(last - 1, last - 2).abs();
+            let size = at(last, last - 1).abs() + at(last - 1, last - 2).abs();
             (sum, product) = (size + size / (T::one() + T::one()), size * size);
         }
-        let (a, below) = (self.at(start, start), self.at(start + 1, start));
+        let (a, below) = (at(start, start), at(start + 1, start));
         let mut bulge = vec![
-            a * (a - sum) + self.at(start, start + 1) * below + product,
-            below * (a + self.at(start + 1, start + 1) - sum),
-            below * self.at(start + 2, start + 1),
+            a * (a - sum) + at(start, start + 1) * below + product,
+            below * (a + at(start + 1, start + 1) - sum),
+            below * at(start + 2, start + 1),
         ];
         for k in start..last {
             let t = reflector(&mut bulge);
@@ -166,23 +185,34 @@ impl<T: Scalar> Schur<'_, T> {
         }
     }
 
-    /// Half the difference and the discriminant of the diagonal elements at `i` and `i + 1`; the discriminant is negative for a
-    /// complex pair.
-    fn discriminant(&self, i: usize) -> (T, T) {
-        let half = (self.at(i, i) - self.at(i + 1, i + 1)) / (T::one() + T::one());
-        (half, half * half + self.at(i, i + 1) * self.at(i + 1, i))
+    /// Half the difference of the diagonal elements at `i` and `i + 1`, and half the difference of the eigenvalues of their block,
+    /// which is negative for the imaginary part of a complex pair.
+    fn differences(&self, i: usize) -> (T, T) {
+        let two = T::one() + T::one();
+        let (half, b, c) = (self.at(i, i) / two - self.at(i + 1, i + 1) / two, self.at(i, i + 1), self.at(i + 1, i));
+        let scale = half.abs().max(b.abs()).max(c.abs());
+        if scale == T::zero() {
+            return (half, scale);
+        }
+        let square = (half / scale) * (half / scale) + (b / scale) * (c / scale);
+        let root = scale * square.abs().sqrt();
+        (half, if square < T::zero() { -root } else { root })
     }
 
-    /// Makes a 2 x 2 block triangular if its eigenvalues are real.
+    /// Makes a 2 x 2 block triangular if its eigenvalues are real, up to rounding errors of the whole matrix.
     fn separate(&mut self, i: usize) {
         let n = self.n;
-        let (half, square) = self.discriminant(i);
-        if square < T::zero() {
-            return;
+        let (half, mut root) = self.differences(i);
+        if root < T::zero() {
+            if -root > self.rounding_error {
+                return;
+            }
+            root = T::zero();
         }
         // The eigenvector (x, y) of the larger eigenvalue, and the reflection that maps it to the first axis.
-        let x = half + if half >= T::zero() { square.sqrt() } else { -square.sqrt() };
-        let mut v = [x, self.at(i + 1, i)];
+        let (b, c) = (self.at(i, i + 1), self.at(i + 1, i));
+        let x = half + if half >= T::zero() { root } else { -root };
+        let mut v = if c.abs() >= b.abs() || root > T::zero() { [x, c] } else { [b, -half] };
         let t = reflector(&mut v);
         v[0] = T::one();
         if t != T::zero() {
@@ -196,10 +226,10 @@ impl<T: Scalar> Schur<'_, T> {
         while i < self.n {
             (re[i], im[i]) = (self.at(i, i), T::zero());
             if i + 1 < self.n && self.at(i + 1, i) != T::zero() {
-                let (half, square) = self.discriminant(i);
-                let (middle, root) = (self.at(i + 1, i + 1) + half, (-square).max(T::zero()).sqrt());
+                let (half, root) = self.differences(i);
+                let (middle, imaginary) = (self.at(i + 1, i + 1) + half, (-root).max(T::zero()));
                 (re[i], re[i + 1]) = (middle, middle);
-                (im[i], im[i + 1]) = (root, -root);
+                (im[i], im[i + 1]) = (imaginary, -imaginary);
                 i += 1;
             }
             i += 1;

@@ -18,7 +18,8 @@ pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
         if !largest.is_finite() {
             x[0] = T::nan();
         }
-        if tail == T::zero() || !largest.is_normal() || largest == T::one() {
+        let is_done = x[1..].iter().all(|x| *x == T::zero()) || largest == T::one();
+        if is_done || !largest.is_normal() {
             return T::zero();
         }
         x.iter_mut().for_each(|x| *x /= largest);
@@ -27,7 +28,8 @@ pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
         return tau;
     }
     let first = x[0];
-    let norm = (first * first + tail).sqrt();
+    // The square of the first element may overflow.
+    let norm = first.hypot(tail.sqrt());
     let beta = if first >= T::zero() { -norm } else { norm };
     let scale = T::one() / (first - beta);
     x[1..].iter_mut().for_each(|x| *x *= scale);

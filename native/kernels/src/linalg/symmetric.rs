@@ -8,8 +8,8 @@ use super::{Scalar, axpy, dot, total};
 use crate::par::{List, parallel_rows2, with_scratch};
 use crate::simd::multiversion::per_isa;
 
-/// Maximum number of QL iterations per eigenvalue; two or three are usual.
-const MAX_ITERATIONS: usize = 60;
+/// Maximum number of sweeps per eigenvalue, on average; two or three are usual.
+const MAX_SWEEPS: usize = 60;
 
 /// Rows per chunk.
 const CHUNK_ROWS: usize = 128;
@@ -145,50 +145,110 @@ per_isa! {
 
 /// Reduces a tridiagonal matrix to diagonal form by rotations, which it also applies to `rows`.
 fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>) -> Result<(), usize> {
-    let (n, two) = (d.len(), T::one() + T::one());
+    let n = d.len();
     e[n - 1] = T::zero();
-    for l in 0..n {
-        for iteration in 0.. {
-            let negligible = |m: usize| e[m].abs() <= T::epsilon() * (d[m].abs() + d[m + 1].abs());
-            let m = (l..n - 1).find(|m| negligible(*m)).unwrap_or(n - 1);
-            if m == l {
-                break;
-            }
-            if iteration == MAX_ITERATIONS || !d[l].is_finite() {
-                return Err(l);
-            }
-            // Wilkinson's shift creates a bulge, which is chased from the lower end to the upper one.
-            let slope = (d[l + 1] - d[l]) / (two * e[l]);
-            let root = slope.hypot(T::one());
-            let mut g = d[m] - d[l] + e[l] / (slope + if slope >= T::zero() { root } else { -root });
-            let (mut s, mut c, mut p) = (T::one(), T::one(), T::zero());
-            let mut is_complete = true;
-            for i in (l..m).rev() {
-                let (f, b) = (s * e[i], c * e[i]);
-                let r = f.hypot(g);
-                e[i + 1] = r;
-                if r == T::zero() {
-                    d[i + 1] -= p;
-                    e[m] = T::zero();
-                    is_complete = false;
-                    break;
-                }
-                (s, c) = (f / r, g / r);
-                let shifted = d[i + 1] - p;
-                let change = (d[i] - shifted) * s + two * c * b;
-                p = s * change;
-                d[i + 1] = shifted + p;
-                g = c * change - b;
-                rows.rotate(i, c, -s);
-            }
-            if is_complete {
-                d[l] -= p;
-                e[l] = g;
-                e[m] = T::zero();
-            }
-        }
+    if let Some(bad) = (0..n).find(|i| !(d[*i].is_finite() && e[*i].is_finite())) {
+        return Err(bad);
+    }
+    let mut matrix = Tridiagonal { d, e, rows, sweeps_left: MAX_SWEEPS * n };
+    let mut begin = 0;
+    while begin < n {
+        let end = (begin..n - 1).find(|i| matrix.is_negligible(*i)).unwrap_or(n - 1);
+        matrix.e[end] = T::zero();
+        // The end with the smaller elements converges first.
+        matrix.diagonalize_block(Block { begin, end, is_reversed: matrix.d[end].abs() < matrix.d[begin].abs() })?;
+        begin = end + 1;
     }
     Ok(())
+}
+
+/// A tridiagonal matrix with diagonal `d` and superdiagonal `e`. `rows` collects the rotations.
+struct Tridiagonal<'a, 'b, T: 'static> {
+    d: &'a mut [T],
+    e: &'a mut [T],
+    rows: &'a mut Rotations<'b, T>,
+    sweeps_left: usize,
+}
+
+/// A block `begin..=end` and the direction in which its elements are counted.
+#[derive(Clone, Copy)]
+struct Block {
+    begin: usize,
+    end: usize,
+    is_reversed: bool,
+}
+
+impl Block {
+    /// The index of diagonal element k.
+    fn d(self, k: usize) -> usize {
+        if self.is_reversed { self.end - k } else { self.begin + k }
+    }
+
+    /// The index of the element of the superdiagonal between diagonal elements k and k + 1.
+    fn e(self, k: usize) -> usize {
+        if self.is_reversed { self.end - 1 - k } else { self.begin + k }
+    }
+}
+
+impl<T: Scalar> Tridiagonal<'_, '_, T> {
+    fn is_negligible(&self, i: usize) -> bool {
+        let e = self.e[i].abs();
+        e <= T::epsilon() * (self.d[i].abs() + self.d[i + 1].abs()) || e <= T::min_positive_value()
+    }
+
+    /// Separates the elements of a block from its first one on.
+    fn diagonalize_block(&mut self, block: Block) -> Result<(), usize> {
+        let last = block.end - block.begin;
+        for first in 0..last {
+            loop {
+                let split = (first..last).find(|k| self.is_negligible(block.e(*k))).unwrap_or(last);
+                if split < last {
+                    self.e[block.e(split)] = T::zero();
+                }
+                if split == first {
+                    break;
+                }
+                self.sweeps_left = self.sweeps_left.checked_sub(1).ok_or(block.d(first))?;
+                self.sweep(block, first, split);
+            }
+        }
+        Ok(())
+    }
+
+    /// An implicit QL sweep: Wilkinson's shift creates a bulge at element `last`, which is chased to `first`.
+    fn sweep(&mut self, block: Block, first: usize, last: usize) {
+        let two = T::one() + T::one();
+        let (d0, e0) = (self.d[block.d(first)], self.e[block.e(first)]);
+        let slope = (self.d[block.d(first + 1)] - d0) / (two * e0);
+        let root = slope.hypot(T::one());
+        let mut g = self.d[block.d(last)] - d0 + e0 / (slope + if slope >= T::zero() { root } else { -root });
+        let (mut s, mut c, mut p) = (T::one(), T::one(), T::zero());
+        let mut is_complete = true;
+        for k in (first..last).rev() {
+            let (d0, d1, e) = (block.d(k), block.d(k + 1), self.e[block.e(k)]);
+            let (f, b) = (s * e, c * e);
+            let r = f.hypot(g);
+            if k + 1 < last {
+                self.e[block.e(k + 1)] = r;
+            }
+            if r == T::zero() {
+                self.d[d1] -= p;
+                is_complete = false;
+                break;
+            }
+            (s, c) = (f / r, g / r);
+            let shifted = self.d[d1] - p;
+            let change = (self.d[d0] - shifted) * s + two * c * b;
+            p = s * change;
+            self.d[d1] = shifted + p;
+            g = c * change - b;
+            self.rows.rotate(block.e(k), c, if block.is_reversed { s } else { -s });
+        }
+        if is_complete {
+            self.d[block.d(first)] -= p;
+            self.e[block.e(first)] = g;
+        }
+    }
 }
 
 /// Sorts the eigenvalues and writes the eigenvectors in the same order, each with its largest element positive.

@@ -133,6 +133,83 @@ fn eigenvectors_diagonalise() {
     assert!(symmetric_eigen(&mut [1.0, 0.0, f64::NAN, 1.0], 2, &mut [0.0; 2]).is_err());
 }
 
+/// Matrices of rank 1 to 5, whose other eigenvalues are rounding errors, graded matrices, and matrices of equal elements.
+fn nearly_singular(n: usize) -> Vec<Vec<f64>> {
+    let mut matrices: Vec<Vec<f64>> = (1..=5)
+        .map(|rank| {
+            let factor: Vec<f64> = matrix(n, rank).iter().map(|x| x.abs() + 0.1).collect();
+            let factor = MatRef::row_major(&factor, n, rank);
+            product(factor, factor.t())
+        })
+        .collect();
+    let graded = |i: usize| 10f64.powf(-0.5 * (i / n + i % n) as f64);
+    matrices.push(matrices[4].iter().enumerate().map(|(i, x)| x * graded(i)).collect());
+    matrices.push(matrices[4].iter().enumerate().map(|(i, x)| x * graded(n * n - 1 - i)).collect());
+    matrices.push((0..n * n).map(|i| matrices[4][(i / n / 2) * n + i % n / 2]).collect());
+    matrices.push(vec![1.0; n * n]);
+    matrices.push(vec![0.0; n * n]);
+    matrices
+}
+
+#[test]
+fn eigenvalues_of_nearly_singular_matrices_converge() {
+    for n in [2, 5, 30, 80, 150] {
+        for a in nearly_singular(n) {
+            let largest = a.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+            let (mut u, mut values) = (a.clone(), vec![0.0; n]);
+            symmetric_eigen(&mut u, n, &mut values).unwrap();
+            let rows = square(&u, n);
+            identity(&product(rows, rows.t()), n, 1e-11);
+            let scaled: Vec<f64> = u.iter().enumerate().map(|(i, x)| x * values[i / n]).collect();
+            near(&product(rows.t(), square(&scaled, n)), &a, 1e-12 * largest * n as f64);
+
+            let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
+            general_eigen(&mut a.clone(), n, &mut re, &mut im, &mut []).unwrap();
+            assert!(im.iter().all(|im| *im == 0.0));
+            re.sort_by(f64::total_cmp);
+            near(&re, &values, 1e-12 * largest * n as f64);
+        }
+        for a in nearly_singular(n) {
+            let a: Vec<f32> = a.iter().map(|x| *x as f32).collect();
+            symmetric_eigen(&mut a.clone(), n, &mut vec![0.0; n]).unwrap();
+            general_eigen(&mut a.clone(), n, &mut vec![0.0; n], &mut vec![0.0; n], &mut []).unwrap();
+        }
+    }
+}
+
+#[test]
+fn small_eigenvalues_next_to_large_ones_are_accurate() {
+    // Blocks that do not interact keep their own precision.
+    let mut a = [1e10, 0.0, 0.0, 0.0, 2e-10, 1e-10, 0.0, 1e-10, 2e-10];
+    let mut values = [0.0; 3];
+    symmetric_eigen(&mut a, 3, &mut values).unwrap();
+    near(&values.map(|x| x * 1e10), &[1.0, 3.0, 1e20], 1e-14);
+}
+
+#[test]
+fn very_large_and_small_matrices() {
+    let n = 8;
+    let a: Vec<f32> = matrix(n, n).iter().map(|x| *x as f32).collect();
+    // The magnitudes of the eigenvalues, the singular values, and the magnitudes on the diagonal of R, each sorted.
+    let sizes = |a: &[f32], scale: f64| {
+        let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
+        general_eigen(&mut a.to_vec(), n, &mut re, &mut im, &mut []).unwrap();
+        let eigenvalues = re.iter().zip(&im).map(|(re, im): (&f32, &f32)| f64::from(*re).hypot((*im).into()));
+        let (mut u, mut s, mut v) = (vec![0.0; n * n], vec![0.0; n], vec![0.0; n * n]);
+        svd(a, n, n, &mut u, &mut s, &mut v).unwrap();
+        let (mut q, mut r) = (vec![0.0; n * n], vec![0.0; n * n]);
+        qr(a, n, n, &mut q, &mut r);
+        let mut all = [eigenvalues.collect::<Vec<_>>(), s.iter().map(|x| f64::from(*x)).collect(), Vec::new()];
+        all[2].extend(r.iter().step_by(n + 1).map(|x| f64::from(x.abs())));
+        all.iter_mut().for_each(|sizes| sizes.sort_by(f64::total_cmp));
+        all.concat().iter().map(|x| x / scale).collect::<Vec<f64>>()
+    };
+    for scale in [1e-30, 1e-22, 1e-18, 1e18, 1e22, 1e30] {
+        let scaled: Vec<f32> = a.iter().map(|x| x * scale as f32).collect();
+        near(&sizes(&scaled, scale), &sizes(&a, 1.0), 1e-4);
+    }
+}
+
 #[test]
 fn singular_values_and_vectors() {
     for (m, n) in [(1, 1), (3, 3), (4, 9), (9, 4), (40, 33), (2, 70)] {
