@@ -190,17 +190,17 @@ fn small_eigenvalues_next_to_large_ones_are_accurate() {
 fn very_large_and_small_matrices() {
     let n = 8;
     let a: Vec<f32> = matrix(n, n).iter().map(|x| *x as f32).collect();
-    // The magnitudes of the eigenvalues, the singular values, and the magnitudes on the diagonal of R, each sorted.
+    // The magnitudes of the eigenvalues, the singular values, and the magnitudes on the diagonal of L, each sorted.
     let sizes = |a: &[f32], scale: f64| {
         let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
         general_eigen(&mut a.to_vec(), n, &mut re, &mut im, &mut []).unwrap();
         let eigenvalues = re.iter().zip(&im).map(|(re, im): (&f32, &f32)| f64::from(*re).hypot((*im).into()));
         let (mut u, mut s, mut v) = (vec![0.0; n * n], vec![0.0; n], vec![0.0; n * n]);
         svd(a, n, n, &mut u, &mut s, &mut v).unwrap();
-        let (mut q, mut r) = (vec![0.0; n * n], vec![0.0; n * n]);
-        qr(a, n, n, &mut q, &mut r);
+        let (mut q, mut l) = (a.to_vec(), vec![0.0; n * n]);
+        lq_batch(&mut q, (n, n), &mut l);
         let mut all = [eigenvalues.collect::<Vec<_>>(), s.iter().map(|x| f64::from(*x)).collect(), Vec::new()];
-        all[2].extend(r.iter().step_by(n + 1).map(|x| f64::from(x.abs())));
+        all[2].extend(l.iter().step_by(n + 1).map(|x| f64::from(x.abs())));
         all.iter_mut().for_each(|sizes| sizes.sort_by(f64::total_cmp));
         all.concat().iter().map(|x| x / scale).collect::<Vec<f64>>()
     };

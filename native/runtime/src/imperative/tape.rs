@@ -184,7 +184,8 @@ impl Tensor {
         self.stored().map(Tensor::new)
     }
 
-    /// The gradient array of a marked variable. After a backward pass that did not retain the graph, a variable with a null request has none.
+    /// The gradient array of a marked variable. After a backward pass that did not retain the graph, a variable with a null request
+    /// has none.
     pub fn grad(&self) -> Option<Arc<Tensor>> {
         match self.tape.lock().as_ref().filter(|tape| !tape.is_freed()) {
             Some(TapeEntry::Variable(leaf)) => Some(leaf.gradient.lock().array.clone()),
@@ -235,7 +236,8 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
         );
         let number = NUM_VARIABLES.fetch_add(1, Ordering::Relaxed);
         let gradient = Mutex::new(gradient.clone());
-        let leaf = Leaf { number, gradient, value, is_fresh: AtomicBool::new(false), is_removed: AtomicBool::new(false) };
+        let leaf =
+            Leaf { number, gradient, value, is_fresh: AtomicBool::new(false), is_removed: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
