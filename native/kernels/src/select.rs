@@ -58,15 +58,19 @@ simd::per_isa! {
 /// # Panics
 /// Panics if the condition ends before the elements.
 pub fn nonzero_mask<C: Element>(condition: &[C], row_len: usize, offset: usize, mask: &mut [bool]) {
-    let zero = C::default();
     if row_len == 1 {
-        let condition = &condition[offset..offset + mask.len()];
-        for (m, c) in mask.iter_mut().zip(condition) {
-            *m = *c != zero;
-        }
+        nonzero(&condition[offset..offset + mask.len()], mask);
     } else {
         for (i, m) in mask.iter_mut().enumerate() {
-            *m = condition[(offset + i) / row_len] != zero;
+            *m = condition[(offset + i) / row_len] != C::default();
+        }
+    }
+}
+
+simd::per_isa! {
+    fn nonzero<C: Element>(condition: &[C], mask: &mut [bool]) {
+        for (m, c) in mask.iter_mut().zip(condition) {
+            *m = *c != C::default();
         }
     }
 }
