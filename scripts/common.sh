@@ -103,15 +103,9 @@ fingerprint() {
 # The native library in the published jars.
 readonly library=target/release/libmxnet.so
 
-begin_native() {
-  begin native cargo build --release -p libmxnet
-}
-
-# Waits for a build that `begin_native` has started.
 build_native() {
   say "Building the native library"
-  [[ -n ${running[native]:-} ]] || begin_native
-  await native
+  logged native cargo build --release -p libmxnet
 }
 
 # The jars that sbt has published to the local Ivy and Maven repositories, according to its log.
