@@ -344,16 +344,22 @@ class LocalModeSuite extends FunSuite {
     val directory = FileTransfer.createDirectory()
     def directories = directory.getParentFile.list().toSeq.sorted
     def bytes: Long = Base._LIB.memoryInUse()
+    def within20Seconds(holds: => Boolean): Unit =
+      Iterator.continually(Thread.sleep(100)).take(200).takeWhile(_ => !holds).foreach(identity)
     wide.fit(points)
     val (filesBefore, bytesBefore) = (directories, bytes)
     wide.fit(points)
     assertEquals(directories, filesBefore)
-    // A copy of the parameters has 1.2 MB.
+    // A copy of the parameters has 1.2 MB. Arrays that no object refers to are freed after a collection.
+    within20Seconds {
+      System.gc()
+      bytes - bytesBefore < (1L << 20)
+    }
     assert(bytes - bytesBefore < (1L << 20), s"$bytesBefore bytes are in use before, $bytes after")
     val failing = wide.setMetric(() => new CustomMetric((_, _) => throw new IllegalStateException("no metric"), "none"))
     intercept[Exception](failing.fit(points))
     // A failed training returns before its other tasks end.
-    Iterator.continually(Thread.sleep(100)).take(200).takeWhile(_ => directories != filesBefore).foreach(identity)
+    within20Seconds(directories == filesBefore)
     assertEquals(directories, filesBefore)
   }
 
