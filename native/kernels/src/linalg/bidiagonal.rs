@@ -1,7 +1,7 @@
 //! The reduction of a square matrix to bidiagonal form, and of that to diagonal form.
 
 use super::reflections::reflector;
-use super::rotations::Rotations;
+use super::rotations::{Block, Rotations};
 use super::{Scalar, total};
 use crate::par::with_scratch;
 use crate::simd::multiversion::per_isa;
@@ -115,25 +115,6 @@ pub(super) struct Bidiagonal<'a, 'b, T: 'static> {
     pub right: &'a mut Rotations<'b, T>,
 }
 
-/// An unreduced block `begin..=end` and the direction of a sweep through it. A reversed sweep works on the transposed block, from
-/// its end.
-#[derive(Clone, Copy)]
-struct Sweep {
-    begin: usize,
-    end: usize,
-    is_reversed: bool,
-}
-
-impl Sweep {
-    fn d(self, k: usize) -> usize {
-        if self.is_reversed { self.end - k } else { self.begin + k }
-    }
-
-    fn e(self, k: usize) -> usize {
-        if self.is_reversed { self.end - 1 - k } else { self.begin + k }
-    }
-}
-
 impl<T: Scalar> Bidiagonal<'_, '_, T> {
     /// Reduces the matrix to diagonal form.
     ///
@@ -155,7 +136,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
             }
             sweeps_left = sweeps_left.checked_sub(1).ok_or(end)?;
             // Sweep from the end with the larger elements to the end with the smaller ones, which converge first.
-            let sweep = Sweep { begin, end, is_reversed: self.d[begin].abs() < self.d[end].abs() };
+            let sweep = Block { begin, end, is_reversed: self.d[begin].abs() < self.d[end].abs() };
             match self.shift(sweep) {
                 Some(shift) => self.shifted_sweep(sweep, shift),
                 None => self.zero_shift_sweep(sweep),
@@ -170,7 +151,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
     }
 
     /// The smaller singular value of the last two rows, unless it is too small to change the first element.
-    fn shift(&self, sweep: Sweep) -> Option<T> {
+    fn shift(&self, sweep: Block) -> Option<T> {
         let len = sweep.end - sweep.begin;
         let (f, g, h) = (self.d[sweep.d(len - 1)], self.e[sweep.e(len - 1)], self.d[sweep.d(len)]);
         let largest = ((f + h).hypot(g) + (f - h).hypot(g)) / (T::one() + T::one());
@@ -180,19 +161,19 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
     }
 
     /// Rotates rows k and k + 1 of the block, in the direction of the sweep.
-    fn rotate_rows(&mut self, sweep: Sweep, k: usize, c: T, s: T) {
+    fn rotate_rows(&mut self, sweep: Block, k: usize, c: T, s: T) {
         let (rotations, s) = if sweep.is_reversed { (&mut *self.right, -s) } else { (&mut *self.left, s) };
         rotations.rotate(sweep.e(k), c, s);
     }
 
     /// Rotates columns k and k + 1 of the block, in the direction of the sweep.
-    fn rotate_columns(&mut self, sweep: Sweep, k: usize, c: T, s: T) {
+    fn rotate_columns(&mut self, sweep: Block, k: usize, c: T, s: T) {
         let (rotations, s) = if sweep.is_reversed { (&mut *self.left, -s) } else { (&mut *self.right, s) };
         rotations.rotate(sweep.e(k), c, s);
     }
 
     /// An implicit QR sweep: rotating the first two columns by the shift creates a bulge, which is chased to the end.
-    fn shifted_sweep(&mut self, sweep: Sweep, shift: T) {
+    fn shifted_sweep(&mut self, sweep: Block, shift: T) {
         let len = sweep.end - sweep.begin;
         let first = self.d[sweep.d(0)];
         let (mut f, mut g) = ((first.abs() - shift) * (first.signum() + shift / first), self.e[sweep.e(0)]);
@@ -222,7 +203,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
     }
 
     /// A sweep with zero shift, which keeps small elements accurate, and deflates where a diagonal element is zero.
-    fn zero_shift_sweep(&mut self, sweep: Sweep) {
+    fn zero_shift_sweep(&mut self, sweep: Block) {
         let len = sweep.end - sweep.begin;
         let (mut c, mut old_c, mut old_s) = (T::one(), T::one(), T::zero());
         for k in 0..len {

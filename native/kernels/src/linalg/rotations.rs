@@ -13,6 +13,27 @@ const NARROW_WIDTH: usize = 16;
 /// Rotations per row that are collected before they are applied.
 const PENDING_PER_ROW: usize = 16;
 
+/// An unreduced block `begin..=end` of a bidiagonal or tridiagonal matrix, and the direction of a sweep through it. A reversed sweep counts
+/// elements from the end.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub begin: usize,
+    pub end: usize,
+    pub is_reversed: bool,
+}
+
+impl Block {
+    /// The index of diagonal element k.
+    pub(super) fn d(self, k: usize) -> usize {
+        if self.is_reversed { self.end - k } else { self.begin + k }
+    }
+
+    /// The index of the element between diagonal elements k and k + 1.
+    pub(super) fn e(self, k: usize) -> usize {
+        if self.is_reversed { self.end - 1 - k } else { self.begin + k }
+    }
+}
+
 /// A matrix whose rows are rotated. Rotations are collected and applied in batches, because a single one reads two rows for little
 /// arithmetic.
 pub(super) struct Rotations<'a, T: 'static> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::reflections::{Reflections, reflector};
-use super::rotations::Rotations;
+use super::rotations::{Block, Rotations};
 use super::{Scalar, axpy, dot, total};
 use crate::par::{List, parallel_rows2, with_scratch};
 use crate::simd::multiversion::per_isa;
@@ -168,26 +168,6 @@ struct Tridiagonal<'a, 'b, T: 'static> {
     e: &'a mut [T],
     rows: &'a mut Rotations<'b, T>,
     sweeps_left: usize,
-}
-
-/// A block `begin..=end` and the direction in which its elements are counted.
-#[derive(Clone, Copy)]
-struct Block {
-    begin: usize,
-    end: usize,
-    is_reversed: bool,
-}
-
-impl Block {
-    /// The index of diagonal element k.
-    fn d(self, k: usize) -> usize {
-        if self.is_reversed { self.end - k } else { self.begin + k }
-    }
-
-    /// The index of the element of the superdiagonal between diagonal elements k and k + 1.
-    fn e(self, k: usize) -> usize {
-        if self.is_reversed { self.end - 1 - k } else { self.begin + k }
-    }
 }
 
 impl<T: Scalar> Tridiagonal<'_, '_, T> {
