@@ -44,14 +44,12 @@ static void arrays_are_sliced_and_shared(void) {
   OK(MXNDArrayWaitAll());
   REFUSED(MXNDArrayWaitToRead(NULL), "null");
   REFUSED(MXNDArrayWaitToWrite(NULL), "null");
-  size_t size = 0;
-  const char *path = "/tmp/ferromx-capi-arrays.params", *key = "x", **names = NULL;
+  char path[] = TEMPORARY_FILE;
+  const char *key = "x", **names = NULL;
   char bytes[512];
+  make_file(path, "");
   OK(MXNDArraySave(path, 1, &x, &key));
-  FILE *file = fopen(path, "rb");
-  size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
-  fclose(file);
-  remove(path);
+  size_t size = take_file(path, bytes, sizeof bytes);
   NDArrayHandle *loaded = NULL;
   uint32_t n = 0, num_names = 0;
   OK(MXNDArrayLoadFromBuffer(bytes, size, &n, &loaded, &num_names, &names));
@@ -353,9 +351,11 @@ static void the_library_is_set_up(void) {
 }
 
 static void profiles_have_all_marks(void) {
-  const char path[] = "/tmp/ferromx-capi-profile.json", *text = NULL;
+  char path[] = TEMPORARY_FILE;
+  const char *text = NULL;
   const char *keys[] = {"filename", "aggregate_stats"}, *values[] = {path, "1"}, *bad = "profile_none";
   ProfileHandle domain = NULL, frame = NULL, event = NULL;
+  make_file(path, "");
   OK(MXSetProfilerConfig(2, keys, values));
   REFUSED(MXSetProfilerConfig(1, &bad, values), "profile_none");
   REFUSED(MXDumpProcessProfile(1, 0, NULL), "Profiler hasn't been run");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int failures_of_test;
 static int failures;
@@ -56,6 +57,25 @@ static inline void fail(void) {
     printf("%s %s\n", failures_of_test ? "FAIL" : "ok", #test);      \
     failures += failures_of_test;                                    \
   } while (0)
+
+#define TEMPORARY_FILE "/tmp/ferromx-capi-XXXXXX"
+
+/* Makes a file of this process alone, as several programs run side by side, and fills in its name: path is TEMPORARY_FILE. */
+static inline void make_file(char *path, const char *text) {
+  int file = mkstemp(path);
+  CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+  close(file);
+}
+
+/* Reads a file of up to capacity bytes into bytes and removes it. Returns its size. */
+static inline size_t take_file(const char *path, char *bytes, size_t capacity) {
+  FILE *file = fopen(path, "rb");
+  CHECK(file != NULL);
+  size_t size = file ? fread(bytes, 1, capacity, file) : 0;
+  if (file) fclose(file);
+  remove(path);
+  return size;
+}
 
 /* A new array of 32-bit floats. */
 static inline NDArrayHandle floats(const float *values, const uint32_t *shape, uint32_t ndim) {

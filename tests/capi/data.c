@@ -21,11 +21,8 @@ static DataIterCreator kind_named(const char *wanted, uint32_t *num_params) {
 }
 
 static void reads_batches(void) {
-  char path[] = "/tmp/ferromx-capi-XXXXXX";
-  int file = mkstemp(path);
-  FILE *csv = fdopen(file, "w");
-  fputs("1,2\n3,4\n5,6\n", csv);
-  fclose(csv);
+  char path[] = TEMPORARY_FILE;
+  make_file(path, "1,2\n3,4\n5,6\n");
   uint32_t num_params = 0;
   DataIterCreator kind = kind_named("CSVIter", &num_params);
   CHECK(num_params > 2);
@@ -78,10 +75,8 @@ static void huge_batches_are_errors(void) {
   low = old;
   if (low.rlim_cur > (rlim_t)4 << 30) low.rlim_cur = (rlim_t)4 << 30;
   for (int k = 0; k < 2; k++) {
-    char path[] = "/tmp/ferromx-capi-XXXXXX";
-    FILE *file = fdopen(mkstemp(path), "w");
-    fputs(examples[k], file);
-    fclose(file);
+    char path[] = TEMPORARY_FILE;
+    make_file(path, examples[k]);
     uint32_t num_params = 0;
     const char *values[] = {path, "(2,)", "4294967295"};
     DataIterHandle iter = NULL;

@@ -39,14 +39,13 @@ static void files_and_bytes(void) {
   const float values[] = {1, 2, 3};
   NDArrayHandle a = vector(values, 3), again = NULL, *loaded = NULL;
   const char *bytes = NULL, *key = "arg:w", **names = NULL;
-  char path[] = "/tmp/ferromx-capi-XXXXXX";
+  char path[] = TEMPORARY_FILE;
   size_t size = 0;
   uint32_t n = 0, n_names = 0;
   OK(MXNDArraySaveRawBytes(a, &size, &bytes));
   OK(MXNDArrayFree(a));
   OK(MXNDArrayLoadFromRawBytes(bytes, size, &again));
-  int file = mkstemp(path);
-  CHECK(file >= 0);
+  make_file(path, "");
   OK(MXNDArraySave(path, 1, &again, &key));
   OK(MXNDArrayLoad(path, &n, &loaded, &n_names, &names));
   remove(path);

@@ -286,21 +286,18 @@ static void simple_bind_shares_requested_arrays(void) {
 
 /* The bytes of a parameter file. */
 static char *saved_parameters(float values[ARGS][16], long *size) {
-  char path[] = "/tmp/ferromx-capi-XXXXXX";
+  char path[] = TEMPORARY_FILE;
   const char *keys[] = {"arg:fc1_weight", "arg:fc1_bias", "arg:fc2_weight", "arg:fc2_bias"};
   NDArrayHandle params[4];
   for (int i = 0; i < 4; i++) params[i] = floats(values[i + 1], SHAPES[i + 1], RANKS[i + 1]);
-  CHECK(mkstemp(path) >= 0);
+  make_file(path, "");
   OK(MXNDArraySave(path, 4, params, keys));
   for (int i = 0; i < 4; i++) OK(MXNDArrayFree(params[i]));
-  FILE *file = fopen(path, "rb");
-  fseek(file, 0, SEEK_END);
-  *size = ftell(file);
-  rewind(file);
-  char *bytes = malloc((size_t)*size);
-  CHECK(fread(bytes, 1, (size_t)*size, file) == (size_t)*size);
-  fclose(file);
-  remove(path);
+  const size_t capacity = 4096;
+  char *bytes = malloc(capacity);
+  CHECK(bytes != NULL);
+  *size = (long)take_file(path, bytes, capacity);
+  CHECK(*size > 0 && *size < (long)capacity);
   return bytes;
 }
 

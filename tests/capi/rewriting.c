@@ -275,18 +275,16 @@ static void count(const char *name, NDArrayHandle array, void *data) {
 static void predictors_run_step_by_step(void) {
   SymbolHandle s = network();
   const char *json = NULL, *key = "x", *names[] = {"arg:c_weight", "arg:f_weight", "arg:f_bias"};
-  const char path[] = "/tmp/ferromx-capi-predict.params";
+  char path[] = TEMPORARY_FILE;
   const uint32_t starts[] = {0, 4}, dims[] = {1, 2, 5, 5}, weight[] = {2, 2, 3, 3}, dense[] = {3, 18}, bias[] = {3};
   float numbers[64], data[50], whole[3], stepped[3];
   for (int i = 0; i < 64; i++) numbers[i] = 0.1f * (float)(i % 7);
   for (int i = 0; i < 50; i++) data[i] = (float)(i % 5);
   NDArrayHandle params[] = {floats(numbers, weight, 4), floats(numbers, dense, 2), floats(numbers, bias, 1)};
+  make_file(path, "");
   OK(MXNDArraySave(path, 3, params, names));
   char bytes[4096];
-  FILE *file = fopen(path, "rb");
-  size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
-  fclose(file);
-  remove(path);
+  size_t size = take_file(path, bytes, sizeof bytes);
   OK(MXSymbolSaveToJSON(s, &json));
   PredictorHandle p[2] = {NULL, NULL}, none[2] = {NULL, NULL};
   OK(MXPredCreateMultiThread(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 2, p));

@@ -1,12 +1,5 @@
 /* RecordIO files, key-value stores, the profiler, arrays shared with other libraries and processes, packed functions. */
-#include <unistd.h>
-
 #include "check.h"
-
-static void temporary(char *path) {
-  strcpy(path, "/tmp/ferromx-capi-XXXXXX");
-  close(mkstemp(path));
-}
 
 static void values_are(NDArrayHandle array, const float *want, size_t n) {
   float got[16];
@@ -15,8 +8,8 @@ static void values_are(NDArrayHandle array, const float *want, size_t n) {
 }
 
 static void records_survive_a_round_trip(void) {
-  char path[64];
-  temporary(path);
+  char path[] = TEMPORARY_FILE;
+  make_file(path, "");
   RecordIOHandle writer = NULL, reader = NULL;
   OK(MXRecordIOWriterCreate(path, &writer));
   const char magic[] = "\x0a\x23\xd7\xce\x0a\x23\xd7\xce";
@@ -102,8 +95,8 @@ static void stores_sum_and_update(void) {
 }
 
 static void profiles_are_written(void) {
-  char path[64];
-  temporary(path);
+  char path[] = TEMPORARY_FILE;
+  make_file(path, "");
   const char *keys[] = {"filename", "profile_all", "aggregate_stats"}, *values[] = {path, "1", "1"};
   OK(MXSetProcessProfilerConfig(3, keys, values, NULL));
   OK(MXSetProfilerState(1));
@@ -129,15 +122,12 @@ static void profiles_are_written(void) {
   CHECK(strstr(table, "\nexp ") && strstr(table, "\nwork ") && strstr(table, "\nMXImperativeInvoke "));
   OK(MXDumpProfile(1));
   char trace[1 << 16] = "";
-  FILE *file = fopen(path, "r");
-  CHECK(file && fread(trace, 1, sizeof trace - 1, file) > 0);
-  fclose(file);
+  CHECK(take_file(path, trace, sizeof trace - 1) > 0);
   CHECK(strstr(trace, "\"traceEvents\"") && strstr(trace, "\"exp\"") && strstr(trace, "\"here\""));
   CHECK(strstr(trace, "\"items\":3") != NULL);
   ProfileHandle all[] = {task, counter, domain};
   for (int i = 0; i < 3; i++) OK(MXProfileDestroyHandle(all[i]));
   OK(MXNDArrayFree(x));
-  remove(path);
 }
 
 /* The tensor types of dlpack.h. */

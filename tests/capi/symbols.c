@@ -183,9 +183,10 @@ static void subgraphs_and_copies(void) {
 
 static void files_hold_symbols(void) {
   SymbolHandle s = network(), back = NULL;
-  const char path[] = "/tmp/ferromx-capi-symbol.json";
+  char path[] = TEMPORARY_FILE;
   const char *json = NULL;
   char copy[4096];
+  make_file(path, "");
   OK(MXSymbolSaveToFile(s, path));
   OK(MXSymbolCreateFromFile(path, &back));
   OK(MXSymbolSaveToJSON(s, &json));
