@@ -1,6 +1,6 @@
 """Compares the speed of FerroMX with MXNet 1.9.1, PyTorch and ONNX Runtime in one interleaved run.
 
-    python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--isa avx2] [--quick]
+    python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter REGEX] [--isa avx2] [--quick]
 
 Each library runs in its own process. In every round, all of them run the workload for a moment in turn, so that other load on the
 machine affects all of them equally. On one thread, times are processor time; on more threads, wall-clock time. If a library has
@@ -16,6 +16,7 @@ the Python interpreters of the peers. A peer without an interpreter, or that doe
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -145,7 +146,7 @@ def arguments():
     parser.add_argument("--threads", default="1,2", help="numbers of threads, with commas (default 1,2)")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant per workload (default 9)")
     parser.add_argument("--seconds", type=float, default=0.15, help="least length of a turn (default 0.15)")
-    parser.add_argument("--filter", default="", help="only workloads whose name contains this")
+    parser.add_argument("--filter", default="", help="only workloads whose names match this regular expression")
     parser.add_argument("--isa", choices=["best", "avx2"], default="best", help="the widest instructions (default best)")
     parser.add_argument("--quick", action="store_true", help="three rounds of 0.03 seconds: to see that all of it runs")
     parser.add_argument("--write", action="store_true", help="write results/workloads.tsv and docs/performance.md")
@@ -167,7 +168,7 @@ def arguments():
 
 def main():
     options = arguments()
-    chosen = [w for w in WORKLOADS if options.filter in w.name]
+    chosen = [w for w in WORKLOADS if re.search(options.filter, w.name)]
     rows = []
     for threads in map(int, options.threads.split(",")):
         clock = "cpu" if threads == 1 else "wall"

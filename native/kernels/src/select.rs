@@ -45,9 +45,7 @@ simd::per_isa! {
         let n = out.len();
         let (mask, x, y) = (&mask[..n], &x[..n], &y[..n]);
         for i in 0..n {
-            // Both elements are loaded, so that there is no branch.
-            let (x, y) = (x[i], y[i]);
-            out[i] = if mask[i] { x } else { y };
+            out[i] = std::hint::select_unpredictable(mask[i], x[i], y[i]);
         }
     }
 }

@@ -92,6 +92,8 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    // For AVX-512, the loops over pixels would be compiled with gathers.
+    avx512 if false;
     /// Changes pixels of three channels, [`BLOCK`] at a time.
     fn change_pixels<T: Element>(image: &mut [T], change: Change) {
         if let Change::Shift(color) = change {

@@ -42,6 +42,10 @@ type Results<T> = [T; (ROWS + 1) * COLS];
 
 /// The type of the results.
 pub trait OutputElement: Copy + Default + Send + Sync + 'static {
+    /// True for the sums themselves. Their conversion is so short that, for AVX-512, it would be compiled across rows, with scatters.
+    #[doc(hidden)]
+    const IS_SUM: bool = false;
+
     /// Converts a sum.
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> Self;
 
@@ -54,6 +58,8 @@ pub trait OutputElement: Copy + Default + Send + Sync + 'static {
 
 /// The sum itself.
 impl OutputElement for i32 {
+    const IS_SUM: bool = true;
+
     #[inline(always)]
     fn of(sum: i32, _: f32, _: f32, _: &Limits) -> i32 {
         sum
@@ -201,6 +207,7 @@ pub(super) fn overwrite<T: Copy, const N: usize>(from: &[T; N], to: &mut [T], le
 }
 
 per_isa! {
+    avx512 if !T::IS_SUM;
     fn rows<T: OutputElement>(
         sums: &Sums,
         init: &[i32],
@@ -219,6 +226,7 @@ per_isa! {
 }
 
 per_isa! {
+    avx512 if !T::IS_SUM;
     fn cols<T: OutputElement>(
         sums: &Sums,
         init: &[i32],

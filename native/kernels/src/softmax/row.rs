@@ -52,17 +52,17 @@ crate::simd::per_isa! {
 /// rows shorter than a block need a loop over single elements.
 #[inline(always)]
 fn map_row<A: Accum>(x: &[A], y: &mut [A], f: impl Fn(A) -> A) {
-    let block = |x: &[A], y: &mut [A; LANES]| y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x));
+    let block = |x: &[A; LANES], y: &mut [A; LANES]| *y = std::array::from_fn(|lane| f(x[lane]));
     let len = y.len();
-    for (x, y) in x.as_chunks::<LANES>().0.iter().zip(y.as_chunks_mut::<LANES>().0) {
-        block(x, y);
-    }
+    let whole = len & !(LANES - 1);
+    // A loop over blocks would be vectorized across the blocks, with gathers.
+    y[..whole].iter_mut().zip(&x[..whole]).for_each(|(y, x)| *y = f(*x));
     if len.is_multiple_of(LANES) {
         return;
     }
-    match y.last_chunk_mut::<LANES>() {
-        Some(y) => block(&x[len - LANES..len], y),
-        None => y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
+    match (x[..len].last_chunk::<LANES>(), y.last_chunk_mut::<LANES>()) {
+        (Some(x), Some(y)) => block(x, y),
+        _ => y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
     }
 }
 

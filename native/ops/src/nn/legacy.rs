@@ -1,5 +1,7 @@
 //! `Convolution_v1` and `Pooling_v1`, the first versions of `Convolution` and `Pooling`, for networks that were saved with them.
 
+use std::ops::Range;
+
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -225,17 +227,17 @@ fn pooling_forward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut 
 /// Sets the maximum of each window with a NaN to NaN. Unlike in `Pooling`, a NaN does not count as smaller than every number.
 fn propagate_nan<T: FloatElement>(shape: &PoolShape, x: &[T], y: &mut [T]) {
     let (plane, windows) = (shape.input.iter().product::<usize>(), shape.output.iter().product::<usize>());
+    let [_, height, width] = shape.output;
     for (i, x) in x.iter().enumerate().filter(|(_, x)| x.to_f32().is_nan()) {
-        let at = unravel(i % plane, shape.input);
-        let covers = |axis: usize, window: usize| {
-            let start = window * shape.stride[axis];
-            (start..start + shape.kernel[axis]).contains(&at[axis])
-        };
-        for (w, y) in y[i / plane * windows..][..windows].iter_mut().enumerate() {
-            let window = unravel(w, shape.output);
-            if (0..3).all(|axis| covers(axis, window[axis])) {
-                *y = *x;
-            }
+        let position = unravel(i % plane, shape.input);
+        let [depths, rows, columns]: [Range<usize>; 3] = std::array::from_fn(|axis| {
+            let (stride, kernel) = (shape.stride[axis], shape.kernel[axis]);
+            let first = (position[axis] + 1).saturating_sub(kernel).div_ceil(stride);
+            first..(position[axis] / stride + 1).min(shape.output[axis])
+        });
+        let y = &mut y[i / plane * windows..][..windows];
+        for row in depths.flat_map(|depth| rows.clone().map(move |row| depth * height + row)) {
+            columns.clone().for_each(|column| y[row * width + column] = *x);
         }
     }
 }
@@ -334,6 +336,23 @@ mod tests {
         let case = Case::new(&POOLING_V1, &[("kernel", "(2, 2)")]);
         let y = case.run1(&[array(&numbers, &[1, 1, 2, 4])]).unwrap().to_vec::<f32>().unwrap();
         assert!(y[0] == 6.0 && y[1].is_nan() && y[2].is_nan(), "{y:?}");
+    }
+
+    #[test]
+    fn nan_reaches_exactly_the_windows_that_contain_it() {
+        // Windows of 2 x 3 elements with strides of 3 and 2: rows 2 and 5 are in no window.
+        let case = Case::new(&POOLING_V1, &[("kernel", "(2, 3)"), ("stride", "(3, 2)")]);
+        for at in 0..2 * 6 * 7 {
+            let mut numbers = [0.0f32; 2 * 6 * 7];
+            numbers[at] = f32::NAN;
+            let y = case.run1(&[array(&numbers, &[1, 2, 6, 7])]).unwrap().to_vec::<f32>().unwrap();
+            let (plane, row, column) = (at / 42, at / 7 % 6, at % 7);
+            for (w, y) in y.iter().enumerate() {
+                let (top, left) = (w / 3 % 2 * 3, w % 3 * 2);
+                let contains = w / 6 == plane && (top..top + 2).contains(&row) && (left..left + 3).contains(&column);
+                assert_eq!(y.is_nan(), contains, "NaN at {at}, window {w}");
+            }
+        }
     }
 
     #[test]
