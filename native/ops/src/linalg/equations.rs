@@ -196,7 +196,8 @@ pub(super) static TENSORSOLVE: Operator<TensorSolveParam> = Operator::new("_npi_
     .doc(
         "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. The axes of a in a_axes are first moved to the \
          end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. If b has as many axes as a, x \
-         has the shape of a; if it has k more, x has the axes of a from k on. b and x must have the same number of elements. Two operands of type float32 give float32, others float64.",
+         has the shape of a; if b has k more, x has the axes of a from k on. b and x must have the same number of elements. \
+         Two operands of type float32 give float32, others float64.",
     )
     .inputs(&[arg("a", "The coefficients."), arg("b", "The right-hand side.")])
     .shape(tensorsolve_shape)
