@@ -119,6 +119,9 @@ for name, wrong in {"list": ["write"] * 5, "word": "replace"}.items():
     record(f"simple_bind/{name}", error_of(lambda wrong=wrong: network().simple_bind(mx.cpu(), wrong, data=(2, 3))))
 executor = network().simple_bind(mx.cpu(), data=(2, 3), label_of_another_network=(2,))
 record("simple_bind/other names", [list(array.shape) for array in executor.forward()])
+types = {"data": "float64", "label_of_another_network": "float32"}
+executor = network().simple_bind(mx.cpu(), type_dict=types, data=(2, 3))
+record("simple_bind/types of other names", [array.dtype.__name__ for array in executor.forward()])
 buffer = {}
 first = network().simple_bind(mx.cpu(), shared_buffer=buffer, data=(4, 3))
 first.arg_dict["data"][:] = 3

@@ -168,6 +168,32 @@ checked.hybridize()
 record("constraint/kept", checked(np.ones(2)))
 record("error/constraint in a hybridized block", error_of(lambda: checked(-np.ones(2))))
 
+# Inference in a hybridized block raises an MXNetError, also where an imperative call raises a ValueError.
+def fail_in_block(recording, call):
+    class Failing(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return call(F, x)
+
+    block = Failing()
+    block.hybridize()
+    x = np.ones((3, 4, 5))
+    x.attach_grad()
+    with autograd.record(recording):
+        block(x)
+
+
+for name, call in {
+    "transpose": lambda F, x: F.np.transpose(x, (0, 0, 1)),
+    "diag_indices_from": lambda F, x: F.np.diag_indices_from(x),
+}.items():
+    record(f"error/{name} in a hybridized block", error_of(lambda: fail_in_block(False, call)))
+    record(f"error/{name} in a recorded block", error_of(lambda: fail_in_block(True, call)))
+
+# None is a tuple without steps.
+record("slice/no steps", npx.slice(np.arange(24.0).reshape(4, 6), begin=(1, -3), end=(3, 6), step=None))
+record("slice/no axes", npx.slice(np.arange(24.0).reshape(4, 6), begin=[], end=[], step=None))
+record("tensorsolve/more axes of b", np.linalg.tensorsolve(np.array([[2.0]]), np.array([[[3.0]]])))
+
 # Slices without elements, while recording.
 x = np.arange(12.0).reshape(4, 3)
 for k, index in enumerate((slice(2, 2), (1, slice(0, 0)), (slice(2, 2), 1), (Ellipsis, slice(0, 0)))):

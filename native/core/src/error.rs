@@ -125,6 +125,9 @@ pub enum Error {
     },
 }
 
+/// Exception classes of Python at the start of messages, which MXNet's Python package raises.
+pub const EXCEPTION_CLASSES: [&str; 3] = ["IndexError: ", "TypeError: ", "ValueError: "];
+
 /// The suffix of the message of [`Error::InOperator`]: the argument, and the operator with its node if their names differ.
 fn detail(source: &Error, op: &str, node: &str) -> String {
     let argument = match source {
@@ -171,6 +174,20 @@ impl Error {
         match self {
             Error::InOperator { .. } => self,
             e => Error::InOperator { op: op.into(), node: node.into(), source: Box::new(e) },
+        }
+    }
+
+    /// Removes an exception class of [`EXCEPTION_CLASSES`] from the start of the message, so that Python raises an `MXNetError`.
+    pub fn without_class(self) -> Error {
+        match self {
+            Error::Value(text) => {
+                let rest = EXCEPTION_CLASSES.iter().find_map(|class| text.strip_prefix(class));
+                Error::Value(rest.unwrap_or(&text).into())
+            }
+            Error::InOperator { op, node, source } => {
+                Error::InOperator { op, node, source: Box::new(source.without_class()) }
+            }
+            e => e,
         }
     }
 

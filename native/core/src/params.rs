@@ -206,7 +206,7 @@ impl ParamValue for ShapeOrNone {
     }
 }
 
-/// A tuple whose items may be absent (`(None, 3)`), as in slices; its metadata type is `Shape(tuple)`.
+/// A tuple whose items may be absent (`(None, 3)`), as in slices; its metadata type is `Shape(tuple)`. None is the empty tuple.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct OptTuple(pub Vec<Option<i64>>);
 
@@ -216,6 +216,9 @@ impl ParamValue for OptTuple {
     }
     fn parse(text: &str) -> Result<Self, String> {
         let item = |t: &str| if is_none(t) { Ok(None) } else { i64::parse(t).map(Some) };
+        if is_none(text.trim()) {
+            return Ok(OptTuple::default());
+        }
         split_tuple(text)?.into_iter().map(item).collect::<Result<_, _>>().map(OptTuple)
     }
     fn print(&self) -> String {
@@ -680,6 +683,14 @@ mod tests {
             assert_eq!(bool::parse(text), Ok(false), "{text}");
         }
         assert!(bool::parse("yes").unwrap_err().contains("write True or False"));
+    }
+
+    #[test]
+    fn none_is_a_tuple_without_items() {
+        let items = |text| OptTuple::parse(text).map(|t| t.0);
+        assert_eq!(items("None"), Ok(vec![]));
+        assert_eq!(items("(None,)"), Ok(vec![None]));
+        assert_eq!(items("[None, 3]"), Ok(vec![None, Some(3)]));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Inference {
     /// # Errors
     /// Inconsistent shapes.
     pub fn shapes_of_variables(&self, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
-        let names: HashSet<&str> = self.variables.iter().map(|(e, _)| self.graph.node(*e).name.as_str()).collect();
+        let names = self.variable_names();
         let given = given.iter().map(|(name, shape)| (name.as_str(), shape.clone()));
         self.infer(Shape::unknown(), given.filter(|(name, _)| names.contains(name)), infer::shapes)
     }
@@ -64,6 +64,20 @@ impl Inference {
     /// A name that no variable has; inconsistent types.
     pub fn dtypes(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
         self.infer(None, given.iter().map(|(name, dtype)| (name.as_str(), Some(*dtype))), infer::dtypes)
+    }
+
+    /// As [`Inference::dtypes`], but as in MXNet's binding, types of names that no variable has are ignored.
+    ///
+    /// # Errors
+    /// Inconsistent types.
+    pub fn dtypes_of_variables(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
+        let names = self.variable_names();
+        let given = given.iter().map(|(name, dtype)| (name.as_str(), Some(*dtype)));
+        self.infer(None, given.filter(|(name, _)| names.contains(name)), infer::dtypes)
+    }
+
+    fn variable_names(&self) -> HashSet<&str> {
+        self.variables.iter().map(|(e, _)| self.graph.node(*e).name.as_str()).collect()
     }
 
     fn infer<'a, T: Clone>(

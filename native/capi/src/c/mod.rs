@@ -51,7 +51,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ferromx_runtime::error::Result;
+use ferromx_runtime::error::{EXCEPTION_CLASSES, Result};
 use ferromx_runtime::profiler;
 
 thread_local! {
@@ -66,7 +66,7 @@ fn function_name<F>() -> &'static str {
 
 /// Moves the name of an exception class to the front of a message, where MXNet's Python front end expects it.
 fn class_first(message: String) -> String {
-    let class = ["IndexError: ", "TypeError: ", "ValueError: "].into_iter().find_map(|class| {
+    let class = EXCEPTION_CLASSES.into_iter().find_map(|class| {
         let start = message.find(class)?;
         (message.starts_with("Error in operator ") && message[..start].ends_with(": ")).then_some((class, start))
     });

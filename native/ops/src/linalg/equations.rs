@@ -167,16 +167,17 @@ fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
     let perm = axis_permutation(p, rank)?;
     let dims: Dims = perm.iter().map(|i| a.dim(*i)).collect();
-    let (front, back) = dims.split_at(num_b_axes.min(rank));
+    // NumPy's `dims[num_b_axes - rank:]`: the last axes, or all axes if both ranks are equal, or those from an index if b has more axes.
+    let first = if num_b_axes < rank { num_b_axes } else { (num_b_axes - rank).min(rank) };
+    let x = Shape::new(&dims[first..]);
     if a.is_known() && b.is_known() {
-        let (rows, columns) = (front.iter().product::<i64>(), back.iter().product::<i64>());
+        let n = x.num_elements();
         ensure!(
-            rows == columns && b.num_elements() as i64 == rows,
-            "a of shape {a} must be square for b of shape {b}: its first {num_b_axes} axes have {rows} elements, the others {columns}"
+            n * n == a.num_elements() && b.num_elements() == n,
+            "a of shape {a} must be square for b of shape {b}: a solution of shape {x} has {n} elements"
         );
     }
-    // Like NumPy, whose slice of the last `rank - num_b_axes` axes begins at 0, and so takes all axes, if that number is 0.
-    io.assign_out(0, &if back.is_empty() { Shape::new(front) } else { Shape::new(back) })
+    io.assign_out(0, &x)
 }
 
 /// Calls `f` with `a` as a square matrix, after the permutation of [`axis_permutation`].
@@ -194,8 +195,9 @@ fn with_matrix<T: LinalgElement, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(
 pub(super) static TENSORSOLVE: Operator<TensorSolveParam> = Operator::new("_npi_tensorsolve")
     .doc(
         "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. The axes of a in a_axes are first moved to the \
-         end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. b and x must have the same \
-         number of elements. Two operands of type float32 give float32, others float64.",
+         end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. If b has as many axes as a, x \
+         has the shape of a; if b has k more, x has the axes of a from k on. b and x must have the same number of elements. \
+         Two operands of type float32 give float32, others float64.",
     )
     .inputs(&[arg("a", "The coefficients."), arg("b", "The right-hand side.")])
     .shape(tensorsolve_shape)
@@ -327,6 +329,18 @@ mod tests {
         let x = Case::new(&SOLVE, &[]).run1(&[a.clone(), b]).unwrap().to_vec::<f64>().unwrap();
         let a = a.to_vec::<f64>().unwrap();
         close(&[a[0] * x[0] + a[1] * x[1], a[2] * x[0] + a[3] * x[1]], &[1.0, 2.0], 1e-12);
+    }
+
+    #[test]
+    fn shapes_of_solutions_follow_the_number_of_axes() {
+        let shape =
+            |a: &[i64], b: &[i64]| Case::new(&TENSORSOLVE, &[]).shapes(&[a.into(), b.into()]).unwrap().remove(0);
+        assert_eq!(shape(&[6, 2, 3], &[6]), [2, 3].into());
+        assert_eq!(shape(&[1, 1, 1], &[1, 1, 1]), [1, 1, 1].into());
+        assert_eq!(shape(&[1, 1], &[1, 1, 1, 1, 1]), Shape::new(&[]));
+        assert_eq!(shape(&[1, 12, 4, 1, 3], &[1, 2, 1, 2, 1, 3, 1]), [4, 1, 3].into());
+        let case = Case::new(&TENSORSOLVE, &[]);
+        case.check_gradient(&[numbers(&[1, 6, 2, 1, 3], 6), numbers(&[1, 2, 1, 1, 3, 1, 1], 9)]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::symbol_infer::Inference;
 pub struct SimpleBind<'a> {
     /// Shapes of arguments by name; the others are inferred. Names that no argument has are ignored, as in MXNet.
     pub shapes: Vec<(String, Shape)>,
-    /// Element types of arguments by name; the others are inferred, or 32-bit floats.
+    /// Element types of arguments by name; the others are inferred, or 32-bit floats. Other names are ignored, as for shapes.
     pub dtypes: Vec<(String, DType)>,
     /// Storage types of arguments by name; the others have the type in their attribute `__storage_type__`, or are dense. The storage
     /// types of gradients are inferred. `None` makes all arrays dense.
@@ -48,7 +48,8 @@ impl SimpleBind<'_> {
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
         symbol.check_ready()?;
         let inference = Inference::new(symbol);
-        let (shapes, types) = (inference.shapes_of_variables(&self.shapes)?, inference.dtypes(&self.dtypes)?);
+        let (shapes, types) =
+            (inference.shapes_of_variables(&self.shapes)?, inference.dtypes_of_variables(&self.dtypes)?);
         drop(inference);
         let (aux_variables, arg_variables): (Vec<_>, Vec<_>) =
             symbol.variables().into_iter().partition(|(_, aux)| *aux);

@@ -85,8 +85,9 @@ impl StepwiseGraph {
             if let Some(observer) = observer.as_ref().filter(|observer| observer.monitor_all) {
                 self.report_inputs(observer, i, op, &ins)?;
             }
-            let outs =
-                record(op, &node.attrs, Some(context), &ins, &outs).map_err(|e| name_node(e, op.name, &node.name))?;
+            // Errors of kernels are reported at the wait, so this is one of inference, as in `passes::infer`.
+            let outs = record(op, &node.attrs, Some(context), &ins, &outs)
+                .map_err(|e| name_node(e, op.name, &node.name).without_class())?;
             if let Some(observer) = &observer {
                 self.report_outputs(observer, i, op, &outs)?;
             }

@@ -137,7 +137,11 @@ static QUANTIZED_OPS: [QuantizedOp; 13] = [
         extra_attrs: &[("quantized", "true")],
         ..quantized_op("RNN", "_contrib_quantized_rnn")
     },
-    quantized_op("Concat", "_contrib_quantized_concat"),
+    QuantizedOp {
+        // As in MXNet. The default axis is 1.
+        is_supported: |attrs| attrs.get("dim").is_none_or(|dim| dim.trim().parse().is_ok_and(|axis: i64| axis > 0)),
+        ..quantized_op("Concat", "_contrib_quantized_concat")
+    },
     quantized_op("Flatten", "_contrib_quantized_flatten"),
 ];
 
@@ -450,6 +454,17 @@ mod tests {
 
     fn names(symbol: &Symbol) -> Vec<String> {
         symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| n.name.to_string()).collect()
+    }
+
+    #[test]
+    fn concatenations_along_positive_axes_are_quantized() {
+        let quantized = |attrs: &[(&str, &str)]| {
+            let inputs = ["x", "y"].map(|name| Symbol::variable(name, Attrs::new()));
+            let concat = Symbol::op("Concat", "c", &inputs, &[attrs, &[("num_args", "2")]].concat()).unwrap();
+            names(&concat.quantized(&rules(Mode::Full, &[], &[])).unwrap().0).contains(&"quantized_c".into())
+        };
+        assert!(quantized(&[]) && quantized(&[("dim", "2")]));
+        assert!(!quantized(&[("dim", "0")]) && !quantized(&[("dim", "-1")]));
     }
 
     #[test]

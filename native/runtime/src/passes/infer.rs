@@ -68,9 +68,11 @@ const SHAPE_ATTR: &str = "__shape__";
 /// The attribute with the shape of a variable in NumPy semantics, which take precedence over the thread's: for scalars and zero-size
 /// arrays.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
+
+/// Adds the node to an error of inference. In graphs, MXNet's front end finds the exception class only in errors of kernels.
 fn node_error(node: &GraphNode, e: Error) -> Error {
     match node.op() {
-        Some(op) => op.locate(e, &node.name, node.inputs.len()),
+        Some(op) => op.locate(e.without_class(), &node.name, node.inputs.len()),
         None => e.in_operator("null", &node.name),
     }
 }

@@ -32,11 +32,12 @@ pub struct Storage {
 }
 
 /// Infers storage types forwards from those of the variables in `given`, by name. Other variables have the type in their attribute, or
-/// are dense. The output of an operator without a sparse implementation for its inputs is dense. A head gradient has the storage type
-/// of its output. `is_requested` says for each argument whether its gradient is requested. Returns `None` if all arrays are dense.
+/// are dense. Names that no variable has are ignored. The output of an operator without a sparse implementation for its inputs is dense.
+/// A head gradient has the storage type of its output. `is_requested` says for each argument whether its gradient is requested. Returns
+/// `None` if all arrays are dense.
 ///
 /// # Errors
-/// A name that no variable has, an attribute that is not a storage type; an operator without a gradient.
+/// An attribute that is not a storage type; an operator without a gradient.
 pub fn infer_storage(
     symbol: &Symbol,
     given: &[(String, StorageType)],
@@ -59,11 +60,7 @@ pub fn infer_storage(
         }
     }
     for (name, storage) in given {
-        let mut matches = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name).peekable();
-        if matches.peek().is_none() {
-            let all = symbol.list_inputs().join(", ");
-            return Err(Error::NotFound(format!("there is no argument '{name}'; the arguments are {all}")));
-        }
+        let matches = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name);
         variable_types.extend(matches.map(|e| (e, *storage)));
     }
     let args: Vec<Entry> = variables.iter().filter(|(_, is_aux)| !is_aux).map(|(e, _)| *e).collect();
