@@ -90,15 +90,17 @@ def width(dtype):
 
 def answer(library, request):
     """The time of each step by name, and the error if there is one."""
-    result = {}
+    result, call = {}, None
     try:
         call = Call(library, request)
         for name, step in call.steps():
             step()
             result[name] = measure(step, request["seconds"])[request["clock"]]
-        call.close()
     except RuntimeError as e:
         result["error"] = str(e).strip().splitlines()[-1][:200]
+    finally:
+        if call:
+            call.close()
     return result
 
 

@@ -6,12 +6,24 @@ use crate::par::{Group, parallel_groups};
 use crate::simd::multiversion::{self, Kernel};
 use smallvec::SmallVec;
 
-/// Lanes in a block, which is kept in registers and on the stack.
+/// Lanes in a block.
 const LANES: usize = 64;
 
+/// A block, which is kept in registers and on the stack, aligned to cache lines: wider vectors would cross them.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Block<C>([C; LANES]);
+
+impl<C: Lane> Block<C> {
+    #[inline(always)]
+    fn new() -> Self {
+        Block([C::default(); LANES])
+    }
+}
+
 struct Update<'a, C, P, F, const I: usize, const O: usize> {
-    state: &'a mut [[C; LANES]; O],
-    inputs: &'a [[C; LANES]; I],
+    state: &'a mut [Block<C>; O],
+    inputs: &'a [Block<C>; I],
     params: P,
     f: F,
 }
@@ -23,13 +35,13 @@ impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, c
 
     #[inline(always)]
     fn run(self) {
-        let mut result = [[C::default(); LANES]; O];
+        let mut result = [Block::<C>::new(); O];
         for i in 0..LANES {
-            let state = std::array::from_fn(|k| self.state[k][i]);
-            let input = std::array::from_fn(|k| self.inputs[k][i]);
+            let state = std::array::from_fn(|k| self.state[k].0[i]);
+            let input = std::array::from_fn(|k| self.inputs[k].0[i]);
             let new = self.f.call((self.params, state, input));
             for (lanes, new) in result.iter_mut().zip(new) {
-                lanes[i] = new;
+                lanes.0[i] = new;
             }
         }
         *self.state = result;
@@ -116,8 +128,8 @@ fn update_chunk<S, G, N, C, P, F, const I: usize, const O: usize>(
     F: LaneFn<(P, [C; O], [C; I]), [C; O]>,
 {
     let len = state.first().map_or(0, |s| s.len());
-    let mut old = [[C::default(); LANES]; O];
-    let mut input = [[C::default(); LANES]; I];
+    let mut old = [Block::<C>::new(); O];
+    let mut input = [Block::<C>::new(); I];
     for offset in (0..len).step_by(LANES) {
         let n = LANES.min(len - offset);
         let from = start + offset;
@@ -132,16 +144,16 @@ fn update_chunk<S, G, N, C, P, F, const I: usize, const O: usize>(
         }
         multiversion::run(Update { state: &mut old, inputs: &input, params: reads.params, f });
         for k in 0..O {
-            S::store(&old[k][..n], &mut state[k][offset..offset + n]);
+            S::store(&old[k].0[..n], &mut state[k][offset..offset + n]);
         }
         if !rounded.is_empty() {
-            N::store(&old[0][..n], &mut rounded[offset..offset + n]);
+            N::store(&old[0].0[..n], &mut rounded[offset..offset + n]);
         }
     }
 }
 
 #[inline(always)]
-fn load_padded<T: Load<C>, C: Lane>(src: &[T], dst: &mut [C; LANES]) {
+fn load_padded<T: Load<C>, C: Lane>(src: &[T], Block(dst): &mut Block<C>) {
     let n = src.len();
     T::load(src, &mut dst[..n]);
     let last = dst[n - 1];
