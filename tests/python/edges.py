@@ -123,3 +123,4 @@ for name, factorize in (("potrf", nd.linalg.potrf), ("potri", nd.linalg.potri)):
         result.backward(head)
         record(f"{name}_lower_{lower}", result)
         record(f"{name}_lower_{lower}_gradient", matrices.grad)
+record("smooth_l1_is_int", nd.smooth_l1(nd.array([-2, 0.5, 3]), scalar=2, is_int=False))
