@@ -109,3 +109,18 @@ y.backward()
 record("product_of_rows", y)
 record("product_of_rows_grad", x.grad)
 record("parts", [p.shape for p in mnp.split(mnp.zeros((0, 3)), [1, 2])])
+
+# Parameters that MXNet's metadata does not list.
+values = np.random.RandomState(5)
+factor = values.randn(2, 4, 4)
+matrices = nd.array(factor @ factor.transpose(0, 2, 1) + 2 * np.eye(4) + np.tril(values.randn(4, 4), -1) / 10, dtype="float64")
+head = nd.array(values.randn(2, 4, 4), dtype="float64")
+for name, factorize in (("potrf", nd.linalg.potrf), ("potri", nd.linalg.potri)):
+    for lower in (True, False):
+        matrices.attach_grad()
+        with autograd.record():
+            result = factorize(matrices, lower=lower)
+        result.backward(head)
+        record(f"{name}_lower_{lower}", result)
+        record(f"{name}_lower_{lower}_gradient", matrices.grad)
+record("smooth_l1_is_int", nd.smooth_l1(nd.array([-2, 0.5, 3]), scalar=2, is_int=False))

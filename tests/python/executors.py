@@ -221,3 +221,15 @@ for name, result, types in (
 ):
     executor = result.simple_bind(mx.cpu(), stype_dict=dict(zip("ab", types)), a=(3, 3), b=(3, 3))
     record(f"gradient_storage/{name}", [executor.grad_dict[n].stype for n in "ab"])
+
+# A backward pass after a pass for inference uses the random numbers of that pass, and leaves its outputs as they are.
+for mode in ("training", "always"):
+    dropout = sym.Dropout(sym.Variable("data"), p=0.5, mode=mode).simple_bind(mx.cpu(), data=(100,))
+    dropout.arg_dict["data"][:] = 1
+    for passes in ("T", "F", "TF", "FT"):
+        for is_train in passes:
+            dropout.forward(is_train=is_train == "T")
+            output = dropout.outputs[0].asnumpy()
+        dropout.backward([mx.nd.ones(100)])
+        record(f"dropout_{mode}_after_{passes}", (dropout.grad_dict["data"].asnumpy() == output).all())
+        record(f"dropout_{mode}_after_{passes}_output", (dropout.outputs[0].asnumpy() == output).all())

@@ -334,3 +334,15 @@ for options in (None, {}, {"static_alloc": True}, {"static_alloc": True, "static
             keep(f"block/{options}/{start}/{key}", parameter.grad())
     record(f"block/{options}/w", block.w.data())
     record(f"block/{options}/inference", block(stored[:10], mx.nd.array(ids[:10])))
+
+# The gradient of a table of `SparseEmbedding` is row_sparse without `sparse_grad`.
+for weight in ("default", "row_sparse"):
+    table = mx.sym.contrib.SparseEmbedding(mx.sym.Variable("data"), mx.sym.Variable("table", stype=weight), input_dim=5, output_dim=2,
+                                           deterministic=True)
+    executor = table.simple_bind(mx.cpu(), grad_req={"data": "null", "table": "write"}, data=(3,))
+    executor.arg_dict["data"][:] = mx.nd.array([1, 3, 3])
+    executor.arg_dict["table"][:] = mx.nd.ones((5, 2)).tostype(weight)
+    executor.forward(is_train=True)
+    executor.backward([mx.nd.ones((3, 2))])
+    record(f"sparse_embedding_{weight}_storage", executor.grad_dict["table"].stype)
+    record(f"sparse_embedding_{weight}", executor.grad_dict["table"].asnumpy())

@@ -115,6 +115,12 @@ impl<P> Operator<P> {
         self
     }
 
+    /// Attributes that the operator accepts without being parameters. MXNet's parser of some operators ignores unknown attributes.
+    pub const fn ignores(mut self, is_ignored: fn(&str) -> bool) -> Operator<P> {
+        self.def.parameters.ignores = Some(is_ignored);
+        self
+    }
+
     /// Inputs that the operator mutates, if they depend on the parameters.
     pub const fn mutates_by(mut self, f: InputIndices) -> Operator<P> {
         self.def.signature.mutates_by = Some(f);

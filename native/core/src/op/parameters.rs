@@ -29,6 +29,7 @@ pub type ParseStored = fn(&Attrs, &StoredNode) -> Result<Params>;
 pub struct Parameters {
     pub(super) parse: fn(&Attrs) -> Result<Params>,
     pub(super) fields: fn() -> Vec<FieldInfo>,
+    pub(super) ignores: Option<fn(&str) -> bool>,
     pub(super) parse_stored: Option<ParseStored>,
     pub(super) with_graphs: Option<WithGraphs>,
     pub(super) is_reusable: Option<fn(&Params) -> bool>,
@@ -41,6 +42,7 @@ impl Parameters {
         Parameters {
             parse: parse_as::<P>,
             fields: P::fields,
+            ignores: None,
             parse_stored: None,
             with_graphs: None,
             is_reusable: None,
@@ -66,10 +68,14 @@ impl OpDef {
         };
         // Every variadic operator accepts its number of inputs, even if it is not listed among its parameters.
         let count = self.key_var_num_args();
-        if count.is_empty() || !attrs.contains_key(count) || self.fields().iter().any(|f| f.name == count) {
+        let is_ignored = |k: &str| {
+            self.parameters.ignores.is_some_and(|f| f(k))
+                || (k == count && !count.is_empty() && !self.fields().iter().any(|f| f.name == count))
+        };
+        if !attrs.keys().any(|k| is_ignored(k)) {
             return parse(attrs);
         }
-        parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
+        parse(&attrs.iter().filter(|(k, _)| !is_ignored(k)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
     /// Checks the numbers of inputs and outputs; see [`check_count`].

@@ -37,6 +37,7 @@ pub(super) static SMOOTH_L1: Operator<SmoothL1Param> = Operator::new("smooth_l1"
          (Girshick, Fast R-CNN, 2015).",
     )
     .inputs(&[arg("data", "The differences.")])
+    .ignores(|name| name == "is_int")
     .forward(|ctx, ins, outs| {
         with_scalar::<SmoothL1>(ctx, &ins[0], f64::from(ctx.params::<SmoothL1Param>().scalar.0), &mut outs[0])
     })

@@ -22,6 +22,11 @@ pub(super) fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageTyp
     p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse)
 }
 
+/// Storage rule of `_contrib_SparseEmbedding`: the gradient of the table is row_sparse.
+pub(super) fn sparse_embedding_rule(_: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    Some(StorageType::RowSparse)
+}
+
 /// Storage rule: rows of a row_sparse table can be looked up by a dense array of indices.
 pub(super) fn lookup_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins == [Dense, StorageType::RowSparse]).then_some(Dense)

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, SparseRule, arg};
 use ferromx_core::params::{NumDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, Req};
@@ -37,8 +37,8 @@ params! {
 const LOOKUP: &[ArgDef] =
     &[arg("data", "The indices, of any shape."), arg("weight", "The table, of shape (input_dim, output_dim).")];
 
-/// The definition that both embedding operators share.
-const fn embedding(name: &'static str) -> Operator<EmbeddingParam> {
+/// The definition that both embedding operators share. `gradient_rule` is the storage rule of the table's gradient.
+const fn embedding(name: &'static str, gradient_rule: SparseRule) -> Operator<EmbeddingParam> {
     Operator::new(name)
         .doc(
             "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. Indices out of range are clipped, or \
@@ -60,16 +60,18 @@ const fn embedding(name: &'static str) -> Operator<EmbeddingParam> {
             Backward::new(embedding_backward)
                 .inputs(Deps::Some(&[0]))
                 .accumulates()
-                .sparse(sparse::embedding_rule, sparse::embedding_backward)
+                .sparse(gradient_rule, sparse::embedding_backward)
                 .sparse_gradients(Deps::Some(&[1])),
             None,
         ))
 }
 
 pub(crate) static EMBEDDING: Operator<EmbeddingParam> =
-    embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
+    embedding("Embedding", sparse::embedding_rule).aliases(&["_npx_embedding", "_sparse_Embedding"]);
 
-pub(crate) static SPARSE_EMBEDDING: Operator<EmbeddingParam> = embedding("_contrib_SparseEmbedding");
+/// Sums are always in the order of the indices, which is what `deterministic` asks for.
+pub(crate) static SPARSE_EMBEDDING: Operator<EmbeddingParam> =
+    embedding("_contrib_SparseEmbedding", sparse::sparse_embedding_rule).ignores(|name| name == "deterministic");
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();

@@ -107,7 +107,7 @@ impl Plans {
             (None, Mode::Inference) => Purpose::Inference,
         };
         self.last_purpose = None;
-        self.random = (self.has_random && purpose != Purpose::Inference).then(random::state);
+        self.random = self.has_random.then(random::state);
         (self.mode, self.is_spent) = (mode, false);
         self.plan(purpose)?.forward(mode, monitor)?;
         self.last_purpose = Some(purpose);
@@ -168,7 +168,7 @@ impl Plans {
     }
 
     /// Computes the gradients from the intermediate results of the last forward pass. If that ran in inference mode, which does not keep
-    /// them, or a backward pass has overwritten them, the forward pass runs again.
+    /// them, or a backward pass has overwritten them, the forward pass runs again, with the same random numbers.
     pub(super) fn backward(
         &mut self,
         mode: Mode,
@@ -177,11 +177,14 @@ impl Plans {
     ) -> Result<()> {
         let purpose = match self.last_purpose {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
-            Some(Purpose::Inference) | None => {
+            last => {
                 let purpose = if monitor.is_some() { Purpose::Monitoring } else { Purpose::Training };
-                self.random = self.has_random.then(random::state);
-                (self.mode, self.is_spent) = (Mode::Inference, false);
-                self.plan(purpose)?.forward(Mode::Inference, None)?;
+                self.is_spent = last.is_some();
+                if last.is_none() {
+                    self.random = self.has_random.then(random::state);
+                    self.mode = Mode::Inference;
+                    self.plan(purpose)?.forward(Mode::Inference, None)?;
+                }
                 purpose
             }
         };
