@@ -6,6 +6,8 @@ Each operator runs at two sizes, about 4 thousand and about 1 million elements: 
 has a gradient. On one thread, times are processor time; on more threads, wall-clock time. The calls are enlarged goldens
 (operator_calls.py). The minimum over the rounds counts. A ratio is MXNet's time divided by FerroMX's: above 1, FerroMX is faster.
 
+With --peer-isa avx2, FerroMX is compared with itself on that instruction set instead: operators that AVX-512 makes slower.
+
 The measurements are kept in a file, so that several short runs can share the work: each continues where the previous one stopped.
 --again repeats measurements. With --write, the file's content goes to results/operators.tsv and docs/performance.md.
 """
@@ -37,10 +39,10 @@ PATIENCE = 30
 class Worker:
     """A process that loads one library; started again when a call ends it."""
 
-    def __init__(self, library, threads):
+    def __init__(self, library, threads, **variables):
         self.library, self.process = library, None
         self.clock = "cpu" if threads == 1 else "wall"
-        self.environment = {**os.environ, **{v: str(threads) for v in THREAD_VARIABLES}}
+        self.environment = {**os.environ, **{v: str(threads) for v in THREAD_VARIABLES}, **variables}
 
     def start(self):
         command = [sys.executable, "worker_operators.py", self.library]
@@ -101,7 +103,7 @@ def chosen(ours, theirs, names, cases, target):
         for call in candidates(names, cases, target):
             reference = theirs.run(call, ONE_CALL)
             if "error" in reference:
-                error = "MXNet: " + reference["error"]
+                error = "peer: " + reference["error"]
                 continue
             own = ours.run(call, ONE_CALL)
             if "error" in own:
@@ -160,16 +162,22 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=0.03, help="least length of a turn (default 0.03)")
     parser.add_argument("--budget", type=float, help="begin with no further operator after so many seconds")
     parser.add_argument("--again", action="store_true", help="also operators that were measured before")
-    parser.add_argument("--state", default=os.path.join(ROOT, "target", "operators.json"),
-                        help="the file that keeps what was measured (default target/operators.json)")
+    parser.add_argument("--peer-isa", help="compare with FerroMX on this instruction set (FERROMX_ISA) instead of MXNet")
+    parser.add_argument("--state", help="the file that keeps what was measured (default target/operators.json, or operators-ISA.json)")
     parser.add_argument("--write", action="store_true", help="write results/operators.tsv and docs/performance.md")
     parser.add_argument("--verbose", action="store_true", help="say why operators are left out")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"))
     options = parser.parse_args()
     options.library = os.path.abspath(options.library)
+    peer_name = f"operators-{options.peer_isa}.json" if options.peer_isa else "operators.json"
+    options.state = options.state or os.path.join(ROOT, "target", peer_name)
     python = os.environ.get("BENCH_MXNET_PYTHON")
     if not os.path.exists(options.library):
         parser.error(f"there is no {options.library}: run cargo build --release -p libmxnet")
+    if options.write and options.peer_isa:
+        parser.error("--write is for comparisons with MXNet: leave out --peer-isa")
+    if options.peer_isa:
+        return options
     if not python:
         parser.error("the environment variable BENCH_MXNET_PYTHON names the Python that has MXNet")
     find = "import mxnet.libinfo as l; print(l.find_lib_path()[0])"
@@ -190,7 +198,11 @@ def measure_operator(ours, theirs, names, cases, options):
 
 def main():
     options = arguments()
-    ours, theirs = Worker(options.library, options.threads), Worker(options.peer, options.threads)
+    ours = Worker(options.library, options.threads)
+    if options.peer_isa:
+        theirs, slow = Worker(options.library, options.threads, FERROMX_ISA=options.peer_isa), 0.8
+    else:
+        theirs, slow = Worker(options.peer, options.threads), 0.5
     cases, measured = recorded(), Measured(options.state, options.threads)
     wanted = {name: names for name, names in sorted(operators().items()) if re.search(options.filter, name)}
     todo = [name for name in wanted if options.again or not measured.has(name)]
@@ -202,9 +214,9 @@ def main():
         if result:
             print(row(name, result), flush=True)
     found = {name: r for name, r in measured.results.items() if name in wanted}
-    print(f"\n{len(found)} operators measured, {len(todo)} to do; slower than half of MXNet's speed at the large size:")
+    print(f"\n{len(found)} operators measured, {len(todo)} to do; below {slow} of the peer's speed at the large size:")
     for name, result in sorted(found.items(), key=lambda item: worst(item[1])):
-        if worst(result) < 0.5:
+        if worst(result) < slow:
             print(row(name, result))
     if options.verbose:
         for name, error in sorted(measured.left_out.items()):
