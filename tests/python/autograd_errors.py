@@ -242,3 +242,29 @@ with autograd.record():
     z = x * y
 record("null/grad of another", autograd.grad(z, [y])[0])
 record("null/grad of another/has no gradient", x.grad is None)
+
+
+# Inputs of recorded operators may be heads beside others, whether or not they are on the tape.
+def heads_of(names, previous=0):
+    x, w, other = variable(), variable(), mx.nd.ones((2, 3))
+    x.attach_grad("null")
+    constant = mx.nd.ones(w.shape) * 3
+    for _ in range(previous + 1):
+        with autograd.record():
+            y = x * 2
+            z = y * w + constant
+        arrays = {"constant": constant, "w": w, "x": x, "y": y, "z": z, "other": other}
+        autograd.backward([arrays[name] for name in names.split()])
+    return w.grad
+
+
+for names in ("constant z", "z constant", "z y", "w constant", "constant", "z other", "y"):
+    for previous in (0, 1):
+        record(f"heads {names}/{previous}", outcome(lambda: heads_of(names, previous)))
+x = variable()
+constant = mx.nd.ones(x.shape)
+with autograd.record():
+    z = x * constant
+z.backward()
+record("heads of an older graph", outcome(lambda: autograd.backward([x, constant])))
+record("constants can be assigned", outcome(lambda: constant.__setitem__(slice(None), 2)))

@@ -110,6 +110,10 @@ pub fn backward_in_mode(
 fn add_heads(recorded: &mut TapeGraph, heads: &[Arc<Tensor>]) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (i, head) in heads.iter().enumerate() {
+        if head.is_constant_of_tape() {
+            entries.push(recorded.constant(&head.stored()?));
+            continue;
+        }
         let tape = head.tape.lock().clone().filter(|tape| !tape.is_freed()).ok_or_else(|| {
             Error::Value(format!(
                 "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use \

@@ -1,7 +1,7 @@
 //! The tape of autograd: records the operators that run on tensors, with the arrays for their gradients.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
@@ -96,14 +96,18 @@ pub(super) enum TapeEntry {
     Variable(Arc<Leaf>),
     /// An output of a recorded operator, by index.
     Output(Arc<TapeNode>, u32),
+    /// An input of a recorded operator that is not on the tape. It may be a head beside others, as in MXNet.
+    Constant(Weak<TapeNode>),
 }
 
 impl TapeEntry {
-    /// Whether a backward pass has removed the variable, or freed the saved arrays of the operator.
+    /// Whether there is no gradient: a backward pass has removed the variable, or freed the saved arrays of the operator, or it is
+    /// a constant.
     pub(super) fn is_freed(&self) -> bool {
         match self {
             TapeEntry::Variable(leaf) => leaf.is_removed.load(Ordering::Relaxed),
             TapeEntry::Output(node, _) => node.is_freed(),
+            TapeEntry::Constant(_) => true,
         }
     }
 }
@@ -175,7 +179,7 @@ impl Tensor {
             Ok(array) => stored::write(&array, &other.stored()?)?,
             Err(_) => self.set(other.stored()?),
         }
-        *self.tape.lock() = other.tape.lock().clone();
+        *self.tape.lock() = other.variable_or_output();
         Ok(())
     }
 
@@ -190,6 +194,19 @@ impl Tensor {
         match self.tape.lock().as_ref().filter(|tape| !tape.is_freed()) {
             Some(TapeEntry::Variable(leaf)) => Some(leaf.gradient.lock().array.clone()),
             _ => None,
+        }
+    }
+
+    /// The tape entry, unless it is a constant.
+    pub(super) fn variable_or_output(&self) -> Option<TapeEntry> {
+        self.tape.lock().clone().filter(|tape| !matches!(tape, TapeEntry::Constant(_)))
+    }
+
+    /// Whether this is a constant input of an operator that is still on the tape.
+    pub(super) fn is_constant_of_tape(&self) -> bool {
+        match &*self.tape.lock() {
+            Some(TapeEntry::Constant(node)) => node.upgrade().is_some_and(|node| !node.is_freed()),
+            _ => false,
         }
     }
 
@@ -315,8 +332,10 @@ pub fn record(
         (arrays, results)
     };
     let node = recorded.then(|| {
-        let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
-        TapeNode::new(op.clone(), attrs.clone(), SavedArrays { inputs, outputs: results.clone() }, cache)
+        let saved = SavedArrays { inputs: entries(inputs).zip(arrays).collect(), outputs: results.clone() };
+        let node = TapeNode::new(op.clone(), attrs.clone(), saved, cache);
+        mark_constants(inputs, &node);
+        node
     });
     let tensors = tensors(results.drain(..visible), outputs);
     if let Some(node) = node {
@@ -325,6 +344,20 @@ pub fn record(
         }
     }
     Ok(tensors)
+}
+
+fn entries(inputs: &[Arc<Tensor>]) -> impl Iterator<Item = Option<TapeEntry>> {
+    inputs.iter().map(|tensor| tensor.variable_or_output())
+}
+
+/// Marks the inputs of `node` that are not on the tape as its constants.
+fn mark_constants(inputs: &[Arc<Tensor>], node: &Arc<TapeNode>) {
+    for tensor in inputs {
+        let mut tape = tensor.tape.lock();
+        if tape.as_ref().is_none_or(TapeEntry::is_freed) {
+            *tape = Some(TapeEntry::Constant(Arc::downgrade(node)));
+        }
+    }
 }
 
 /// The results of an operator as tensors: those in `given`, which get the array if they are empty, then new ones.
@@ -358,9 +391,9 @@ pub fn record_function(
     if !inputs.iter().any(|t| t.is_recorded()) {
         return Ok(());
     }
-    let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(values).collect();
-    let op = OpCall { name, def, params };
-    let node = TapeNode::new(op, Attrs::new(), SavedArrays { inputs, outputs: arrays }, None);
+    let saved = SavedArrays { inputs: entries(inputs).zip(values).collect(), outputs: arrays };
+    let node = TapeNode::new(OpCall { name, def, params }, Attrs::new(), saved, None);
+    mark_constants(inputs, &node);
     for (k, tensor) in outputs.iter().enumerate() {
         *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
     }

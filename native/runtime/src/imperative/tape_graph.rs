@@ -47,6 +47,7 @@ impl TapeGraph {
         match tape {
             TapeEntry::Variable(leaf) => Some(self.leaf(leaf)),
             TapeEntry::Output(node, k) => Some(entry(self.nodes.get(&Arc::as_ptr(node))?.0 as usize, *k as usize)),
+            TapeEntry::Constant(_) => None,
         }
     }
 
@@ -68,7 +69,7 @@ impl TapeGraph {
             };
             let is_pending = |tape: &TapeEntry| match tape {
                 TapeEntry::Output(n, _) => !self.nodes.contains_key(&Arc::as_ptr(n)) && !n.is_freed(),
-                TapeEntry::Variable(_) => false,
+                TapeEntry::Variable(_) | TapeEntry::Constant(_) => false,
             };
             let pending_inputs: Vec<TapeEntry> =
                 saved.inputs.iter().filter_map(|(t, _)| t.clone()).filter(is_pending).collect();
@@ -105,7 +106,7 @@ impl TapeGraph {
 /// # Errors
 /// The tensor was not recorded.
 pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
-    let tape = tensor.tape.lock().clone();
+    let tape = tensor.variable_or_output();
     let tape = tape.ok_or_else(|| {
         Error::value("NDArray is not part of a computation graph. Did you forget to turn on recording?")
     })?;
