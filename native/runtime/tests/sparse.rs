@@ -247,11 +247,11 @@ fn an_incompatible_storage_type_is_an_error() {
             reqs: vec![Req::Null],
             ..SimpleBind::default()
         };
-        simple_bind.bind(symbol).map(|_| ()).unwrap_err().to_string()
+        simple_bind.bind(symbol).map(|_| ())
     };
     let symbol = on_variables("square", &[], &[("x", None)]);
-    assert!(bind(&symbol, &[2, 3, 4], &[("x", Csr)]).contains("x cannot be csr"));
-    assert!(bind(&symbol, &[2, 3], &[("y", Csr)]).contains("there is no argument 'y'"));
+    assert!(bind(&symbol, &[2, 3, 4], &[("x", Csr)]).unwrap_err().to_string().contains("x cannot be csr"));
+    bind(&symbol, &[2, 3], &[("y", Csr)]).expect("names that no argument has are ignored");
 }
 
 #[test]
