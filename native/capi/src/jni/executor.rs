@@ -11,7 +11,7 @@ use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
-use ferromx_runtime::symbol_infer::infer_shapes;
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
@@ -112,6 +112,7 @@ native! {
         let (typed, codes) = (strings(env, &typed, "typed")?, ints(env, &dtypes, "dtypes")?);
         same_length(codes.len(), typed.len(), "types", "names")?;
         let dtypes = typed.into_iter().zip(codes).filter(|(_, code)| *code != -1);
+        let dtypes = dtypes.map(|(name, code)| Ok((name, dtype_of_code(code)?))).collect::<Result<Vec<_>>>()?;
         let learned = Req::from_code(req as u32)?;
         let is_input = |name: &String| name.ends_with("data") || name.ends_with("label");
         let arguments = s.list_arguments();
@@ -119,10 +120,13 @@ native! {
         if given.iter().any(|(name, _)| !arguments.contains(name)) {
             infer_shapes(&s, &given)?; // Fails unless they are auxiliary states.
         }
+        if dtypes.iter().any(|(name, _)| !arguments.contains(name)) {
+            infer_dtypes(&s, &dtypes)?; // The same.
+        }
         let reqs = arguments.iter().map(|name| if is_input(name) { Req::Null } else { learned });
         let mut simple_bind = SimpleBind {
             shapes: given,
-            dtypes: dtypes.map(|(name, code)| Ok((name, dtype_of_code(code)?))).collect::<Result<_>>()?,
+            dtypes,
             reqs: reqs.collect(),
             devices: Context::from_codes(dev_type, dev_id)?.into(),
             ..SimpleBind::default()
