@@ -117,11 +117,12 @@ native! {
         let is_input = |name: &String| name.ends_with("data") || name.ends_with("label");
         let arguments = s.list_arguments();
         let given: Vec<_> = names.into_iter().zip(shapes).collect();
+        // Inference refuses names that neither an argument nor an auxiliary state has; binding ignores them.
         if given.iter().any(|(name, _)| !arguments.contains(name)) {
-            infer_shapes(&s, &given)?; // Fails unless they are auxiliary states.
+            infer_shapes(&s, &given)?;
         }
         if dtypes.iter().any(|(name, _)| !arguments.contains(name)) {
-            infer_dtypes(&s, &dtypes)?; // The same.
+            infer_dtypes(&s, &dtypes)?;
         }
         let reqs = arguments.iter().map(|name| if is_input(name) { Req::Null } else { learned });
         let mut simple_bind = SimpleBind {
