@@ -164,11 +164,8 @@ pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usi
                     values.store_first(to, width);
                 }
                 to = to.wrapping_add(width);
-                // Not `rotate_left`, which would move the sums through memory.
-                for i in 1..SUMS {
-                    sums[i - 1] = sums[i];
-                }
-                sums[SUMS - 1] = zero;
+                // Neither `rotate_left` nor a loop, which would move the sums through memory.
+                sums = std::array::from_fn(|i| if i + 1 < SUMS { sums[i + 1] } else { zero });
             }
         }
     }
@@ -378,22 +375,16 @@ pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: us
         let mut totals = [[zero; K]; K];
         for first in (0..width).step_by(V::LANES) {
             let column = Column::<V, K, STRIDE>::new(conv, source, first);
-            // The gradients of output rows y, y - 1, ...
-            let mut grads = [zero; GRADS];
+            let grad = grad.as_ptr().wrapping_add(first);
             for y in 0..height + GRADS - 1 {
-                let next =
-                    if y < height { V::load(grad.as_ptr().add(y * width + first), column.outputs) } else { zero };
-                for i in (1..GRADS).rev() {
-                    grads[i] = grads[i - 1];
-                }
-                grads[0] = next;
                 for phase in 0..STRIDE {
                     let taps = column.taps(STRIDE * y + phase);
-                    for (i, grad) in grads.iter().enumerate() {
+                    for i in 0..GRADS {
                         // A gradient of zero outside the output would still give NaN for an infinite source.
                         if phase + i * STRIDE < K && (i..height + i).contains(&y) {
+                            let grad = V::load(grad.wrapping_add((y - i) * width), column.outputs);
                             for (total, tap) in totals[phase + i * STRIDE].iter_mut().zip(taps) {
-                                *total = tap.mul_add(*grad, *total);
+                                *total = tap.mul_add(grad, *total);
                             }
                         }
                     }

@@ -45,8 +45,9 @@ impl PlaneConv {
     /// Panics if a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
     fn check(&self, taps: usize, source: usize, grid: usize) {
         let planes = [self.source, self.grid].map(|[height, width]| height * width);
-        assert_eq!([source, grid], planes, "elements of the planes of {self:?}");
-        assert_eq!(taps, self.kernel * self.kernel, "taps of {self:?}");
+        // One by one: arrays, stored as numbers and compared as vectors, fail store forwarding.
+        assert!(source == planes[0] && grid == planes[1], "planes of {source} and {grid} elements for {self:?}");
+        assert!(taps == self.kernel * self.kernel, "{taps} taps for {self:?}");
         assert!(self.is_supported(), "no kernel supports {self:?}");
     }
 }
