@@ -10,6 +10,7 @@ use crate::float::Accum;
 use crate::par::{List, MatMut, parallel_blocks, with_scratch};
 use crate::simd::depthwise::{PlaneConv, PlaneConvKernels};
 use crate::simd::prefetch;
+use smallvec::SmallVec;
 
 /// Multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 17;
@@ -187,6 +188,30 @@ fn next_planes<T>(planes: &[T], len: usize, first: usize, count: usize) -> &[T] 
     planes.get(first * len..planes.len().min((first + count) * len)).unwrap_or_default()
 }
 
+/// Planes of one image that one call of a kernel computes.
+struct Group {
+    /// The first plane, counted over the whole batch.
+    row: usize,
+    /// Its channel.
+    channel: usize,
+    count: usize,
+}
+
+/// The groups of `rows` planes of `plane` elements, starting at `first`.
+fn groups(first: usize, rows: usize, channels: usize, plane: usize) -> impl Iterator<Item = Group> {
+    let (max, end) = ((GROUP_ELEMENTS / plane).clamp(1, GROUP_PLANES), first + rows);
+    let group = move |row: usize| {
+        let channel = row % channels;
+        (row < end).then(|| Group { row, channel, count: max.min(end - row).min(channels - channel) })
+    };
+    std::iter::successors(group(first), move |last| group(last.row + last.count))
+}
+
+/// Source elements of a group: few enough that the next group can be prefetched.
+const GROUP_ELEMENTS: usize = 4096;
+/// Maximum planes of a group.
+const GROUP_PLANES: usize = 16;
+
 /// Scratch elements of a block of planes.
 const BLOCK_ELEMENTS: usize = 8192;
 
@@ -203,14 +228,16 @@ pub(super) fn forward<T: Accum>(
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
     if let Some((conv, kernels)) = in_place_kernels(&geometry) {
         return parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
-            for i in 0..out.rows() {
-                let (row, channel) = (first + i, (first + i) % shape.in_channels);
-                prefetch(next_planes(input, plane, row + 1, 1));
-                let kernel = &weights[channel * taps..(channel + 1) * taps];
-                let scale_clamp = epilogue.scale_clamp(channel);
-                (kernels.convolve)(&conv, kernel, &input[row * plane..(row + 1) * plane], scale_clamp, out.row_mut(i));
-                if scale_clamp.is_none() && !epilogue.is_empty() {
-                    epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, 1, pixels));
+            for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, plane) {
+                prefetch(next_planes(input, plane, row + count, count));
+                let weights = &weights[channel * taps..(channel + count) * taps];
+                let source = &input[row * plane..(row + count) * plane];
+                let epilogues: SmallVec<[_; GROUP_PLANES]> =
+                    (channel..channel + count).map_while(|channel| epilogue.scale_clamp(channel)).collect();
+                let mut block = out.block(row - first, 0, count, pixels);
+                (kernels.convolve)(&conv, weights, source, &epilogues, block.dense_mut());
+                if epilogues.is_empty() && !epilogue.is_empty() {
+                    epilogue.apply(shape, pixels, row, 0, &mut block);
                 }
             }
         });
@@ -250,12 +277,14 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
         && let Some((conv, kernels)) = in_place_kernels(&phase.geometry)
     {
         return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
-            for i in 0..out.rows() {
-                let (row, channel) = (first + i, (first + i) % shape.in_channels);
-                prefetch(next_planes(output_grad, out_plane, row + 1, 1));
-                let kernel: List<T> = phase.taps.iter().map(|tap| weights[channel * taps + tap]).collect();
-                let grad = &output_grad[row * out_plane..(row + 1) * out_plane];
-                (kernels.convolve)(&conv, &kernel, grad, None, out.row_mut(i));
+            for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, out_plane) {
+                prefetch(next_planes(output_grad, out_plane, row + count, count));
+                let weights: List<T> = (channel..channel + count)
+                    .flat_map(|channel| phase.taps.iter().map(move |tap| weights[channel * taps + tap]))
+                    .collect();
+                let source = &output_grad[row * out_plane..(row + count) * out_plane];
+                let mut block = out.block(row - first, 0, count, plane);
+                (kernels.convolve)(&conv, &weights, source, &[], block.dense_mut());
             }
         });
     }

@@ -165,6 +165,17 @@ impl<'a, T> MatMut<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.row_stride), self.cols) }
     }
 
+    /// All elements of a dense matrix.
+    ///
+    /// # Panics
+    /// Panics if there is a gap between the rows.
+    pub fn dense_mut(&mut self) -> &mut [T] {
+        let (rows, cols, stride) = (self.rows, self.cols, self.row_stride);
+        assert!(stride == cols || rows <= 1, "rows of {cols} elements with a stride of {stride} are not dense");
+        // SAFETY: without gaps, the borrowed elements are those of the rows, which only `self` covers.
+        unsafe { std::slice::from_raw_parts_mut(self.start, rows * cols) }
+    }
+
     /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics

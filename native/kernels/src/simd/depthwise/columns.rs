@@ -4,8 +4,8 @@
     reason = "iterators and closures over vectors are not always inlined into code for the instruction set"
 )]
 
-use super::PlaneConv;
 use super::vector::Vector;
+use super::{PlaneConv, ScaleClamp};
 use std::ops::Range;
 
 /// The lanes within a row of `width` elements, of a vector of `lanes` that starts at column `first`.
@@ -15,8 +15,8 @@ fn inside(first: isize, width: usize, lanes: usize) -> Range<usize> {
 }
 
 /// A column of output vectors. In a source row it reads K vectors, one per tap of a kernel row.
-struct Column<'a, V: Vector, const K: usize, const STRIDE: usize> {
-    source: &'a [f32],
+#[derive(Clone, Copy)]
+struct Column<V: Vector, const K: usize, const STRIDE: usize> {
     height: usize,
     width: usize,
     /// Source column that the first tap of the first output reads.
@@ -29,13 +29,13 @@ struct Column<'a, V: Vector, const K: usize, const STRIDE: usize> {
     outputs: V::Mask,
 }
 
-impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE> {
+impl<V: Vector, const K: usize, const STRIDE: usize> Column<V, K, STRIDE> {
     /// The column of the outputs starting at `first`.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)]
-    unsafe fn new(conv: &PlaneConv, source: &'a [f32], first: usize) -> Self {
+    unsafe fn new(conv: &PlaneConv, first: usize) -> Self {
         let [height, width] = conv.source;
         let start = (first * STRIDE) as isize + conv.origin[1];
         let outputs = inside(first as isize, conv.grid[1], V::LANES);
@@ -53,7 +53,7 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
                 }
             }
             let outputs = V::mask(outputs);
-            Column { source, height, width, first: start, row: conv.origin[0], masks, outputs }
+            Column { height, width, first: start, row: conv.origin[0], masks, outputs }
         }
     }
 
@@ -61,9 +61,9 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
     /// first tap of the first output.
     ///
     /// # Safety
-    /// The processor must have the instructions of `V`.
+    /// The processor must have the instructions of `V`, and `source` must be a plane.
     #[inline(always)]
-    unsafe fn taps(&self, row: usize) -> [V; K] {
+    unsafe fn taps(&self, source: *const f32, row: usize) -> [V; K] {
         // SAFETY: the caller checked the processor; the masks exclude elements outside the row.
         unsafe {
             let mut taps = [V::splat(0.0); K];
@@ -71,7 +71,7 @@ impl<'a, V: Vector, const K: usize, const STRIDE: usize> Column<'a, V, K, STRIDE
             if row < 0 || row >= self.height as isize {
                 return taps;
             }
-            let from = self.source.as_ptr().wrapping_offset(row * self.width as isize + self.first);
+            let from = source.wrapping_offset(row * self.width as isize + self.first);
             let load = |i: usize, next: usize| V::load(from.wrapping_add(i + next * V::LANES), self.masks[i][next]);
             if STRIDE == 1 {
                 for (i, tap) in taps.iter_mut().enumerate() {
@@ -121,51 +121,71 @@ unsafe fn add_products<V: Vector, const K: usize, const STRIDE: usize, const SUM
 /// Minimum outputs of a plane that is convolved in pairs of rows: smaller ones stay in the L1 cache, where columns are faster.
 const MIN_BY_ROWS: usize = 2048;
 
-/// Convolves with a K x K kernel. SUMS is K / STRIDE, rounded up: the number of output rows whose windows contain a source row.
+/// Convolves planes, each with its own K x K kernel and, if SCALED, epilogue. SUMS is K / STRIDE, rounded up: the number of output
+/// rows whose windows contain a source row.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and the slices have the lengths of their planes.
+/// The processor must have the instructions of `V`, and the slices the lengths that `conv` implies for the same number of planes.
 #[inline(always)]
-pub(super) unsafe fn convolve_plane<V: Vector, const K: usize, const STRIDE: usize, const SUMS: usize>(
+pub(super) unsafe fn convolve_planes<
+    V: Vector,
+    const K: usize,
+    const STRIDE: usize,
+    const SUMS: usize,
+    const SCALED: bool,
+>(
     conv: &PlaneConv,
     weights: &[f32],
     source: &[f32],
+    epilogues: &[ScaleClamp<f32>],
     out: &mut [f32],
-    epilogue: impl Fn(V) -> V,
 ) {
     // SAFETY: the caller checked the processor and the lengths; the mask of a column excludes elements outside the output row.
     unsafe {
         let [height, width] = conv.grid;
-        if V::SHORT && K == 3 && STRIDE == 1 && height > 1 && width >= V::LANES && out.len() >= MIN_BY_ROWS {
-            return convolve_rows::<V, K>(conv, weights, source, out, epilogue);
-        }
-        let zero = V::splat(0.0);
-        let mut rows = [[zero; K]; K];
-        for (to, weight) in rows.as_flattened_mut().iter_mut().zip(weights) {
-            *to = V::splat(*weight);
-        }
-        // The last column ends with the row, and may compute outputs again.
-        for first in (0..width).step_by(V::LANES).map(|first| first.min(width.saturating_sub(V::LANES))) {
-            let column = Column::<V, K, STRIDE>::new(conv, source, first);
-            let mut to = out.as_mut_ptr().wrapping_add(first);
-            // Partial sums of the next SUMS output rows.
-            let mut sums = [zero; SUMS];
-            for row in 0..K - STRIDE {
-                add_products::<V, K, STRIDE, SUMS>(&mut sums, &rows, row, column.taps(row));
+        let by_rows =
+            V::SHORT && K == 3 && STRIDE == 1 && height > 1 && width >= V::LANES && height * width >= MIN_BY_ROWS;
+        // The masks of narrow planes are computed once.
+        let narrow = Column::<V, K, STRIDE>::new(conv, 0);
+        let sources = source.chunks_exact(conv.source[0] * conv.source[1]);
+        let planes = sources.zip(weights.chunks_exact(K * K)).zip(out.chunks_exact_mut(height * width));
+        for (plane, ((source, weights), out)) in planes.enumerate() {
+            let mut kernel = [[V::splat(0.0); K]; K];
+            for (to, weight) in kernel.as_flattened_mut().iter_mut().zip(weights) {
+                *to = V::splat(*weight);
             }
-            for y in 0..height {
-                for row in K - STRIDE..K {
-                    add_products::<V, K, STRIDE, SUMS>(&mut sums, &rows, row, column.taps(STRIDE * y + row));
+            let ScaleClamp { scale, bias, low, high } = if SCALED { epilogues[plane] } else { ScaleClamp::IDENTITY };
+            let epilogue =
+                ScaleClamp { scale: V::splat(scale), bias: V::splat(bias), low: V::splat(low), high: V::splat(high) };
+            if by_rows {
+                convolve_rows::<V, K, SCALED>(conv, &kernel, source, epilogue, out);
+                continue;
+            }
+            // The last column ends with the row, and may compute outputs again.
+            for first in (0..width).step_by(V::LANES).map(|first| first.min(width.saturating_sub(V::LANES))) {
+                let column = if width > V::LANES { Column::new(conv, first) } else { narrow };
+                let mut to = out.as_mut_ptr().wrapping_add(first);
+                // Partial sums of the next SUMS output rows.
+                let mut sums = [V::splat(0.0); SUMS];
+                for row in 0..K - STRIDE {
+                    let taps = column.taps(source.as_ptr(), row);
+                    add_products::<V, K, STRIDE, SUMS>(&mut sums, &kernel, row, taps);
                 }
-                let values = epilogue(sums[0]);
-                if width >= V::LANES {
-                    values.store(to);
-                } else {
-                    values.store_first(to, width);
+                for y in 0..height {
+                    for row in K - STRIDE..K {
+                        let taps = column.taps(source.as_ptr(), STRIDE * y + row);
+                        add_products::<V, K, STRIDE, SUMS>(&mut sums, &kernel, row, taps);
+                    }
+                    let values = if SCALED { sums[0].scale_clamp(epilogue) } else { sums[0] };
+                    if width >= V::LANES {
+                        values.store(to);
+                    } else {
+                        values.store_first(to, width);
+                    }
+                    to = to.wrapping_add(width);
+                    // Neither `rotate_left` nor a loop, which would move the sums through memory.
+                    sums = std::array::from_fn(|i| if i + 1 < SUMS { sums[i + 1] } else { V::splat(0.0) });
                 }
-                to = to.wrapping_add(width);
-                // Neither `rotate_left` nor a loop, which would move the sums through memory.
-                sums = std::array::from_fn(|i| if i + 1 < SUMS { sums[i + 1] } else { zero });
             }
         }
     }
@@ -284,33 +304,31 @@ fn is_whole(conv: &PlaneConv, [y, x]: [usize; 2], lanes: usize) -> bool {
 /// Unlike the vectors of a column, neighbouring vectors are independent of each other, but each tap is loaded separately.
 ///
 /// # Safety
-/// As for [`convolve_plane`].
+/// As for [`convolve_planes`].
 #[inline(always)]
-unsafe fn convolve_rows<V: Vector, const K: usize>(
+unsafe fn convolve_rows<V: Vector, const K: usize, const SCALED: bool>(
     conv: &PlaneConv,
-    weights: &[f32],
+    kernel: &[[V; K]; K],
     source: &[f32],
+    epilogue: ScaleClamp<V>,
     out: &mut [f32],
-    epilogue: impl Fn(V) -> V,
 ) {
     // SAFETY: the caller checked the processor and the lengths; the vectors lie within the output.
     unsafe {
         let [height, width] = conv.grid;
-        let mut kernel = [[V::splat(0.0); K]; K];
-        for (to, weight) in kernel.as_flattened_mut().iter_mut().zip(weights) {
-            *to = V::splat(*weight);
-        }
         // The last rows and the last vector of a row may be computed twice.
         for y in (0..height).step_by(2).map(|y| y.min(height - 2)) {
             for x in (0..width).step_by(V::LANES).map(|x| x.min(width - V::LANES)) {
                 let sums = if is_whole(conv, [y, x], V::LANES) {
-                    Window::<V, K>::new::<true>(conv, source, [y, x], V::LANES).convolve::<true>(&kernel)
+                    Window::<V, K>::new::<true>(conv, source, [y, x], V::LANES).convolve::<true>(kernel)
                 } else {
-                    Window::<V, K>::new::<false>(conv, source, [y, x], V::LANES).convolve::<false>(&kernel)
+                    Window::<V, K>::new::<false>(conv, source, [y, x], V::LANES).convolve::<false>(kernel)
                 };
                 let to = out.as_mut_ptr().add(y * width + x);
-                epilogue(sums[0]).store(to);
-                epilogue(sums[1]).store(to.add(width));
+                for (i, sum) in sums.into_iter().enumerate() {
+                    let values = if SCALED { sum.scale_clamp(epilogue) } else { sum };
+                    values.store(to.add(i * width));
+                }
             }
         }
     }
@@ -319,7 +337,7 @@ unsafe fn convolve_rows<V: Vector, const K: usize>(
 /// Adds the gradient of the weights of a small K x K kernel with stride 1 to `sums`, two rows at a time.
 ///
 /// # Safety
-/// As for [`convolve_plane`].
+/// As for [`convolve_planes`].
 #[inline(always)]
 unsafe fn correlate_rows<V: Vector, const K: usize>(conv: &PlaneConv, source: &[f32], grad: &[f32], sums: &mut [f32]) {
     // SAFETY: the caller checked the processor and the lengths; masks exclude elements outside the output row.
@@ -374,11 +392,11 @@ pub(super) unsafe fn correlate_plane<V: Vector, const K: usize, const STRIDE: us
         let zero = V::splat(0.0);
         let mut totals = [[zero; K]; K];
         for first in (0..width).step_by(V::LANES) {
-            let column = Column::<V, K, STRIDE>::new(conv, source, first);
+            let column = Column::<V, K, STRIDE>::new(conv, first);
             let grad = grad.as_ptr().wrapping_add(first);
             for y in 0..height + GRADS - 1 {
                 for phase in 0..STRIDE {
-                    let taps = column.taps(STRIDE * y + phase);
+                    let taps = column.taps(source.as_ptr(), STRIDE * y + phase);
                     for i in 0..GRADS {
                         // A gradient of zero outside the output would still give NaN for an infinite source.
                         if phase + i * STRIDE < K && (i..height + i).contains(&y) {

@@ -1,4 +1,4 @@
-//! Convolution of a plane with a 3 x 3 or 5 x 5 kernel, read in place: the core of depthwise convolution.
+//! Convolution of planes, each with its 3 x 3 or 5 x 5 kernel, read in place: the core of depthwise convolution.
 //!
 //! The output is computed in columns one vector wide, from top to bottom. Each source row is read once and added to all outputs
 //! whose windows contain it; masks exclude elements outside the plane.
@@ -42,12 +42,15 @@ impl PlaneConv {
     }
 
     /// # Panics
-    /// Panics if a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
-    fn check(&self, taps: usize, source: usize, grid: usize) {
-        let planes = [self.source, self.grid].map(|[height, width]| height * width);
+    /// Panics if the slices do not have the lengths of `planes` planes and their taps, or the kernel size or stride is not supported.
+    fn check(&self, planes: usize, taps: usize, source: usize, grid: usize) {
         // One by one: arrays, stored as numbers and compared as vectors, fail store forwarding.
-        assert!(source == planes[0] && grid == planes[1], "planes of {source} and {grid} elements for {self:?}");
-        assert!(taps == self.kernel * self.kernel, "{taps} taps for {self:?}");
+        let [source_len, grid_len] = [self.source, self.grid].map(|[height, width]| planes * height * width);
+        assert!(
+            source == source_len && grid == grid_len,
+            "{planes} planes of {source} and {grid} elements for {self:?}"
+        );
+        assert!(taps == planes * self.kernel * self.kernel, "{planes} planes with {taps} taps for {self:?}");
         assert!(self.is_supported(), "no kernel supports {self:?}");
     }
 }
@@ -65,10 +68,18 @@ pub struct ScaleClamp<T> {
     pub high: T,
 }
 
+impl ScaleClamp<f32> {
+    /// Leaves every value unchanged.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    const IDENTITY: ScaleClamp<f32> =
+        ScaleClamp { scale: 1.0, bias: -0.0, low: f32::NEG_INFINITY, high: f32::INFINITY };
+}
+
 /// The implementations for an element type.
 pub struct PlaneConvKernels<T> {
-    /// `convolve(conv, weights, source, epilogue, out)` computes the outputs of a plane.
-    pub convolve: fn(&PlaneConv, &[T], &[T], Option<ScaleClamp<T>>, &mut [T]),
+    /// `convolve(conv, weights, source, epilogues, out)` computes the outputs of planes, which are adjacent in memory. `weights` has a
+    /// kernel for each plane; `epilogues` has an epilogue for each or is empty.
+    pub convolve: fn(&PlaneConv, &[T], &[T], &[ScaleClamp<T>], &mut [T]),
     /// `correlate(conv, source, grad, sums)` adds the gradient of the weights: for each tap, the sum over the outputs of the
     /// element that it reads times the gradient of the output.
     pub correlate: fn(&PlaneConv, &[T], &[T], &mut [T]),
@@ -107,67 +118,50 @@ impl PlaneConvElement for f32 {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! plane_conv_kernels {
     ($vector:ty, $features:literal) => {
-        use super::columns::{convolve_plane, correlate_plane};
-        use super::vector::Vector;
+        use super::columns::{convolve_planes, correlate_plane};
         use super::{PlaneConv, ScaleClamp};
 
         pub(super) fn convolve(
             conv: &PlaneConv,
             weights: &[f32],
             source: &[f32],
-            epilogue: Option<ScaleClamp<f32>>,
+            epilogues: &[ScaleClamp<f32>],
             out: &mut [f32],
         ) {
-            conv.check(weights.len(), source.len(), out.len());
+            let planes = weights.len() / (conv.kernel * conv.kernel);
+            conv.check(planes, weights.len(), source.len(), out.len());
             // SAFETY: these kernels are returned only where the processor has the features; the lengths were checked.
             unsafe {
-                match epilogue {
-                    None => convolve_sized(conv, weights, source, out, |sum| sum),
-                    Some(epilogue) => convolve_scaled(conv, weights, source, out, epilogue),
+                if epilogues.is_empty() {
+                    convolve_sized::<false>(conv, weights, source, epilogues, out);
+                } else {
+                    assert!(epilogues.len() == planes, "{} epilogues for {planes} planes", epilogues.len());
+                    convolve_sized::<true>(conv, weights, source, epilogues, out);
                 }
             }
         }
 
         #[target_feature(enable = $features)]
-        unsafe fn convolve_scaled(
+        unsafe fn convolve_sized<const SCALED: bool>(
             conv: &PlaneConv,
             weights: &[f32],
             source: &[f32],
+            epilogues: &[ScaleClamp<f32>],
             out: &mut [f32],
-            epilogue: ScaleClamp<f32>,
-        ) {
-            // SAFETY: the caller checked the processor and the lengths.
-            unsafe {
-                let ScaleClamp { scale, bias, low, high } = epilogue;
-                let [scale, bias, low, high] = [scale, bias, low, high].map(|value| <$vector>::splat(value));
-                convolve_sized(conv, weights, source, out, |sum| {
-                    sum.scale_clamp(ScaleClamp { scale, bias, low, high })
-                });
-            }
-        }
-
-        #[inline]
-        #[target_feature(enable = $features)]
-        unsafe fn convolve_sized(
-            conv: &PlaneConv,
-            weights: &[f32],
-            source: &[f32],
-            out: &mut [f32],
-            epilogue: impl Fn($vector) -> $vector,
         ) {
             // SAFETY: the caller checked the processor and the lengths.
             unsafe {
                 match (conv.kernel, conv.stride) {
-                    (3, 1) => convolve_plane::<$vector, 3, 1, 3>(conv, weights, source, out, epilogue),
-                    (3, _) => convolve_plane::<$vector, 3, 2, 2>(conv, weights, source, out, epilogue),
-                    (_, 1) => convolve_plane::<$vector, 5, 1, 5>(conv, weights, source, out, epilogue),
-                    (..) => convolve_plane::<$vector, 5, 2, 3>(conv, weights, source, out, epilogue),
+                    (3, 1) => convolve_planes::<$vector, 3, 1, 3, SCALED>(conv, weights, source, epilogues, out),
+                    (3, _) => convolve_planes::<$vector, 3, 2, 2, SCALED>(conv, weights, source, epilogues, out),
+                    (_, 1) => convolve_planes::<$vector, 5, 1, 5, SCALED>(conv, weights, source, epilogues, out),
+                    (..) => convolve_planes::<$vector, 5, 2, 3, SCALED>(conv, weights, source, epilogues, out),
                 }
             }
         }
 
         pub(super) fn correlate(conv: &PlaneConv, source: &[f32], grad: &[f32], sums: &mut [f32]) {
-            conv.check(sums.len(), source.len(), grad.len());
+            conv.check(1, sums.len(), source.len(), grad.len());
             // SAFETY: these kernels are returned only where the processor has the features; the lengths were checked.
             unsafe { correlate_sized(conv, source, grad, sums) }
         }
