@@ -67,6 +67,17 @@ record("moments", [x.asnumpy() for x in nd.moments(a, axes=(0, 1))])
 record("from_numpy", nd.from_numpy(np.arange(6, dtype="float32")) + 1)
 record("size_zero", nd.zeros((3,)).sum())
 
+for dtype in ("float32", "float64", "int32", "uint8"):
+    index = [nd.array(x, dtype=dtype) for x in ([1, 0, 2], [0, 1, 1, 3])]
+    csr = nd.sparse.csr_matrix((nd.array([1, 2, 3]), *index), shape=(3, 4))
+    values = nd.array([[1, 2], [3, 4]], dtype=dtype)
+    rows = nd.sparse.row_sparse_array((values, nd.array([0, 3], dtype=dtype)), shape=(5, 2), dtype="float64")
+    record(f"indices/{dtype}", [x.dtype.__name__ for x in (csr.indices, csr.indptr, rows.indices, rows)])
+    record(f"indices/{dtype}/csr", csr)
+    record(f"indices/{dtype}/rows", rows)
+beyond = csr[9]
+record("no rows", [error_of(call) for call in (beyond.asnumpy, beyond.copy, lambda: beyond * 2)])
+
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "arrays")
     sparse = nd.sparse.csr_matrix((np.array([1, 2, 3], dtype="float32"), np.array([0, 1, 2]), np.array([0, 1, 3])), shape=(2, 3))
