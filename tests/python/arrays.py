@@ -52,6 +52,12 @@ record("len", len(a))
 record("text", str(nd.array([1, 2])))
 record("dtype", [nd.array([1], dtype=t).dtype.__name__ for t in ("float64", "float16", "uint8", "int8", "int32", "int64")])
 record("astype", a.astype("int32"))
+pinned, shared = nd.ones((2, 3), ctx=mx.cpu_pinned()), nd.ones((2, 3), ctx=mx.Context("cpu_shared", 0))
+for name, array in (("pinned", pinned), ("shared", shared)):
+    sums = [array + nd.ones((2, 3)), nd.ones((2, 3)) + array, array * 2, array.T, array.sum(axis=0)]
+    copies = [array.astype("int32"), array.copy(), array[0], array.reshape((3, 2))]
+    product = nd.FullyConnected(array, nd.ones((2, 3)), num_hidden=2, no_bias=True)
+    record(f"context/{name}", [str(x.context) for x in [*sums, *copies, product]])
 record("context", str(nd.ones(1, ctx=mx.cpu(1)).context))
 record("copied", nd.ones(2).as_in_context(mx.cpu(1)).context.device_id)
 record("tostype", a.reshape((6, 4)).tostype("csr").indices)
