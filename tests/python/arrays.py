@@ -52,6 +52,12 @@ record("len", len(a))
 record("text", str(nd.array([1, 2])))
 record("dtype", [nd.array([1], dtype=t).dtype.__name__ for t in ("float64", "float16", "uint8", "int8", "int32", "int64")])
 record("astype", a.astype("int32"))
+pinned, shared = nd.ones((2, 3), ctx=mx.cpu_pinned()), nd.ones((2, 3), ctx=mx.Context("cpu_shared", 0))
+for name, array in (("pinned", pinned), ("shared", shared)):
+    sums = [array + nd.ones((2, 3)), nd.ones((2, 3)) + array, array * 2, array.T, array.sum(axis=0)]
+    copies = [array.astype("int32"), array.copy(), array[0], array.reshape((3, 2))]
+    product = nd.FullyConnected(array, nd.ones((2, 3)), num_hidden=2, no_bias=True)
+    record(f"context/{name}", [str(x.context) for x in [*sums, *copies, product]])
 record("context", str(nd.ones(1, ctx=mx.cpu(1)).context))
 record("copied", nd.ones(2).as_in_context(mx.cpu(1)).context.device_id)
 record("tostype", a.reshape((6, 4)).tostype("csr").indices)
@@ -63,9 +69,28 @@ record("expand", a.expand_dims(0).squeeze().shape)
 record("linspace", nd.linspace(0, 1, 5))
 record("eye", nd.eye(3, k=1))
 record("full", nd.full((2,), 7))
+for unknown in ((), (0,), (0, 3), (2, 0)):
+    filled = [nd._internal._ones(shape=unknown, out=nd.zeros((2, 3))), nd.random.uniform(2, 3, shape=unknown, out=nd.zeros((2, 3))) > 1]
+    record(f"unknown shape {unknown}", [x.asnumpy() for x in filled])
+integers = nd.zeros((2,), dtype="uint8")
+samplers = (nd.random.uniform, nd.random.normal, nd.random.poisson, nd.random.gamma)
+record("sampled type", [error_of(lambda f=f: f(out=integers).shape) for f in samplers])
+record("sampled type/randint", error_of(lambda: nd.random.randint(0, 3, out=integers).shape))
+record("unknown shape randn", nd.random.randn(out=nd.zeros((2, 3))).shape)
 record("moments", [x.asnumpy() for x in nd.moments(a, axes=(0, 1))])
 record("from_numpy", nd.from_numpy(np.arange(6, dtype="float32")) + 1)
 record("size_zero", nd.zeros((3,)).sum())
+
+for dtype in ("float32", "float64", "int32", "uint8"):
+    index = [nd.array(x, dtype=dtype) for x in ([1, 0, 2], [0, 1, 1, 3])]
+    csr = nd.sparse.csr_matrix((nd.array([1, 2, 3]), *index), shape=(3, 4))
+    values = nd.array([[1, 2], [3, 4]], dtype=dtype)
+    rows = nd.sparse.row_sparse_array((values, nd.array([0, 3], dtype=dtype)), shape=(5, 2), dtype="float64")
+    record(f"indices/{dtype}", [x.dtype.__name__ for x in (csr.indices, csr.indptr, rows.indices, rows)])
+    record(f"indices/{dtype}/csr", csr)
+    record(f"indices/{dtype}/rows", rows)
+beyond = csr[9]
+record("no rows", [error_of(call) for call in (beyond.asnumpy, beyond.copy, lambda: beyond * 2)])
 
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "arrays")

@@ -116,6 +116,20 @@ with tempfile.TemporaryDirectory() as folder:
     record("profile/table", ["dot" in table, "Total Count" in table, "exp" in table])
     as_json = json.loads(mx.profiler.dumps(reset=False, format="json"))
     record("profile/json", sorted(as_json))
+    net = mx.gluon.nn.Dense(2, in_units=3, activation="relu")
+    net.initialize()
+    for is_hybrid in (False, True):
+        net.hybridize(is_hybrid)
+        mx.profiler.dumps(reset=True)
+        mx.profiler.set_state("run")
+        with mx.autograd.record():
+            loss = nd.concat(net(nd.ones((4, 3))), nd.ones((4, 1)), dim=1)
+        loss.backward()
+        mx.nd.waitall()
+        mx.profiler.set_state("stop")
+        counts = {name: row["Count"] for name, row in json.loads(mx.profiler.dumps(format="json"))["Time"]["operator"].items()}
+        expected = ["FullyConnected", "Concat", "_backward_FullyConnected", "_backward_Activation"]
+        record(f"profile/gradients/{is_hybrid}", [counts.get(name) for name in expected])
     mx.profiler.dump()
     events = json.load(open(path))["traceEvents"]
     names = {e.get("name") for e in events}

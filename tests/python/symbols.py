@@ -30,6 +30,13 @@ record("shapes", [list(s) for s in arguments + outputs if len(s) == 2])
 record("types", [t.__name__ for t in net.infer_type(data="float64")[0]])
 record("partial", [list(s) for s in fc.infer_shape_partial()[1]])
 twice = mx.sym.concat(mx.sym.Variable("x"), mx.sym.Variable("x"), dim=0)
+unknown = {
+    "FullyConnected": mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8),
+    "Convolution": mx.sym.Convolution(mx.sym.Variable("x"), kernel=(3, 3), num_filter=4),
+    "Deconvolution": mx.sym.Deconvolution(mx.sym.Variable("x"), kernel=(3, 3), num_filter=4, no_bias=False),
+}
+for name, layer in unknown.items():
+    record(f"partial/{name}", [len(s) for s in layer.infer_shape_partial()[0]])
 record("one name, two variables", [list(s) for lists in twice.infer_shape(x=(2, 3))[:2] for s in lists])
 record("one name, two types", [t.__name__ for lists in twice.infer_type(x="float16")[:2] for t in lists])
 written = mx.sym.FullyConnected(mx.sym.LeakyReLU(mx.sym.Variable("x"), slope="0.5f"), num_hidden=2, no_bias="TRUE")

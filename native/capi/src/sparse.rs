@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
-use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::imperative::{Tensor, copy, copy_dense};
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::sparse::{Array, FormatCheck};
 
@@ -40,22 +40,37 @@ pub(crate) fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
     array.stored_values().to_context(array.context())
 }
 
-/// Copies an array to a dense array, or to a component of a sparse array: index array `i`, or the values (-1).
+/// Copies an array to a dense array, or to a component of a sparse array: index array `i`, or the values (-1). Its elements are converted:
+/// MXNet's Python functions accept index arrays of any type, such as the default float32.
 ///
 /// # Errors
 /// Incompatible arrays; no such component.
 pub(crate) fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
     match (target.stored()?, source.stored()?) {
-        (Array::Sparse(to), Array::Sparse(from)) if i == -1 => to.copy_from(&from),
+        (to @ Array::Sparse(_), from @ Array::Sparse(_)) if i == -1 => copy(&from, &to),
         (Array::Sparse(to), from) => {
             let from = from.dense()?;
-            if i == -1 { to.set_values(from) } else { to.set_indices(usize::try_from(i).unwrap_or(usize::MAX), from) }
+            if i == -1 {
+                to.set_values(&converted(from, to.dtype())?)
+            } else {
+                to.set_indices(usize::try_from(i).unwrap_or(usize::MAX), &converted(from, DType::I64)?)
+            }
         }
         (Array::Dense(to), from) => {
             ensure!(i == -1, "i is {i}, but dense arrays have no index arrays: use -1");
-            to.copy_from(from.dense()?)
+            copy_dense(from.dense()?, &to)
         }
     }
+}
+
+/// The array with elements of a type; shares memory if they have it already.
+fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
+    if array.dtype() == dtype {
+        return Ok(array.clone());
+    }
+    let converted = NDArray::empty(array.shape(), dtype, array.context())?;
+    copy_dense(array, &converted)?;
+    Ok(converted)
 }
 
 /// Checks the components of a sparse array; dense arrays are always consistent.

@@ -58,6 +58,18 @@ impl Context {
     }
 }
 
+impl Context {
+    /// The device of an imperative result whose first input is on this device. Pinned and shared memory serve transfers only, so results
+    /// are in ordinary memory: they can be combined with parameters, as in MXNet.
+    pub fn for_results(self) -> Context {
+        match self.device_type {
+            DeviceType::CpuPinned => Context::cpu(self.device_id),
+            DeviceType::CpuShared => Context::cpu(0),
+            DeviceType::Cpu | DeviceType::Gpu => self,
+        }
+    }
+}
+
 impl Default for Context {
     fn default() -> Context {
         Context::cpu(0)

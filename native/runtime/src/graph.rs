@@ -70,6 +70,15 @@ impl GraphNode {
         }
     }
 
+    /// The name in profiles; empty for a variable.
+    pub(crate) fn profiled_name(&self) -> String {
+        match &self.action {
+            Action::Variable => String::new(),
+            Action::Forward(op) | Action::Fused { op, .. } => op.profiled_name().into(),
+            Action::Backward { op, .. } => op.profiled_gradient(),
+        }
+    }
+
     /// Indices of the inputs that the node mutates.
     pub fn mutated_inputs(&self) -> &[usize] {
         match &self.action {

@@ -150,15 +150,15 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     let n = p.num_spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
+    if !io.ins[0].ndim_is_known() {
+        return Ok(());
+    }
     if !p.no_bias {
         io.assign_in(2, &Shape::new(&[filters]))?;
     }
     let mut weight = Dims::from_slice(&[filters, -1]);
     weight.extend_from_slice(p.kernel.dims());
     let mut weight = Shape::from(weight);
-    if !io.ins[0].ndim_is_known() {
-        return io.assign_in(1, &weight);
-    }
     let shape = p.shape(&io.ins[0])?;
     let channels = io.ins[0].dim(1);
     if channels >= 0 {

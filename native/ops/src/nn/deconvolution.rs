@@ -170,14 +170,14 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
     let n = p.num_spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
+    if !io.ins[0].ndim_is_known() {
+        return Ok(());
+    }
     if !p.no_bias {
         io.assign_in(2, &Shape::new(&[filters]))?;
     }
     let mut weight = Dims::from_slice(&[-1, filters / groups]);
     weight.extend_from_slice(p.kernel.dims());
-    if !io.ins[0].ndim_is_known() {
-        return io.assign_in(1, &Shape::from(weight));
-    }
     let shape = p.shape(&io.ins[0])?;
     weight[0] = io.ins[0].dim(1);
     ensure!(

@@ -56,14 +56,13 @@ pub(crate) static FULLY_CONNECTED: Operator<FullyConnectedParam> = Operator::new
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<FullyConnectedParam>();
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
+    // As in MXNet, the parameters stay unknown until the data has axes: programs look for `()` in partly inferred shapes.
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let n = i64::from(p.num_hidden);
     // A bias of shape (n, 1) is also accepted.
     if !p.no_bias && *io.ins[2].dims() != [n, 1] {
         io.assign_in(2, &Shape::new(&[n]))?;
     }
-    let Some(rank) = io.ins[0].ndim() else {
-        return io.assign_in(1, &Shape::new(&[n, -1]));
-    };
     ferromx_core::ensure!(rank >= 1, "the data of FullyConnected is a scalar; give it at least one dimension");
     let features = if p.flatten { io.ins[0].product(1..) } else { io.ins[0].dim(rank - 1) };
     io.assign_in(1, &Shape::new(&[n, features]))?;
@@ -220,6 +219,8 @@ mod tests {
         assert_eq!(ins[0], [7, 3, 4].into());
         let (ins, out) = shapes(&[("num_hidden", "5"), ("flatten", "False")], unknown(), Shape::unknown()).unwrap();
         assert_eq!((&ins[1], &out), (&[5, 4].into(), &[-1, 3, 5].into()));
+        let (ins, _) = shapes(&[("num_hidden", "5")], vec![Shape::unknown(); 3], Shape::new(&[7, 5])).unwrap();
+        assert_eq!(ins, vec![Shape::unknown(); 3]);
         let e = shapes(&[("num_hidden", "5"), ("no_bias", "1")], unknown(), Shape::unknown()).unwrap_err();
         assert!(e.to_string().contains("Input:[data, weight]"), "{e}");
         let bad = vec![Shape::new(&[2, 3]), Shape::new(&[5, 4]), Shape::unknown()];

@@ -13,6 +13,8 @@ use ferromx_core::{dispatch, params};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::{Draws, Philox, samples_of_sets};
 
+use super::assign_sample_type;
+
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] =
     &[&UNIFORM, &NORMAL, &GAMMA, &EXPONENTIAL, &POISSON, &NEGATIVE_BINOMIAL, &GENERALIZED_NEGATIVE_BINOMIAL];
@@ -54,7 +56,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if let Some(dtype) = io.ins.iter().flatten().next().copied() {
         (0..io.ins.len()).try_for_each(|i| io.assign_in(i, dtype))?;
     }
-    io.assign_out(0, p.get::<SampleParam>().dtype.0.or(io.outs[0]).unwrap_or(DType::F32))
+    assign_sample_type(io, p.get::<SampleParam>().dtype.0, DType::FLOATS, DType::F32)
 }
 
 /// Converts a parameter of any numeric type to double precision.

@@ -14,6 +14,10 @@ mod pdf;
 mod sample_shape;
 mod scalar_parameters;
 
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
@@ -31,3 +35,17 @@ pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
     // Distributions with scalar parameters.
     scalar_parameters::OPS,
 ];
+
+/// Type rule of samplers: the requested type, or that of a given output. Errors of kernels may be reported at a later wait, but MXNet
+/// reports other types at the call.
+fn assign_sample_type(
+    io: &mut DTypeIo<'_>,
+    requested: Option<DType>,
+    accepted: &[DType],
+    default: DType,
+) -> Result<()> {
+    let dtype = requested.or(io.outs[0]).unwrap_or(default);
+    let names = || accepted.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    ensure!(accepted.contains(&dtype), "Output type must be {}: dtype is {dtype}", names());
+    io.assign_out(0, dtype)
+}

@@ -11,6 +11,8 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::Philox;
 
+use super::assign_sample_type;
+
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[
     &UNIFORM,
@@ -81,7 +83,7 @@ macro_rules! distribution {
             .doc($doc)
             .inputs(&[])
             .shape(|p, io| io.assign_out(0, &p.get::<$Param>().shape))
-            .dtype(|p, io| io.assign_out(0, p.get::<$Param>().dtype.0.or(io.outs[0]).unwrap_or(DType::F32)))
+            .dtype(|p, io| assign_sample_type(io, p.get::<$Param>().dtype.0, DType::FLOATS, DType::F32))
             .forward(|ctx, _, outs| sample(ctx, ctx.params::<$Param>(), &mut outs[0]))
             .grad(Grad::Zero)
             .random();
@@ -259,7 +261,7 @@ pub(super) static RANDINT: Operator<RandintParam> = Operator::new("_random_randi
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")
     .inputs(&[])
     .shape(|p, io| io.assign_out(0, &p.get::<RandintParam>().shape))
-    .dtype(|p, io| io.assign_out(0, p.get::<RandintParam>().dtype.0.or(io.outs[0]).unwrap_or(DType::I32)))
+    .dtype(|p, io| assign_sample_type(io, p.get::<RandintParam>().dtype.0, &[DType::I32, DType::I64], DType::I32))
     .forward(|ctx, _, outs| {
         let p = ctx.params::<RandintParam>();
         ensure!(p.low < p.high, "low {} must be less than high {}", p.low, p.high);
@@ -274,6 +276,7 @@ pub(super) static RANDINT: Operator<RandintParam> = Operator::new("_random_randi
 
 #[cfg(test)]
 mod tests {
+    use ferromx_core::infer::DTypeIo;
     use ferromx_core::op::OpDef;
 
     use super::*;
@@ -311,6 +314,17 @@ mod tests {
         assert!(error(&UNIFORM, &[("low", "2"), shape]).contains("high 1 is below low 2"));
         assert!(error(&NORMAL, &[("scale", "-1"), shape]).contains("positive"));
         assert!(error(&RANDINT, &[("low", "3"), ("high", "3"), shape]).contains("must be less than high"));
+        // A given output determines the type, which is checked before the kernel runs.
+        let type_error = |def: &OpDef, attrs: &[(&str, &str)], given| {
+            let p = def.parse(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap();
+            let mut io = DTypeIo { ins: &mut [], outs: &mut [Some(given)] };
+            (def.inference.dtype)(&p, &mut io).unwrap_err().to_string()
+        };
+        assert!(type_error(&UNIFORM, &[], DType::I32).starts_with("Output type must be float16, float32, float64"));
+        assert!(
+            type_error(&RANDINT, &[("low", "0"), ("high", "3")], DType::U8)
+                .starts_with("Output type must be int32, int64")
+        );
     }
 
     #[test]

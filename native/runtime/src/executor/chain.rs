@@ -138,7 +138,15 @@ impl ChainDraft {
             };
             let (params, cache) = (op.params.clone(), node.cache.clone());
             let context = node.context;
-            kernels.push(Kernel { op: op.name, node: node.name.clone(), kernel, params, cache, context });
+            kernels.push(Kernel {
+                op: op.name,
+                profiled_name: node.profiled_name(),
+                node: node.name.clone(),
+                kernel,
+                params,
+                cache,
+                context,
+            });
         }
         let chain = Chain::new(region, self.arrays, &self.calls, BLOCK_LEN)
             .map_err(|e| kernels.last().map_or(Error::Internal(String::new()), |k| e.in_operator(k.op, &k.node)))?;

@@ -466,7 +466,10 @@ impl Compiler<'_> {
             Callee::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
                     .map_err(|e| e.in_operator(op, &node.name))?;
-                StepKind::Single(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
+                StepKind::Single(
+                    Kernel { op, profiled_name: node.profiled_name(), node: node_name, kernel, params, cache, context },
+                    Box::new(call),
+                )
             }
             Callee::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
@@ -474,6 +477,7 @@ impl Compiler<'_> {
                 StepKind::Foreign(ForeignCall {
                     op,
                     title,
+                    profiled_name: node.profiled_name(),
                     node: node_name,
                     function,
                     params,

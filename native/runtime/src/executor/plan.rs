@@ -22,6 +22,8 @@ use crate::{profiler, random};
 pub(super) struct Kernel {
     /// Operator name.
     pub op: &'static str,
+    /// The name in profiles.
+    pub profiled_name: String,
     /// Node name.
     pub node: String,
     /// The kernel.
@@ -55,6 +57,8 @@ pub(super) struct ForeignCall {
     pub op: &'static str,
     /// The operator name in messages: for a user operator, the name that it is registered under.
     pub title: String,
+    /// The name in profiles.
+    pub profiled_name: String,
     /// Node name.
     pub node: String,
     /// The function.
@@ -136,17 +140,17 @@ impl Step {
         matches!(self.kind, StepKind::Foreign(_))
     }
 
-    /// Names of the operators, for the profiler.
-    fn title(&self) -> String {
+    /// The name in profiles: that of the operator, or of all operators of a chain.
+    fn profiled_name(&self) -> String {
         match &self.kind {
-            StepKind::Single(kernel, _) => kernel.op.into(),
-            StepKind::Chain(kernels, _) => kernels.iter().map(|k| k.op).collect::<Vec<_>>().join("+"),
-            StepKind::Foreign(call) => call.title.clone(),
+            StepKind::Single(kernel, _) => kernel.profiled_name.clone(),
+            StepKind::Chain(kernels, _) => kernels.iter().map(|k| &*k.profiled_name).collect::<Vec<_>>().join("+"),
+            StepKind::Foreign(call) => call.profiled_name.clone(),
         }
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, mode: Mode) -> Result<()> {
-        let _measured = profiler::symbolic(|| self.title());
+        let _measured = profiler::symbolic(|| self.profiled_name());
         match &self.kind {
             StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
             StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
@@ -355,7 +359,7 @@ pub(super) fn describe_stepwise() -> String {
 /// Runs one foreign call without the locks, or several kernels under one lock.
 fn run_group(region: &mut Region, group: &[Step], mode: Mode) -> Result<()> {
     if let [step @ Step { kind: StepKind::Foreign(call), .. }] = group {
-        let _measured = profiler::symbolic(|| step.title());
+        let _measured = profiler::symbolic(|| step.profiled_name());
         return call.run(mode);
     }
     let mut guard = region.lock();

@@ -290,7 +290,7 @@ impl Stepwise {
     fn run_node(&self, i: usize, values: &mut Values, mode: Mode) -> Result<()> {
         let node = &self.graph.nodes[i];
         let Some(op) = node.op() else { return Ok(()) };
-        let _measured = profiler::symbolic(|| op.title().to_string());
+        let _measured = profiler::symbolic(|| node.profiled_name());
         let inputs = node.inputs.iter().map(|e| self.value(values, *e)).collect::<Result<Stored>>()?;
         let results = match &node.action {
             // Only plans contain fused nodes.

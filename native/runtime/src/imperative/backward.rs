@@ -23,6 +23,7 @@ use super::tape_graph::TapeGraph;
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{GradientArgs, gradient};
+use crate::profiler;
 use crate::symbol::OpCall;
 
 /// The part of the tape that a backward pass retains.
@@ -313,6 +314,7 @@ impl<'g> Evaluator<'g> {
                         mode,
                         cache: &self.graph.nodes[*of as usize].cache,
                     };
+                    let _measured = profiler::imperative(|| op.profiled_gradient());
                     let results = run_deferring_errors(&stored, &gradients, || {
                         call.run().map_err(|e| e.in_operator(op.title(), &node.name))
                     })?;

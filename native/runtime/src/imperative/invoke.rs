@@ -69,7 +69,7 @@ fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
         // CPU devices share memory, so inputs on several of them need no copies.
-        Some(first) => first.context(),
+        Some(first) => first.context().for_results(),
         None => context.or_else(|| outs.first().map(NDArray::context)).unwrap_or_default(),
     };
     let n = def.num_outputs(&op.params);

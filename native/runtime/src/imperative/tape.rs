@@ -315,7 +315,7 @@ pub fn record(
 ) -> Result<Tensors> {
     let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
     check_outputs(outputs).map_err(|e| e.in_operator(op.name, op.name))?;
-    let _measured = profiler::imperative(op.title());
+    let _measured = profiler::imperative(|| op.profiled_name().into());
     let cache = matches!(op.def.kernels.forward, Forward::Foreign(_)).then(Arc::<Cache>::default);
     let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());

@@ -116,17 +116,24 @@ fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<
     Ok(())
 }
 
-/// Infers the shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in the parameter `shape` is
-/// unknown, as is the batch size of a recurrent network's initial states. A length of 0 that follows from other parameters is known.
+/// Infers the shapes of an operator without inputs, such as `_zeros`. In legacy semantics a parameter `shape` without dimensions, and a
+/// dimension of 0 in it, are unknown, as is the batch size of a recurrent network's initial states. A known output then determines the
+/// shape. A length of 0 that follows from other parameters is known.
 pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut inferred: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
     (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut inferred })?;
-    let has_zero = inferred.iter().any(|shape| shape.dims().contains(&0));
-    if has_zero && !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
-        inferred.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
+    if !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
+        for shape in &mut inferred {
+            *shape = Shape::from_legacy(shape.dims());
+        }
     }
     let mut io = ShapeIo { ins: &mut [], outs };
-    inferred.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
+    for (k, shape) in inferred.iter().enumerate() {
+        if shape.is_known() || !io.outs[k].is_known() {
+            io.assign_out(k, shape)?;
+        }
+    }
+    Ok(())
 }
 
 /// The shape in the attributes of a variable.

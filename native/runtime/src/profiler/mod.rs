@@ -386,8 +386,8 @@ pub(crate) fn symbolic(name: impl FnOnce() -> String) -> Option<Scope> {
 }
 
 /// Measures an imperative operator, if enabled.
-pub(crate) fn imperative(name: &str) -> Option<Scope> {
-    scope(IMPERATIVE, OPERATOR, || name.to_string())
+pub(crate) fn imperative(name: impl FnOnce() -> String) -> Option<Scope> {
+    scope(IMPERATIVE, OPERATOR, name)
 }
 
 /// Measures a call of the C API, if enabled.

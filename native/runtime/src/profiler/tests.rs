@@ -11,12 +11,12 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     let path = folder.path().join("profile.json");
     let file = path.to_string_lossy().into_owned();
     configure(&attrs(&[("filename", &file), ("profile_all", "True"), ("aggregate_stats", "1")])).unwrap();
-    assert!(imperative("before").is_none());
+    assert!(imperative(|| "before".into()).is_none());
     run(true).unwrap();
-    drop(imperative("op_of_the_test"));
-    drop(imperative("op_of_the_test"));
+    drop(imperative(|| "op_of_the_test".into()));
+    drop(imperative(|| "op_of_the_test".into()));
     pause(true).unwrap();
-    assert!(imperative("in a pause").is_none());
+    assert!(imperative(|| "in a pause".into()).is_none());
     pause(false).unwrap();
     let task = ProfilerObject::duration("domain_of_the_test", "task", Kind::Overlapping);
     task.stop().unwrap();

@@ -58,6 +58,16 @@ impl OpCall {
         self.def.display_name(&self.params).unwrap_or(self.name)
     }
 
+    /// The name in profiles: the registered name of a user operator, or else the operator's name, also if an alias was called.
+    pub(crate) fn profiled_name(&self) -> &str {
+        self.def.display_name(&self.params).unwrap_or(self.def.name)
+    }
+
+    /// The name of the gradient in profiles. MXNet's gradients are operators of their own.
+    pub(crate) fn profiled_gradient(&self) -> String {
+        format!("_backward_{}", self.profiled_name().trim_start_matches('_'))
+    }
+
     /// Adds operator, node and argument name to an error of inference or of a kernel. The call has `inputs` inputs.
     pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
         error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.title(), node)
