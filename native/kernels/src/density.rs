@@ -23,6 +23,8 @@ pub trait Density<const N: usize>: Sync {
     fn derivatives<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
 
+/// The operand of [`DerivativeKernel`] that stands for the points.
+const POINTS: usize = 0;
 /// Points per chunk.
 const GRAIN: usize = 1 << 11;
 
@@ -75,15 +77,20 @@ macro_rules! for_each_point {
 }
 
 /// Computes densities or their logarithms.
-struct DensityKernel<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
+struct DensityKernel<'a, D, M, const N: usize> {
+    points: Points<'a>,
+    is_log: bool,
+    out: &'a mut [f64],
+    distribution: PhantomData<(D, M)>,
+}
 
 impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DensityKernel(points, is_log, out, _) = self;
+        let DensityKernel { points, is_log, out, .. } = self;
         let out = &mut out[..points.x.len()];
         if D::IS_DIRECT && !is_log {
             return for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
@@ -95,16 +102,21 @@ impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D
     }
 }
 
-/// Computes derivatives with respect to the points (operand 0) or to a parameter (its index plus 1).
-struct DerivativeKernel<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
+/// Computes derivatives with respect to an operand: the points (0) or a parameter (its index plus 1).
+struct DerivativeKernel<'a, D, M, const N: usize> {
+    points: Points<'a>,
+    operand: usize,
+    out: &'a mut [f64],
+    distribution: PhantomData<(D, M)>,
+}
 
 impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DerivativeKernel(points, operand, out, _) = self;
+        let DerivativeKernel { points, operand, out, .. } = self;
         let out = &mut out[..points.x.len()];
         match operand.checked_sub(1) {
             None => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
@@ -138,14 +150,14 @@ impl DensityLoops {
     /// The loops of the distribution `D`.
     pub const fn of<D: Density<N>, const N: usize>() -> DensityLoops {
         fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
-            multiversion::run(DensityKernel::<D, M, N>(points, is_log, out, PhantomData));
+            multiversion::run(DensityKernel::<D, M, N> { points, is_log, out, distribution: PhantomData });
         }
         fn derivatives<D: Density<N>, M: Precision, const N: usize>(
             points: Points<'_>,
             operand: usize,
             out: &mut [f64],
         ) {
-            multiversion::run(DerivativeKernel::<D, M, N>(points, operand, out, PhantomData));
+            multiversion::run(DerivativeKernel::<D, M, N> { points, operand, out, distribution: PhantomData });
         }
         DensityLoops {
             densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
@@ -174,7 +186,7 @@ impl DensityLoops {
     /// As [`Self::densities`].
     pub fn points_backward(&self, sets: &PointSets<'_>, grads: DensityGrads<'_>, out: ElementsMut<'_>) {
         let sums = GradientSums { sets, grads, run: self.derivatives[usize::from(sets.is_double)] };
-        out.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
+        out.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, POINTS, out));
     }
 
     /// Writes the gradient of parameter `k`.
@@ -208,7 +220,7 @@ struct GradientSums<'a> {
 const BUFFER_LEN: usize = 256;
 
 impl GradientSums<'_> {
-    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, starting at point `first`.
+    /// Writes the gradients of an operand (see [`DerivativeKernel`]), each summed over `len` points, starting at point `first`.
     fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
         let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
         let mut buffers = [[0.0; BUFFER_LEN]; 4];
@@ -221,7 +233,7 @@ impl GradientSums<'_> {
             for scales in std::iter::once(self.grads.grad).chain(self.grads.density) {
                 f64::load_any(scales, first, scale);
                 // A discrete distribution does not depend on the position of a point, even where the density is NaN.
-                let times = |term: f64, scale: f64| if operand == 0 && term == 0.0 { 0.0 } else { term * scale };
+                let times = |term: f64, scale: f64| if operand == POINTS && term == 0.0 { 0.0 } else { term * scale };
                 terms.iter_mut().zip(&*scale).for_each(|(term, scale)| *term = times(*term, *scale));
             }
             if len == 1 {
