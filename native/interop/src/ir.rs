@@ -317,7 +317,7 @@ impl fmt::Display for Value {
             }
             Value::Tensor(t) => write!(f, "<tensor {} {:?}>", t.element, t.dims),
             Value::Graph(g) => write!(f, "<graph {}>", g.name),
-            Value::TensorId(h) => write!(f, "<tensor {h} of the graph>"),
+            Value::TensorId(id) => write!(f, "<tensor {id} of the graph>"),
         }
     }
 }
