@@ -201,8 +201,8 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// The packed weights of a node. Weights are packed when they are used a second time: the first inference then takes no fresh memory
-/// for them, which costs more than packing does.
+/// The packed weights of a node. Weights are packed at their second use: allocating memory for them costs more than packing, which a
+/// single inference does not recover.
 struct NodeWeights<T: FloatElement> {
     /// The version of the weights that were used last without packing them.
     used: Option<Version>,
