@@ -170,7 +170,7 @@ impl Tensor {
     /// An array with a copy of the elements.
     ///
     /// # Errors
-    /// An unsupported element type, data of another length than the shape requires, out of memory.
+    /// An unsupported element type, data whose length differs from that of the shape, out of memory.
     pub fn to_array(&self) -> Result<NDArray> {
         let array = NDArray::empty(&Shape::from_usize(&self.dims), self.element.dtype()?, Context::default())?;
         let expected = array.len() * array.dtype().size();

@@ -195,7 +195,7 @@ impl<T: GemmElement> Product<'_, T> {
         };
         assert!(
             rows == m && depth == b_rows && cols == n,
-            "shapes do not fit: ({rows}, {depth}) times ({b_rows}, {cols}) into ({m}, {n})"
+            "shapes do not match: ({rows}, {depth}) times ({b_rows}, {cols}) into ({m}, {n})"
         );
         self.epilogue.check(m, n);
         depth

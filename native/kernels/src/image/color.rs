@@ -55,7 +55,7 @@ fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
 /// Panics if the lengths differ.
 pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
     if let (Some(src), 3, Change::Saturation(_) | Change::Hue(_) | Change::Shift(_)) = (src, channels, change) {
-        assert_eq!(src.len(), dst.len(), "the result has another size");
+        assert_eq!(src.len(), dst.len(), "the result differs in size");
         return par::parallel_rows(dst, GRAIN * 3, 1, |chunk, block| {
             block.copy_from_slice(&src[chunk * GRAIN * 3..][..block.len()]);
             change_pixels(block, change);
@@ -163,7 +163,7 @@ pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: &mut [f32]) {
-    assert_eq!(src.len(), dst.len(), "the result has another size");
+    assert_eq!(src.len(), dst.len(), "the result differs in size");
     par::parallel_rows(dst, plane, 1, |row, dst| {
         let (image, channel) = (row / channels, row % channels);
         let src = &src[image * plane * channels + channel..];
@@ -178,7 +178,7 @@ pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: 
 /// Panics if the lengths differ.
 pub fn normalize<T: Element>(src: Option<&[T]>, plane: usize, mean_std: &[(f32, f32)], dst: &mut [T]) {
     if let Some(src) = src {
-        assert_eq!(src.len(), dst.len(), "the result has another size");
+        assert_eq!(src.len(), dst.len(), "the result differs in size");
     }
     par::parallel_rows(dst, plane, 1, |row, dst| {
         let (mean, std) = mean_std[row % mean_std.len()];

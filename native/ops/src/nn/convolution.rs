@@ -99,7 +99,7 @@ pub(super) fn num_spatial(
         | (Some(ConvLayout::Ncw), 1)
         | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
         | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
-        (Some(layout), n) => Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions"))),
+        (Some(layout), n) => Err(Error::Value(format!("layout {layout:?} does not match a kernel of {n} dimensions"))),
     }
 }
 
