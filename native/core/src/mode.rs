@@ -1,11 +1,11 @@
 //! Training and inference.
 
-/// What operators are run for. Some, such as dropout and batch normalization, differ in training.
+/// Whether operators run for training or for inference. Some, such as dropout and batch normalization, compute different results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Predictions.
+    /// Computing predictions.
     Inference,
-    /// Gradients.
+    /// Computing gradients.
     Training,
 }
 

@@ -30,7 +30,7 @@ def record(data):
     return struct.pack("<II", MAGIC, len(data)) + data + bytes(-len(data) % 4)
 
 
-def labelled(index, labels, image):
+def labeled(index, labels, image):
     """An image with its header, as `mxnet.recordio.pack` writes it."""
     if len(labels) == 1:
         return struct.pack("<IfQQ", 0, labels[0], index, 0) + image
@@ -53,10 +53,10 @@ def main():
     for name, data in images.items():
         write(f"images/{name}", data)
 
-    examples = [labelled(i, [float(i)], images[name]) for i, name in enumerate(["gray.jpg", "rgb.png", "rgb.bmp"])]
+    examples = [labeled(i, [float(i)], images[name]) for i, name in enumerate(["gray.jpg", "rgb.png", "rgb.bmp"])]
     write("records/images.rec", b"".join(map(record, examples)))
     objects = [2, 5, 1, 0.1, 0.2, 0.6, 0.7, 0, 0.3, 0.3, 0.9, 0.8]
-    write("records/objects.rec", record(labelled(0, objects, images["rgb.png"])))
+    write("records/objects.rec", record(labeled(0, objects, images["rgb.png"])))
     # A record that contains the magic number is stored in two parts.
     first, last = b"first part", b"last part."
     parts = [struct.pack("<II", MAGIC, kind << 29 | len(p)) + p + bytes(-len(p) % 4) for kind, p in [(1, first), (3, last)]]

@@ -170,7 +170,7 @@ impl Tensor {
     /// An array with a copy of the elements.
     ///
     /// # Errors
-    /// An unsupported element type, data of another length than the shape requires, out of memory.
+    /// An unsupported element type, data whose length differs from that of the shape, out of memory.
     pub fn to_array(&self) -> Result<NDArray> {
         let array = NDArray::empty(&Shape::from_usize(&self.dims), self.element.dtype()?, Context::default())?;
         let expected = array.len() * array.dtype().size();
@@ -317,7 +317,7 @@ impl fmt::Display for Value {
             }
             Value::Tensor(t) => write!(f, "<tensor {} {:?}>", t.element, t.dims),
             Value::Graph(g) => write!(f, "<graph {}>", g.name),
-            Value::TensorId(h) => write!(f, "<tensor {h} of the graph>"),
+            Value::TensorId(id) => write!(f, "<tensor {id} of the graph>"),
         }
     }
 }

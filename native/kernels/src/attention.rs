@@ -7,6 +7,9 @@ use crate::movement::Item;
 use crate::par::{MatRef, parallel_rows, with_scratch};
 use smallvec::{SmallVec, smallvec};
 
+/// Elements per chunk.
+const GRAIN: usize = 1 << 14;
+
 /// The shape (length, batch, heads, parts, dim) of projections: for each token, sequence and head, `parts` vectors such as query,
 /// key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Interleaved {
     /// Interleaves parts of shape (groups, length, dim); zeros replace a part that is `None`.
     fn interleave<T: Item>(&self, parts: &[Option<&[T]>], out: &mut [T]) {
         let Interleaved { length, groups, dim, .. } = *self;
-        parallel_rows(out, self.parts * dim, (1usize << 14).div_ceil((self.parts * dim).max(1)), |row, out| {
+        parallel_rows(out, self.parts * dim, GRAIN.div_ceil((self.parts * dim).max(1)), |row, out| {
             let (position, group) = (row / groups, row % groups);
             for (out, part) in out.chunks_exact_mut(dim.max(1)).zip(parts) {
                 match part {
@@ -112,7 +115,7 @@ fn part_gradient<'a, T: GemmElement>(
 pub enum ProjectionGrads<'a, T> {
     /// Queries and keys are parts of one array.
     Shared(Option<&'a mut [T]>),
-    /// They are parts of two.
+    /// Queries and keys are parts of two arrays.
     Separate {
         /// The gradient of the array with the queries.
         queries: Option<&'a mut [T]>,
@@ -192,9 +195,6 @@ pub fn attention_values_backward<T: GemmElement + Item + crate::par::Pod>(
     }
 }
 
-/// Elements per chunk.
-const GRAIN: usize = 1 << 14;
-
 /// A mask that is broadcast to attention scores of shape (..., queries, keys).
 #[derive(Clone, Debug)]
 pub struct ScoreMask {
@@ -206,7 +206,7 @@ pub struct ScoreMask {
 }
 
 impl ScoreMask {
-    /// The mask of shape `mask` of scores of shape `scores`, to which it can be broadcast.
+    /// A mask of shape `mask` for scores of shape `scores`, to which it is broadcast.
     pub fn new(mask: &[usize], scores: &[usize]) -> ScoreMask {
         let mut strides: SmallVec<[usize; 6]> = smallvec![0; scores.len()];
         let mut stride = 1;
@@ -232,7 +232,7 @@ impl ScoreMask {
     /// Adds the elements of the mask to the scores.
     ///
     /// # Panics
-    /// Panics if `mask` does not have its shape.
+    /// Panics if `mask` does not have the shape given to [`ScoreMask::new`].
     pub fn add<T: Accum>(&self, mask: &[T], scores: &mut [T]) {
         parallel_rows(scores, self.num_keys, GRAIN.div_ceil(self.num_keys.max(1)), |row, scores| {
             let mask = &mask[self.offset(row)..];
@@ -246,7 +246,7 @@ impl ScoreMask {
     /// Writes the gradient of the mask: the sums of the gradients of the scores to which its elements are added.
     ///
     /// # Panics
-    /// Panics if `mask_grad` does not have the shape of the mask.
+    /// Panics if `mask_grad` does not have the shape given to [`ScoreMask::new`].
     pub fn backward<T: Accum>(&self, score_grads: &[T], mask_grad: &mut [T]) {
         mask_grad.fill(T::zero());
         for (row, grads) in score_grads.chunks_exact(self.num_keys.max(1)).enumerate() {
@@ -256,7 +256,7 @@ impl ScoreMask {
     }
 }
 
-/// Replaces NaN by 0: the attention weights of a query whose keys are all masked.
+/// Replaces NaN by 0: the softmax of a query whose keys are all masked is NaN.
 pub fn zero_masked_rows<T: Accum>(weights: &mut [T]) {
     parallel_rows(weights, GRAIN, 1, |_, chunk| {
         chunk.iter_mut().filter(|p| p.is_nan()).for_each(|p| *p = T::zero());

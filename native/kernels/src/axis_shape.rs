@@ -1,4 +1,4 @@
-//! The shape of a tensor as a kernel along one axis needs it.
+//! The shape of a tensor as a kernel that works along one axis sees it.
 
 /// A tensor viewed along one axis: `outer` x `axis` x `inner` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl AxisShape {
         self.len() == 0
     }
 
-    /// Panics if a tensor has another number of elements.
+    /// Panics unless every tensor length in `lens` is [`Self::len`].
     pub(crate) fn check(&self, lens: &[usize]) {
         for &len in lens {
             assert_eq!(len, self.len(), "elements of a tensor of {self:?}");

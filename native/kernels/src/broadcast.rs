@@ -6,7 +6,7 @@ use crate::map::{Elements, ElementsMut, Lane, LaneFn, Load, Loop, Operand, Src, 
 use crate::movement::missing_axes;
 use smallvec::{SmallVec, smallvec};
 
-/// The (length, stride) of each axis; usually so few that nothing is allocated.
+/// The (length, stride) of each axis. Up to six need no allocation.
 type Axes = SmallVec<[(usize, usize); 6]>;
 
 /// The axes of both operands over the shape of the output. Axes of length 1 are left out, and adjacent axes are merged if both

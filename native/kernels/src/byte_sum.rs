@@ -52,7 +52,7 @@ term! {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn add_bytes<T: Term>(total: &mut [u8], terms: &[u8]) {
-    assert_eq!(total.len(), terms.len(), "the terms have another length");
+    assert_eq!(total.len(), terms.len(), "the terms differ in length");
     let size = size_of::<T>();
     par::parallel_rows(total, CHUNK_BYTES, 1, |i, total| {
         for (x, y) in total.chunks_exact_mut(size).zip(terms[i * CHUNK_BYTES..].chunks_exact(size)) {

@@ -15,16 +15,16 @@ const EMPTY_COUNT: f64 = 1e-4;
 /// Panics unless there is one more edge than there are bins, and at least `quantized_bins` bins.
 pub fn best_threshold(hist: &[f32], edges: &[f32], quantized_bins: usize) -> (f32, f32) {
     let n = hist.len();
-    assert_eq!(edges.len(), n + 1, "the ends of {n} bins");
+    assert_eq!(edges.len(), n + 1, "edges of {n} bins");
     assert!((1..=n).contains(&quantized_bins), "{quantized_bins} of {n} bins");
-    let (middle, least) = (n / 2, quantized_bins / 2);
-    let mut divergences = vec![f64::INFINITY; middle + 1 - least];
+    let (middle, min_half) = (n / 2, quantized_bins / 2);
+    let mut divergences = vec![f64::INFINITY; middle + 1 - min_half];
     parallel_rows(&mut divergences, 1, 16, |k, divergence| {
-        let (start, end) = range(n, middle, least + k);
+        let (start, end) = range(n, middle, min_half + k);
         divergence[0] = divergence_of(hist, start, end, quantized_bins);
     });
     let best = (0..divergences.len()).fold(0, |best, k| if divergences[k] < divergences[best] { k } else { best });
-    let (_, end) = range(n, middle, least + best);
+    let (_, end) = range(n, middle, min_half + best);
     (edges[end], divergences[best] as f32)
 }
 

@@ -5,6 +5,9 @@ use crate::movement::{Padding, pad};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{Float, One, Zero};
 
+/// Multiply-adds per chunk.
+const GRAIN: usize = 1 << 15;
+
 /// Sizes of a correlation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorrelationShape {
@@ -87,7 +90,7 @@ pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &
     let [padded_height, padded_width] = s.padded();
     let scale = T::Acc::one() / T::Acc::count(s.terms().max(1));
     s.with_padded([a, b], |[a, b]| {
-        let grain = (1usize << 15).div_ceil((width * s.terms()).max(1));
+        let grain = GRAIN.div_ceil((width * s.terms()).max(1));
         parallel_rows(y, width, grain, |i, y| {
             let (n, d, row) = (i / (count * height), i / height % count, i % height * s.strides[0]);
             let [dy, dx] = s.displaced_start(d);
@@ -111,7 +114,7 @@ pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_products<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
@@ -126,7 +129,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_differences<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         for (sum, (a, b)) in sums.iter_mut().zip(a.iter().step_by(stride).zip(b.iter().step_by(stride))) {
             *sum += (T::Acc::of(*a) - T::Acc::of(*b)).abs();
@@ -196,7 +199,7 @@ fn backward_one<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_weighted<T: FloatElement>(stride: usize, grads: &[T], x: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (grad, x)) in sums.iter_mut().zip(grads.iter().zip(x)) {
@@ -211,7 +214,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_signs<T: FloatElement>(stride: usize, grads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
         let pixels = a.iter().step_by(stride).zip(b.iter().step_by(stride));
         for (sum, (grad, (a, b))) in sums.iter_mut().step_by(stride).zip(grads.iter().zip(pixels)) {

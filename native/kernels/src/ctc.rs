@@ -49,7 +49,7 @@ pub fn ctc_loss<T: FloatElement>(
                 with_wide(x, |x| row::forward(params, x, &[], exps, logs));
             }
             let grad = if row_len == plane { Some(grad) } else { None };
-            loss[0] = sequence::<T>(s, logs, &labels[n], lengths[n], grad).store();
+            loss[0] = sequence_loss::<T>(s, logs, &labels[n], lengths[n], grad).store();
         });
     });
 }
@@ -65,7 +65,7 @@ struct Paths<'a, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// `to = log(e^a + e^b + e^(c + penalty)) + log_factor`.
     fn log_sum_exp<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
         let n = to.len();
@@ -83,7 +83,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// The posterior probabilities of the states, from forward and backward variables: `to = e^(a + b - total)`.
     fn posteriors_of<A: Accum>(a: &[A], b: &[A], total: A, to: &mut [A]) {
         for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
@@ -93,7 +93,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The gradient of a frame: the probability of each class minus its posterior.
     fn frame_gradient<T: FloatElement>(logs: &[T::Acc], class_posteriors: &[T::Acc], grad: &mut [T]) {
         for (grad, (log, posterior)) in grad.iter_mut().zip(logs.iter().zip(class_posteriors)) {
@@ -103,7 +103,7 @@ crate::simd::per_isa! {
 }
 
 /// The loss of one sequence, and its gradient.
-fn sequence<T: FloatElement>(
+fn sequence_loss<T: FloatElement>(
     s: &CtcShape,
     logs: &[T::Acc],
     labels: &[usize],

@@ -75,15 +75,20 @@ macro_rules! for_each_point {
 }
 
 /// Computes densities or their logarithms.
-struct DensityKernel<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
+struct DensityKernel<'a, D, M, const N: usize> {
+    points: Points<'a>,
+    is_log: bool,
+    out: &'a mut [f64],
+    distribution: PhantomData<(D, M)>,
+}
 
 impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DensityKernel(points, is_log, out, _) = self;
+        let DensityKernel { points, is_log, out, .. } = self;
         let out = &mut out[..points.x.len()];
         if D::IS_DIRECT && !is_log {
             return for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
@@ -95,20 +100,33 @@ impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D
     }
 }
 
-/// Computes derivatives with respect to the points (operand 0) or to a parameter (its index plus 1).
-struct DerivativeKernel<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
+/// An operand of a density, with respect to which it is differentiated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operand {
+    Points,
+    /// The parameter of this index.
+    Parameter(usize),
+}
+
+/// Computes derivatives with respect to an operand.
+struct DerivativeKernel<'a, D, M, const N: usize> {
+    points: Points<'a>,
+    operand: Operand,
+    out: &'a mut [f64],
+    distribution: PhantomData<(D, M)>,
+}
 
 impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DerivativeKernel(points, operand, out, _) = self;
+        let DerivativeKernel { points, operand, out, .. } = self;
         let out = &mut out[..points.x.len()];
-        match operand.checked_sub(1) {
-            None => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
-            Some(k) => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).1[k]),
+        match operand {
+            Operand::Points => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
+            Operand::Parameter(k) => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).1[k]),
         }
     }
 }
@@ -116,7 +134,7 @@ impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_
 /// The loops of a distribution, each in a version for results in single and one for results in double precision.
 pub struct DensityLoops {
     densities: [fn(Points<'_>, bool, &mut [f64]); 2],
-    derivatives: [fn(Points<'_>, usize, &mut [f64]); 2],
+    derivatives: [fn(Points<'_>, Operand, &mut [f64]); 2],
 }
 
 /// The points and parameter sets of densities. The points of a set are consecutive.
@@ -138,14 +156,14 @@ impl DensityLoops {
     /// The loops of the distribution `D`.
     pub const fn of<D: Density<N>, const N: usize>() -> DensityLoops {
         fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
-            multiversion::run(DensityKernel::<D, M, N>(points, is_log, out, PhantomData));
+            multiversion::run(DensityKernel::<D, M, N> { points, is_log, out, distribution: PhantomData });
         }
         fn derivatives<D: Density<N>, M: Precision, const N: usize>(
             points: Points<'_>,
-            operand: usize,
+            operand: Operand,
             out: &mut [f64],
         ) {
-            multiversion::run(DerivativeKernel::<D, M, N>(points, operand, out, PhantomData));
+            multiversion::run(DerivativeKernel::<D, M, N> { points, operand, out, distribution: PhantomData });
         }
         DensityLoops {
             densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
@@ -174,7 +192,7 @@ impl DensityLoops {
     /// As [`Self::densities`].
     pub fn points_backward(&self, sets: &PointSets<'_>, grads: DensityGrads<'_>, out: ElementsMut<'_>) {
         let sums = GradientSums { sets, grads, run: self.derivatives[usize::from(sets.is_double)] };
-        out.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
+        out.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, Operand::Points, out));
     }
 
     /// Writes the gradient of parameter `k`.
@@ -184,7 +202,7 @@ impl DensityLoops {
     pub fn parameter_backward(&self, sets: &PointSets<'_>, grads: DensityGrads<'_>, k: usize, out: ElementsMut<'_>) {
         let sums = GradientSums { sets, grads, run: self.derivatives[usize::from(sets.is_double)] };
         let len = sets.points_per_set;
-        out.parallel_chunks(GRAIN.div_ceil(len), &|set, out| sums.write(set * len, len, 1 + k, out));
+        out.parallel_chunks(GRAIN.div_ceil(len), &|set, out| sums.write(set * len, len, Operand::Parameter(k), out));
     }
 }
 
@@ -201,15 +219,15 @@ pub struct DensityGrads<'a> {
 struct GradientSums<'a> {
     sets: &'a PointSets<'a>,
     grads: DensityGrads<'a>,
-    run: fn(Points<'_>, usize, &mut [f64]),
+    run: fn(Points<'_>, Operand, &mut [f64]),
 }
 
 /// Points whose terms are computed at a time.
 const BUFFER_LEN: usize = 256;
 
 impl GradientSums<'_> {
-    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, starting at point `first`.
-    fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
+    /// Writes the gradients of an operand, each summed over `len` points, starting at point `first`.
+    fn write(&self, first: usize, len: usize, operand: Operand, mut out: ElementsMut<'_>) {
         let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
         let mut buffers = [[0.0; BUFFER_LEN]; 4];
         for begin in (0..count).step_by(BUFFER_LEN) {
@@ -221,7 +239,8 @@ impl GradientSums<'_> {
             for scales in std::iter::once(self.grads.grad).chain(self.grads.density) {
                 f64::load_any(scales, first, scale);
                 // A discrete distribution does not depend on the position of a point, even where the density is NaN.
-                let times = |term: f64, scale: f64| if operand == 0 && term == 0.0 { 0.0 } else { term * scale };
+                let times =
+                    |term: f64, scale: f64| if operand == Operand::Points && term == 0.0 { 0.0 } else { term * scale };
                 terms.iter_mut().zip(&*scale).for_each(|(term, scale)| *term = times(*term, *scale));
             }
             if len == 1 {

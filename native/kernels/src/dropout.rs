@@ -31,7 +31,7 @@ pub(crate) fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
         for (y, (x, mask)) in y.iter_mut().zip(x.iter().zip(mask)) {
             *y = (T::Acc::of(*x) * T::Acc::of(*mask)).store();

@@ -12,8 +12,8 @@ use std::iter::Sum;
 pub trait FloatElement: Element + Pod + Load<Self::Acc> + Store<Self::Acc> {
     /// The accumulation type: single precision for the 16-bit types, else the type itself.
     type Acc: Accum;
-    /// True if kernels for these elements are compiled for every instruction set, false for AVX2 at most.
-    const EVERY_LEVEL: bool;
+    /// True if kernels for these elements are also compiled for AVX-512, false for AVX2 at most.
+    const USE_AVX512: bool;
 }
 
 /// A type that kernels compute in: `f32` or `f64`.
@@ -61,19 +61,19 @@ pub fn with_wide_mut<T: FloatElement, R>(values: &mut [T], f: impl FnOnce(&mut [
 
 impl FloatElement for f32 {
     type Acc = f32;
-    const EVERY_LEVEL: bool = true;
+    const USE_AVX512: bool = true;
 }
 impl FloatElement for f64 {
     type Acc = f64;
-    const EVERY_LEVEL: bool = false;
+    const USE_AVX512: bool = false;
 }
 impl FloatElement for f16 {
     type Acc = f32;
-    const EVERY_LEVEL: bool = false;
+    const USE_AVX512: bool = false;
 }
 impl FloatElement for bf16 {
     type Acc = f32;
-    const EVERY_LEVEL: bool = false;
+    const USE_AVX512: bool = false;
 }
 
 impl Accum for f32 {

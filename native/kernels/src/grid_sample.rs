@@ -45,7 +45,7 @@ pub struct GridSampling {
     pub interpolation: GridInterpolation,
     /// The value of pixels outside the image.
     pub outside: Outside,
-    /// True if -1 and 1 are the centres of the outermost pixels, false if they are their outer edges.
+    /// True if -1 and 1 are the centers of the outermost pixels, false if they are their outer edges.
     pub align_corners: bool,
 }
 
@@ -242,7 +242,7 @@ fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[
 /// Panics if the lengths do not match or there are more than [`MAX_AXES`] axes.
 pub fn grid_sample<T: FloatElement>(params: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
     let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
-    assert!(axes <= MAX_AXES && grid.len() == shape.batch * shape.points * axes, "the grid does not fit");
+    assert!(axes <= MAX_AXES && grid.len() == shape.batch * shape.points * axes, "elements of the grid");
     let per_image = shape.channels * shape.points;
     for (n, out) in out.chunks_exact_mut(per_image.max(1)).enumerate() {
         let table = tap_table(params, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
@@ -302,13 +302,13 @@ pub fn grid_sample_backward_grid<T: FloatElement>(
         let mut sums = [0.0; MAX_AXES];
         combinations(&axis_taps, &shape.input, |index, taps| {
             let Some(index) = index else { return };
-            let flow: f64 = (n * shape.channels..(n + 1) * shape.channels)
+            let pixel_grad: f64 = (n * shape.channels..(n + 1) * shape.channels)
                 .map(|c| dy[c * shape.points + p].to_f64() * data[c * plane + index].to_f64())
                 .sum();
             for (axis, sum) in sums.iter_mut().enumerate().take(axes) {
                 let weight =
                     |k: usize| if k == axis { axis_taps[k].derivative[taps[k]] } else { axis_taps[k].weight[taps[k]] };
-                *sum += flow * (0..axes).map(weight).product::<f64>();
+                *sum += pixel_grad * (0..axes).map(weight).product::<f64>();
             }
         });
         for (k, d) in dgrid.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ pub struct GroupAdaGrad {
     pub rescale: f64,
     /// The rescaled gradient is clipped to [-bound, bound].
     pub bound: f64,
-    /// Added to the history under the root.
+    /// Added to the history before its square root is taken.
     pub epsilon: f64,
 }
 
@@ -24,11 +24,11 @@ impl GroupAdaGrad {
     /// Panics if the gradient is shorter than the weight.
     pub fn step<T: Element>(&self, (weight, len): (&mut [T], usize), grad: &[T], history: &mut [T]) {
         parallel_rows2((weight, len), (history, 1), (1 << 14) / len.max(1), |i, weight, history| {
-            self.step_of_row(weight, &grad[i * len..(i + 1) * len], &mut history[0]);
+            self.update_row(weight, &grad[i * len..(i + 1) * len], &mut history[0]);
         });
     }
 
-    fn step_of_row<T: Element>(&self, weight: &mut [T], grad: &[T], history: &mut T) {
+    fn update_row<T: Element>(&self, weight: &mut [T], grad: &[T], history: &mut T) {
         let scaled = |g: &T| clip(g.to_f64() * self.rescale, self.bound);
         let squares: f64 = grad.iter().map(|g| scaled(g) * scaled(g)).sum();
         *history = T::from_f64(history.to_f64() + squares / grad.len() as f64);

@@ -306,7 +306,7 @@ fn for_each_target_row<T: Send>(
     if len == 0 {
         return;
     }
-    assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
+    assert!(rows.iter().all(|&r| r < n), "a row index exceeds the {n} rows of the destination");
     if outer > 1 && array_len < GRAIN {
         return par::parallel_rows(dst, n * inner, (GRAIN / array_len).max(1), |o, dst| {
             for (i, &row) in rows.iter().enumerate() {

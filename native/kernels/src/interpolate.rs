@@ -7,7 +7,7 @@ use num_traits::Zero;
 /// Minimum number of output elements per chunk.
 const GRAIN: usize = 1 << 13;
 
-/// The taps of each output element: indices along the input axis and their weights.
+/// The taps of each output element: indices along the input axis, with their weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Taps<'a, A> {
     /// Number of taps per output element.
@@ -25,7 +25,7 @@ impl<A: Accum> Taps<'_, A> {
     }
 }
 
-/// `out[o, i, j] = sum over k of weights[i, k] * x[o, indices[i, k], j]`, for `x` (outer, n, inner).
+/// Interpolates: `out[o, i, j] = sum over k of weights[i, k] * x[o, indices[i, k], j]`, for `x` (outer, n, inner).
 ///
 /// # Panics
 /// Panics if a length does not match or an index is outside the axis.
@@ -53,7 +53,7 @@ pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_weighted<T: FloatElement>(weight: T::Acc, x: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * T::Acc::of(*x));
     }

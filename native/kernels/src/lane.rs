@@ -29,8 +29,8 @@ pub(crate) fn unchanged<A: Float>() -> A {
 
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
-    /// True if loops over these lanes are compiled for every instruction set. Rarely used lane types go without AVX-512 to save code.
-    const EVERY_ISA: bool;
+    /// True if loops over these lanes are also compiled for AVX-512. Rarely used lane types go without it to save code.
+    const LOOPS_USE_AVX512: bool;
     /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;
     /// The destination as lanes, if its elements are lanes of this type.
@@ -156,9 +156,9 @@ macro_rules! elements {
 elements!(F32 f32, F64 f64, F16 f16, BF16 bf16, U8 u8, I8 i8, I32 i32, I64 i64, Bool bool);
 
 macro_rules! lane {
-    ($lane:ident, $every_isa:literal: $($variant:ident)*) => {
+    ($lane:ident, $use_avx512:literal: $($variant:ident)*) => {
         impl Lane for $lane {
-            const EVERY_ISA: bool = $every_isa;
+            const LOOPS_USE_AVX512: bool = $use_avx512;
             fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [$lane]> {
                 match dst { $(ElementsMut::$variant(d) => Store::<$lane>::view_mut(d),)* }
             }

@@ -1,4 +1,17 @@
 //! The compute kernels of FerroMX. Kernels take slices or matrix views and know nothing of arrays or operators.
+//!
+//! - Foundations: `par` runs parallel loops, `simd` compiles loops for each instruction set and has the microkernels, `math` the
+//!   elementary functions; `lane`, `item` and `float` describe element types.
+//! - Elementwise: `map`, `broadcast`, `select`, `polynomial`, `progression`, `predicates`, `quantize`.
+//! - Along axes: `reduce`, `scan`, `sort`, `softmax`, `norm`, `histogram`, with `axis_shape` and `short_rows`.
+//! - Moving elements: `movement`, `index`, `nonzero`, `sequence`.
+//! - Matrices: `gemm`, `int8`, `linalg`, `fft`, `sparse`, `sketch`.
+//! - Layers and losses: `conv`, `pool`, `rnn`, `attention`, `dropout`, `prelu`, `ctc`, `svm`, `sparse_reg`, `correlation`.
+//! - Images and regions: `image` (channels last); `resize`, `interpolate`, `grid_sample`, `sampler` (channels first); `detection`,
+//!   `roi_pool`.
+//! - Random numbers: `rng`, `density`.
+//! - Training: `update`, `group_adagrad`, `calibrate`, and `byte_sum` for the gradients of other ranks.
+//! - Text: `ngrams`.
 
 #[cfg(test)]
 mod test_data;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 pub struct Ngrams<'a> {
     /// Their lengths.
     pub lengths: RangeInclusive<usize>,
-    /// The most elements that are skipped between two elements of an n-gram. A unigram has no gaps.
+    /// Maximum number of elements skipped between two elements of an n-gram. A unigram has no gaps.
     pub max_skips: usize,
     /// Returns the index of an n-gram, if it is one of those to look for.
     pub find: &'a (dyn Fn(&[i64]) -> Option<usize> + Sync),

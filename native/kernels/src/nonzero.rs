@@ -9,7 +9,7 @@ pub fn indices<T: Element>(x: &[T]) -> Vec<usize> {
     memory::collected((0..x.len()).filter(|i| x[*i] != T::default()))
 }
 
-/// The coordinates of the elements that are not 0, (elements, axes).
+/// The coordinates of the elements that are not 0, as a row-major matrix (elements, axes).
 pub fn coordinates<T: Element>(x: &[T], dims: &[usize]) -> Vec<i64> {
     let (Some((&width, outer)), rank) = (dims.split_last(), dims.len()) else { return Vec::new() };
     let count = x.iter().filter(|x| **x != T::default()).count();

@@ -55,7 +55,7 @@ struct Horner<'a, C> {
 
 impl<C: NumericLane> Kernel for Horner<'_, C> {
     type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(self) {

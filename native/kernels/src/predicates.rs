@@ -12,7 +12,7 @@ const GRAIN: usize = 1 << 15;
 /// Elements in a block; before each block, the shared result is checked.
 const BLOCK: usize = 1024;
 
-/// Checks that all elements are finite: 0 times a finite number is 0, and NaN otherwise.
+/// Checks that all elements are finite: x * 0 is 0 if x is finite, else NaN.
 struct Finite<'a>(&'a [f32]);
 
 impl Kernel for Finite<'_> {

@@ -32,7 +32,7 @@ struct Progression<'a, T> {
 
 impl<T: Element> Kernel for Progression<'_, T> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

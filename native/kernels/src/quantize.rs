@@ -76,7 +76,7 @@ impl Quantum for i32 {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn quantize<T: Element, Q: Quantum>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
-    assert_eq!(x.len(), out.len(), "the result has another length");
+    assert_eq!(x.len(), out.len(), "the result differs in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         quantize_block(&x[chunk * GRAIN..], scale, shift, out);
     });
@@ -95,7 +95,7 @@ crate::simd::per_isa! {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn dequantize<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
-    assert_eq!(q.len(), out.len(), "the result has another length");
+    assert_eq!(q.len(), out.len(), "the result differs in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         dequantize_block(&q[chunk * GRAIN..], scale, out);
     });
@@ -137,7 +137,7 @@ impl Channels {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn quantize_linear(x: &[f32], channels: &Channels, is_signed: bool, out: &mut [u8]) {
-    assert_eq!(x.len(), out.len(), "the result has another length");
+    assert_eq!(x.len(), out.len(), "the result differs in length");
     let (low, high) = if is_signed { (-128, 127) } else { (0, 255) };
     channels.for_each(out, |start, out, scale, zero| {
         quantize_run(&x[start..start + out.len()], scale, zero, (low - zero) as f32, (high - zero) as f32, out);
@@ -179,7 +179,7 @@ pub fn quantize_rows(x: &[f32], rows: usize) -> (Vec<u8>, Vec<f32>) {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn dequantize_linear<Q: Quantum>(q: &[Q], channels: &Channels, out: &mut [f32]) {
-    assert_eq!(q.len(), out.len(), "the result has another length");
+    assert_eq!(q.len(), out.len(), "the result differs in length");
     channels.for_each(out, |start, out, scale, zero| {
         dequantize_run(&q[start..start + out.len()], scale, zero, out);
     });
@@ -234,7 +234,7 @@ pub struct Rounding {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
-    assert!(x.bytes.len() == out.len() && y.bytes.len() == out.len(), "the operands have other lengths");
+    assert!(x.bytes.len() == out.len() && y.bytes.len() == out.len(), "the operands differ in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         let range = chunk * GRAIN..chunk * GRAIN + out.len();
         let [x, y] = [x, y].map(|operand| Operand { bytes: &operand.bytes[range.clone()], ..operand });
@@ -271,7 +271,7 @@ pub fn combine<T: Element, U: Element, Q: Quantum>(
     out: &mut [Q],
     f: impl Fn(f32, f32) -> f32 + Sync,
 ) {
-    assert!(x.len() == out.len() && y.len() == out.len(), "the operands have other lengths");
+    assert!(x.len() == out.len() && y.len() == out.len(), "the operands differ in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         combine_block(&x[chunk * GRAIN..], &y[chunk * GRAIN..], out, &f);
     });
@@ -285,12 +285,12 @@ crate::simd::per_isa! {
     }
 }
 
-/// `out` = the nearest integers, halves to even, saturated to `limits`, the smallest and the largest integer of the output type.
+/// `out` = the nearest integers, ties to even, saturated to `limits`, the smallest and the largest integer of the output type.
 ///
 /// # Panics
 /// Panics if the lengths differ.
 pub fn round_saturated<T: Element, U: Element>(x: &[T], limits: (f64, f64), out: &mut [U]) {
-    assert_eq!(x.len(), out.len(), "the result has another length");
+    assert_eq!(x.len(), out.len(), "the result differs in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         for (y, x) in out.iter_mut().zip(&x[chunk * GRAIN..]) {
             *y = U::from_f64(x.to_f64().round_ties_even().clamp(limits.0, limits.1));

@@ -1,4 +1,4 @@
-//! Resizing of planes: bilinear interpolation, adaptive average pooling, and nearest-neighbour upsampling.
+//! Resizing of planes: bilinear interpolation, adaptive average pooling, and nearest-neighbor upsampling.
 
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
@@ -58,7 +58,7 @@ fn axis_taps<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<
     (0..output).map(tap).collect()
 }
 
-/// Bilinear interpolation of each plane. With `align_corners` the centres of the corner pixels of input and output coincide,
+/// Bilinear interpolation of each plane. With `align_corners` the centers of the corner pixels of input and output coincide,
 /// otherwise their outer edges do. An axis of one output pixel takes the first input pixel.
 ///
 /// # Panics
@@ -99,7 +99,7 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn lerp<T: FloatElement>(weight: T::Acc, a: &[T], b: &[T], out: &mut [T::Acc]) {
         for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
             *out = T::Acc::of(*a) * (T::Acc::one() - weight) + T::Acc::of(*b) * weight;
@@ -141,7 +141,7 @@ pub fn bilinear_resize_backward<T: FloatElement>(shape: &Resize, align_corners: 
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     fn add_scaled<A: Accum>(scale: A, x: &[A], sums: &mut [A]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += scale * *x);
     }
@@ -178,7 +178,7 @@ pub fn average_resize<T: FloatElement>(shape: &Resize, x: &[T], y: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }
@@ -211,7 +211,7 @@ pub fn average_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_
     });
 }
 
-/// Nearest-neighbour upsampling: repeats each pixel. The output size must be a multiple of the input size. With `add` the result is
+/// Nearest-neighbor upsampling: repeats each pixel. The output size must be a multiple of the input size. With `add` the result is
 /// added to `y`.
 ///
 /// # Panics

@@ -46,7 +46,7 @@ pub(crate) struct Corner<A> {
 }
 
 impl<A: Accum> Corner<A> {
-    /// The pixels around the point (x, y), whose coordinates run from -1 to 1 over the pixel centres.
+    /// The pixels around the point (x, y), whose coordinates run from -1 to 1 over the pixel centers.
     fn new(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
         let scale = |v: A, size: usize| (v + A::one()) * A::count(size.saturating_sub(1)) / A::count(2);
         Corner::at_pixel(scale(x, width), scale(y, height), [height, width])

@@ -64,7 +64,7 @@ pub fn cumprod<T, C>(
     });
 }
 
-/// The differences of neighbours along the middle axis of `x`, (outer, n, inner): `out` has the shape (outer, n - 1, inner).
+/// The differences of neighbors along the middle axis of `x`, (outer, n, inner): `out` has the shape (outer, n - 1, inner).
 ///
 /// # Panics
 /// Panics if a length does not match.

@@ -23,7 +23,7 @@ pub fn blend_column_means<T: FloatElement>(momentum: f64, x: &[T], moving: &mut 
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add<T: FloatElement>(row: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }

@@ -58,14 +58,14 @@ fn registry() -> &'static Registry {
 /// # Errors
 /// Unknown names; the message suggests similar ones.
 pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
-    let r = registry();
-    if let Some((key, def)) = r.by_name.get_key_value(name) {
+    let registry = registry();
+    if let Some((key, def)) = registry.by_name.get_key_value(name) {
         return Ok((key, def));
     }
     let lower = name.to_lowercase();
-    let internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
+    let is_internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
     let similar: Vec<_> =
-        r.names.iter().filter(|n| n.to_lowercase().contains(&lower) && !internal(n)).take(5).collect();
+        registry.names.iter().filter(|n| n.to_lowercase().contains(&lower) && !is_internal(n)).take(5).collect();
     let hint = match similar.is_empty() {
         true => "see Symbol.api for the list of operators".to_string(),
         false => format!("did you mean {}?", similar.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ")),

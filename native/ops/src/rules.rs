@@ -78,9 +78,11 @@ pub(crate) fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()>
     Ok(())
 }
 
-/// A new array of the given elements, for operators whose output shapes depend on the data.
-pub(crate) fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
-    NDArray::from_slice(items, dims)?.to_context(context)
+/// A new array of the given elements, for outputs whose shapes depend on the data.
+pub(crate) fn new_array<T: Element>(items: &[T], shape: &Shape, context: Context) -> Result<NDArray> {
+    let array = NDArray::empty(shape, T::DTYPE, context)?;
+    array.copy_from_slice(items)?;
+    Ok(array)
 }
 
 /// The elements of an output; empty if it is not wanted.

@@ -128,12 +128,12 @@ impl CachedOp {
         );
         check_outputs(outputs)?;
         self.check_contexts(inputs)?;
-        let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
+        let is_recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
         let observer = self.observer.lock().clone();
-        if recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
+        if is_recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
             let results = self.graph.run(inputs, outputs, observer)?;
-            if !recorded || !outputs.is_empty() {
+            if !is_recorded || !outputs.is_empty() {
                 return Ok(results);
             }
             // The graph is recorded as a whole, so that programs can also differentiate outputs that depend on no variable.

@@ -148,8 +148,8 @@ fn plans_run_without_allocating() {
         let x = variable("data");
         let many = op("add_n", "many", &vec![x.clone(); 9], &[]);
         let row = op("mean", "mean", &[x], &[("axis", "0"), ("keepdims", "True")]);
-        let centred = op("broadcast_sub", "centred", &[many, row], &[]);
-        let normed = op("BatchNorm", "normed", &[centred], &[("fix_gamma", "False")]);
+        let centered = op("broadcast_sub", "centered", &[many, row], &[]);
+        let normed = op("BatchNorm", "normed", &[centered], &[("fix_gamma", "False")]);
         let net = op("Dropout", "dropped", &[op("softmax", "shares", &[normed], &[])], &[]);
         let what = format!("many operands, broadcasting and reductions, {threads} threads");
         assert_trains_without_allocating(&net, &[("data", &[64, 48])], &what);

@@ -978,8 +978,8 @@ MXNET_DLL int FerroJobClose(FerroJobHandle handle);
 // Frees the handle of a job; null is ignored. The job ends with its last store, unless it was closed before.
 MXNET_DLL int FerroJobFree(FerroJobHandle handle);
 
-// Creates a store of kind `local` or `device`, or of kind `dist_sync` or `dist_device_sync`, which the workers of a job share that the
-// environment variables `DMLC_*` describe.
+// Creates a store: of this process (kind `local` or `device`), or shared by the workers of a job (`dist_sync` or `dist_device_sync`). The
+// environment variables `DMLC_*` describe the job.
 MXNET_DLL
 int MXKVStoreCreate(const char *type_,
                     KVStoreHandle *out);

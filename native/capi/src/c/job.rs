@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromx_runtime::ensure;
-use ferromx_runtime::kvstore::{Joining, KvStore, Member};
+use ferromx_runtime::kvstore::{JoinOptions, KvStore, Member};
 
 use super::args::{count, id, put, slice, text, texts};
 use super::guard;
@@ -43,13 +43,13 @@ pub extern "C" fn FerroJobJoin(
     timeout_ms: u64,
 ) -> c_int {
     guard(|| {
-        let joining = Joining {
+        let options = JoinOptions {
             rank: count(rank, "rank")?,
             peers: texts(peers, count(size, "size")?, "peers")?,
             secret: slice(secret.cast::<u8>(), secret_len, "secret")?.to_vec(),
             timeout: Duration::from_millis(timeout_ms),
         };
-        job(id(handle))?.join(joining)
+        job(id(handle))?.join(options)
     })
 }
 

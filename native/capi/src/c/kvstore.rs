@@ -51,8 +51,8 @@ fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, user_data:
     })
 }
 
-/// Creates a store of kind `local` or `device`, or of kind `dist_sync` or `dist_device_sync`, which the workers of a job share that the
-/// environment variables `DMLC_*` describe.
+/// Creates a store: of this process (kind `local` or `device`), or shared by the workers of a job (`dist_sync` or `dist_device_sync`). The
+/// environment variables `DMLC_*` describe the job.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreCreate(type_: *const c_char, out: *mut KVStoreHandle) -> c_int {
     guard(|| {

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
-use ferromx_runtime::low_precision::{Conditional, Precision, Quantization};
+use ferromx_runtime::low_precision::{AmpRules, ConditionalOp, Quantization};
 
 use super::args::{get, id, slice, text, texts};
 use super::guard;
@@ -97,7 +97,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn read(&self) -> Result<Vec<Conditional>> {
+    fn read(&self) -> Result<Vec<ConditionalOp>> {
         let n = self.count as usize;
         let starts = slice(self.starts.0, self.starts.1 as usize, "ind_ptr")?;
         let is_ordered = starts.first().is_none_or(|s| *s >= 0) && starts.is_sorted();
@@ -107,7 +107,7 @@ impl Conditions {
             (texts(self.ops, n, "conditional_fp32_op_names")?, texts(self.params, n, "conditional_param_names")?);
         let values_of = |i: usize| values[starts[i] as usize..starts[i + 1] as usize].to_vec();
         let conditions = ops.into_iter().zip(params).enumerate();
-        Ok(conditions.map(|(i, (op, param))| Conditional { op, param, values: values_of(i) }).collect())
+        Ok(conditions.map(|(i, (op, param))| ConditionalOp { op, param, values: values_of(i) }).collect())
     }
 }
 
@@ -150,7 +150,7 @@ pub extern "C" fn MXReducePrecisionSymbol(
             count: num_conditional_fp32_op_names,
         };
         let types = slice(arg_type_data, num_args as usize, "arg_type_data")?.iter().map(|code| dtype_of_code(*code));
-        let rules = Precision {
+        let rules = AmpRules {
             target: dtype_of_code(get(target_dtype, "target_dtype")?)?,
             target_ops: names(target_dtype_op_names, num_target_dtype_op_names, "target_dtype_op_names")?,
             fp32_ops: names(fp32_op_names, num_fp32_op_names, "fp32_op_names")?,

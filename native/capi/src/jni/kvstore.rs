@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{Joining, Key, KvStore, Member, Update, Updater, set_environment};
+use ferromx_runtime::kvstore::{JoinOptions, Key, KvStore, Member, Update, Updater, set_environment};
 use jni::Env;
 use jni::objects::{JByteArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
@@ -145,13 +145,13 @@ native! {
         if secret.is_null() {
             return Err(null("the secret"));
         }
-        let joining = Joining {
+        let options = JoinOptions {
             rank: usize::try_from(rank).map_err(|_| Error::Value(format!("rank is {rank}: ranks count from 0")))?,
             peers: strings(env, &peers, "the peers")?,
             secret: env.convert_byte_array(&secret)?,
             timeout: Duration::from_millis(timeout.max(0) as u64),
         };
-        Ok(job(handle as u64)?.join(joining)?)
+        Ok(job(handle as u64)?.join(options)?)
     }
 
     fn jobRank(_env, handle: jlong) -> jint {

@@ -299,7 +299,7 @@ impl<P> Operator<P> {
         self
     }
 
-    /// Initializers of variables that have none, by input, as in `[(3, r#"["zero", {}]"#)]`.
+    /// Initializers for input variables that have none of their own, by input index: `[(3, r#"["zero", {}]"#)]`.
     pub const fn input_init(mut self, init: &'static [(usize, &'static str)]) -> Operator<P> {
         self.def.signature.input_init = init;
         self

@@ -105,7 +105,7 @@ pub struct Fused {
     /// The parameters of the normalization that follows, if any.
     pub normalization: Option<Params>,
     /// Whether a residual is added.
-    pub residual: bool,
+    pub has_residual: bool,
     /// The elementwise function that is applied last.
     pub function: Option<Elementwise>,
 }

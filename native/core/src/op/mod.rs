@@ -1,8 +1,8 @@
 //! Operator definitions: static data for the engine, the C API, the Scala code generator and the documentation.
 //!
 //! - This file has [`OpDef`], which groups the properties of an operator by purpose.
-//! - `metadata`, `signature`, `parameters` and `inference` have a group each, with the methods that read it. So have `kernel` (with the
-//!   context of kernels), `grad` (the gradients that operators declare) and `fusion` (their roles in fused kernels).
+//! - Each group has a file, with the methods that read it: `metadata`, `signature`, `parameters`, `inference`, `kernel` (with the context
+//!   of kernels), `grad` (the gradients that operators declare) and `fusion` (their roles in fused kernels).
 //! - `sparse_form` has the functions on sparse arrays, `args` the tensor arguments.
 //! - `builder` has the functions that build a definition.
 //! - `operator` has a definition with the type of its parameters, `operation` one with inputs and parameters, to be added to a graph.

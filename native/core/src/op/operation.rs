@@ -127,7 +127,7 @@ macro_rules! op {
         const {
             assert!(
                 $($operator)::+.takes(<[&str]>::len(&[$(stringify!($input)),*])),
-                "the operator takes fewer inputs"
+                "too many inputs for this operator"
             );
         }
         $crate::op!(

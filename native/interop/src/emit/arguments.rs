@@ -99,7 +99,7 @@ arguments! {
         _ => Ok(None),
     };
     TensorId: Tensor = |value| Ok(match value {
-        Value::TensorId(h) => Some(TensorId(*h)),
+        Value::TensorId(id) => Some(TensorId(*id)),
         _ => None,
     });
     Arc<Graph>: Graph = |value| Ok(match value {

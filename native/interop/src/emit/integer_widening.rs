@@ -56,7 +56,7 @@ fn inferred(builder: &Builder, node: &Node, k: usize, inputs: &[Value]) -> Optio
     if INT64_OUTPUTS.iter().any(|(op, outputs)| *op == node.op && outputs.contains(&k)) {
         return None;
     }
-    let of = |value: &Value| if let Value::TensorId(h) = value { builder.info(*h).widened } else { None };
+    let of = |value: &Value| if let Value::TensorId(id) = value { builder.info(*id).widened } else { None };
     inputs[if node.op == "CastLike" { 1.min(inputs.len()) } else { 0 }..].iter().find_map(of)
 }
 
@@ -96,13 +96,13 @@ impl Builder {
         outputs: &mut [Value],
     ) -> Result<()> {
         for (k, (name, value)) in node.outputs.iter().zip(outputs).enumerate() {
-            let Value::TensorId(h) = *value else { continue };
+            let Value::TensorId(id) = *value else { continue };
             let int = match declared(name) {
                 Some(element) => widened(&element),
                 None => inferred(self, node, k, inputs),
             };
-            let Some(int) = int.filter(|int| self.info(h).dtype == Some(int.storage_dtype())) else { continue };
-            let output = if OVERFLOWING.contains(&node.op.as_str()) { self.wrap(name, h, int)? } else { h };
+            let Some(int) = int.filter(|int| self.info(id).dtype == Some(int.storage_dtype())) else { continue };
+            let output = if OVERFLOWING.contains(&node.op.as_str()) { self.wrap(name, id, int)? } else { id };
             self.mark_widened(output, int);
             *value = Value::TensorId(output);
         }

@@ -47,7 +47,7 @@ impl Sink {
     pub fn name_of(&mut self, builder: &Builder, value: &Value) -> Result<String> {
         let tensor_id = match value {
             Value::None => return Ok(String::new()),
-            Value::TensorId(h) => *h,
+            Value::TensorId(id) => *id,
             other => return Err(Error::value(format!("an input would be a {}", other.kind()))),
         };
         if let Some(name) = self.names.get(&tensor_id) {
@@ -138,10 +138,7 @@ pub fn framework_call(
             (_, v) => v,
         };
         let is_empty = matches!(&value, Value::List(items) if items.is_empty());
-        if value == Value::None && !matches!(value, Value::Graph(_))
-            || value == a.default
-            || (is_empty && !a.is_required)
-        {
+        if value == Value::None || value == a.default || (is_empty && !a.is_required) {
             continue;
         }
         if !a.kind.takes(&value) {

@@ -160,7 +160,7 @@ impl<'p> PatternMatch<'_, 'p> {
                     }
                 }
                 None => match value {
-                    Value::TensorId(h) => match self.source.producer(*h) {
+                    Value::TensorId(id) => match self.source.producer(*id) {
                         Some(node) => self.call(call, node),
                         None => Err(format!("an input is not the output of {}", call.name)),
                     },
@@ -169,8 +169,8 @@ impl<'p> PatternMatch<'_, 'p> {
             },
             other => match (self.known(other), value) {
                 (Some(expected), _) if expected.eq_as_f32(value) => Ok(()),
-                (Some(expected), Value::TensorId(h))
-                    if self.source.scalar(*h).is_some_and(|x| Some(x) == expected.number()) =>
+                (Some(expected), Value::TensorId(id))
+                    if self.source.scalar(*id).is_some_and(|x| Some(x) == expected.number()) =>
                 {
                     Ok(())
                 }

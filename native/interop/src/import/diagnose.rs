@@ -160,8 +160,8 @@ impl Importer<'_> {
     pub(super) fn propagate_placeholders(&mut self, node: &Node, outputs: &[Value]) {
         if self.diagnosis.has_placeholders && !self.inputs_from_placeholders(node).is_empty() {
             for output in outputs {
-                if let Value::TensorId(h) = output {
-                    self.emitter.builder.mark_from_placeholder(*h);
+                if let Value::TensorId(id) = output {
+                    self.emitter.builder.mark_from_placeholder(*id);
                 }
             }
         }
@@ -173,7 +173,9 @@ impl Importer<'_> {
         names.sort_unstable();
         names.dedup();
         let from_placeholders = |name: &str| match self.value(name) {
-            Ok(Value::TensorId(h)) if self.emitter.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
+            Ok(Value::TensorId(id)) if self.emitter.builder.info(id).is_from_placeholder => {
+                Some((name.to_string(), id))
+            }
             _ => None,
         };
         names.into_iter().filter_map(from_placeholders).collect()
@@ -233,8 +235,8 @@ impl Importer<'_> {
     /// True if an input that does not depend on placeholders has unknown elements. Symbolic dimensions may come from placeholders.
     fn lacks_value(&self, node: &Node) -> bool {
         node.inputs.iter().any(|name| match self.value(name) {
-            Ok(Value::TensorId(h)) => {
-                let info = self.emitter.builder.info(h);
+            Ok(Value::TensorId(id)) => {
+                let info = self.emitter.builder.info(id);
                 !info.is_from_placeholder && info.value.is_none() && info.symbolic_value.is_none()
             }
             _ => false,
@@ -243,9 +245,9 @@ impl Importer<'_> {
 
     /// Element types and ranks that placeholders may have, those of the other inputs first.
     fn guesses(&self, node: &Node, from_placeholders: &[(String, usize)]) -> (Vec<Option<DType>>, Vec<Option<usize>>) {
-        let infos: Vec<_> = from_placeholders.iter().map(|(_, h)| self.emitter.builder.info(*h)).collect();
+        let infos: Vec<_> = from_placeholders.iter().map(|(_, id)| self.emitter.builder.info(*id)).collect();
         let others = node.inputs.iter().filter_map(|name| match self.value(name) {
-            Ok(Value::TensorId(h)) => Some(self.emitter.builder.info(h)),
+            Ok(Value::TensorId(id)) => Some(self.emitter.builder.info(id)),
             _ => None,
         });
         let (mut dtypes, mut ranks) = (vec![None], vec![None]);

@@ -89,8 +89,8 @@ pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Op
 impl Importer<'_> {
     /// A value, as passed to hooks.
     fn hook_tensor(&self, name: &str, value: &Value) -> Option<HookTensor> {
-        let Value::TensorId(h) = value else { return None };
-        Some(HookTensor::of(&self.emitter.builder, name, *h))
+        let Value::TensorId(id) = value else { return None };
+        Some(HookTensor::of(&self.emitter.builder, name, *id))
     }
 
     /// The outputs of a node: from the hook before the mapping or from `table`, then from the hook after the mapping.
@@ -145,8 +145,8 @@ impl Importer<'_> {
         }
         let mut tensor_ids = HashMap::new();
         for (name, value) in known {
-            if let Value::TensorId(h) = value {
-                tensor_ids.insert(name.clone(), *h);
+            if let Value::TensorId(id) = value {
+                tensor_ids.insert(name.clone(), *id);
             }
         }
         for (name, array) in replacement.constants {

@@ -131,8 +131,10 @@ impl<'t> Importer<'t> {
 
     /// The element of a name's value, if it is a constant of one element.
     fn known_number(&self, name: &str) -> Result<Option<f64>> {
-        let Value::TensorId(h) = self.value(name)? else { return Ok(None) };
-        let Some(array) = self.emitter.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
+        let Value::TensorId(id) = self.value(name)? else { return Ok(None) };
+        let Some(array) = self.emitter.builder.info(id).value.as_ref().filter(|a| a.len() == 1) else {
+            return Ok(None);
+        };
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
 
@@ -173,8 +175,8 @@ impl<'t> Importer<'t> {
             scope.insert(name.to_string(), value);
         }
         for info in &graph.inputs {
-            if let Some(Value::TensorId(h)) = scope.get(&info.name) {
-                self.emitter.builder.record_element_type(*h, info.element.as_ref());
+            if let Some(Value::TensorId(id)) = scope.get(&info.name) {
+                self.emitter.builder.record_element_type(*id, info.element.as_ref());
             }
         }
         self.scopes.push(scope);
@@ -402,8 +404,8 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let mut importer = importer;
     let mut heads = Vec::new();
     for (info, value) in model.graph.outputs.iter().zip(&values) {
-        let Value::TensorId(h) = value else { return Err(Error::format("an output is not a tensor")) };
-        let output = importer.emitter.builder.described_output(&info.name, *h)?;
+        let Value::TensorId(id) = value else { return Err(Error::format("an output is not a tensor")) };
+        let output = importer.emitter.builder.described_output(&info.name, *id)?;
         heads.push(importer.emitter.builder.symbol(output));
     }
     let symbol = Symbol::group(&heads);
@@ -431,7 +433,7 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     let options = ImportOptions { values: inputs, ..ImportOptions::default() };
     let (importer, values) = run(model, &options, Mode::Execute)?;
     let value = |v: Value| match v {
-        Value::TensorId(h) => importer.emitter.builder.info(h).value.clone(),
+        Value::TensorId(id) => importer.emitter.builder.info(id).value.clone(),
         _ => None,
     };
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()

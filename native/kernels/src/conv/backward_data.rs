@@ -1,4 +1,4 @@
-//! The gradient of the input.
+//! The gradient of the input of a convolution.
 
 use super::implicit::{Implicit, pack_weights};
 use super::phases::{Bands, PerPhase, PhaseGrad, phases, scatter};
@@ -87,12 +87,12 @@ fn backward_phases<T: Accum>(
     let mut phases = phases(shape);
     let mut len = 0;
     for phase in &mut phases {
-        phase.weights = len;
+        phase.weights_start = len;
         len += shape.groups * kernel.packed_a_len(shape.group_in(), shape.group_out() * phase.taps.len());
     }
     with_scratch(len, |packed: &mut [T]| {
         for phase in &phases {
-            pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights..]);
+            pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights_start..]);
         }
         let products: PerPhase<Implicit<'_, T>> = phases
             .iter()
@@ -102,7 +102,7 @@ fn backward_phases<T: Accum>(
                 groups: shape.groups,
                 rows: shape.group_in(),
                 channels: shape.group_out(),
-                weights: &packed[phase.weights..],
+                weights: &packed[phase.weights_start..],
                 source: output_grad,
             })
             .collect();
@@ -120,13 +120,13 @@ fn backward_phases<T: Accum>(
             let (image, first_row) = (row / shape.in_channels, element / bands.elements(shape) * bands.rows);
             with_scratch(bands.side_by_side * bands.grad_len(shape), |grads: &mut [T]| {
                 for first in (0..phases.len()).step_by(bands.side_by_side) {
-                    let neighbours = first..phases.len().min(first + bands.side_by_side);
+                    let neighbors = first..phases.len().min(first + bands.side_by_side);
                     let mut parts = PerPhase::new();
-                    for (i, grad) in neighbours.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
+                    for (i, grad) in neighbors.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
                         let (pixel, pixels) = bands.pixels(&phases[i], first_row);
                         if pixels > 0 {
                             let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
-                            products[i].images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
+                            products[i].compute_images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
                         }
                         parts.push(PhaseGrad { phase: &phases[i], grad, pixels });
                     }

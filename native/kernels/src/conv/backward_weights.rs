@@ -1,8 +1,8 @@
-//! The gradient of the weights.
+//! The gradient of the weights of a convolution.
 //!
 //! A matrix product over the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The input of a block
 //! of pixels, padding included, is transposed to channels-last order in scratch memory, so a panel of B is a table of offsets,
-//! one per pixel, that all taps share. With fewer channels than lanes, neighbouring taps of a row fill the lanes together: they
+//! one per pixel, that all taps share. With fewer channels than lanes, neighboring taps of a row fill the lanes together: they
 //! are contiguous in this order.
 
 use super::strided_compaction::Compact;
@@ -95,7 +95,7 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Sums the gradients of all slices, which have a stride of `len`, into the given columns of each row of `grad`, whose rows
     /// have `depth` elements. A column index of `depth` marks a lane without a column.
     fn sum_slices<T: Accum>(sums: &[T], len: usize, slices: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
@@ -208,7 +208,7 @@ impl<'a, T: Accum> Product<'a, T> {
         let kernel = T::microkernel();
         let (channels, nr, [planes, height, taps]) = (shape.group_in(), kernel.nr(), shape.kernel);
         let width = channels.min(nr);
-        // Neighbouring taps share the lanes if they are contiguous in the input.
+        // Neighboring taps share the lanes if they are contiguous in the input.
         let lane_taps = if channels < nr && shape.dilate[2] == 1 { taps } else { 1 };
         let (mut units, mut columns) = (List::default(), List::default());
         for (block, plane, row) in (0..channels.div_ceil(width))

@@ -39,14 +39,14 @@ fn plane(batch: usize, channels: usize, len: usize) -> usize {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add<T: FloatElement>(bias: T::Acc, y: &mut [T]) {
         y.iter_mut().for_each(|y| *y = (T::Acc::of(*y) + bias).store());
     }
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Sums the rows of `len` contiguous elements that start at `first`, `first + stride` and so on, in several lanes.
     fn total<T: FloatElement>(values: &[T], first: usize, stride: usize, len: usize) -> T::Acc {
         const LANES: usize = 16;

@@ -18,8 +18,8 @@ pub struct DeformShape {
     pub conv: ConvShape,
     /// Groups of input channels that share offsets; divides the number of input channels.
     pub offset_groups: usize,
-    /// True if points up to one pixel outside the image are interpolated with zeros. If false, such points are zero, and points
-    /// beyond the centres of the last row or column are clamped to it.
+    /// True if points up to one pixel outside the image are interpolated with zeros. If false, such points have the value zero, and
+    /// points between the center of the last row or column and the edge of the image are clamped to that center.
     pub zero_border: bool,
 }
 

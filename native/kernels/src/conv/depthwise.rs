@@ -31,7 +31,7 @@ fn computed(layout: &Layout<'_>) -> usize {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `out[i] = sum over t of weights[t] * from[taps[t] + i]`.
     fn convolve<T: Accum>(weights: &[T], taps: &[usize], from: &[T], out: &mut [T]) {
         for (block, out) in out.chunks_exact_mut(LANES).enumerate() {
@@ -51,7 +51,7 @@ crate::simd::per_isa! {
 const MIN_COLUMNS: usize = 16;
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Computes a plane with an undilated 3 x 3 kernel and stride 1: at least two rows, each of `width` >= [`MIN_COLUMNS`] outputs.
     /// `from` starts with the window of the first output and has a row stride of `pitch`.
     ///
@@ -69,8 +69,8 @@ crate::simd::per_isa! {
                 let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
                 for x in 0..end - start {
                     let at = |line: [&[T]; 3]| line.map(|shifted| shifted[x]);
-                    upper[x] = nine(weights, [at(a), at(b), at(c)]);
-                    lower[x] = nine(weights, [at(b), at(c), at(d)]);
+                    upper[x] = weighted_sum_3x3(weights, [at(a), at(b), at(c)]);
+                    lower[x] = weighted_sum_3x3(weights, [at(b), at(c), at(d)]);
                 }
             }
         }
@@ -79,7 +79,7 @@ crate::simd::per_isa! {
 
 /// The weighted sum of a 3 x 3 window.
 #[inline(always)]
-fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
+fn weighted_sum_3x3<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
     let [[a, b, c], [d, e, f], [g, h, i]] = taps;
     let upper = c.mul_add(weights[2], b.mul_add(weights[1], a * weights[0]));
     let middle = f.mul_add(weights[5], e.mul_add(weights[4], d.mul_add(weights[3], upper)));
@@ -87,7 +87,7 @@ fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Adds to `sums[t]` the sum of `grad[i] * from[taps[t] + i]`.
     fn correlate<T: Accum>(grad: &[T], taps: &[usize], from: &[T], sums: &mut [T]) {
         for (sum, tap) in sums.iter_mut().zip(taps) {
@@ -114,7 +114,7 @@ crate::simd::per_isa! {
 const PHASE_LANES: usize = 16;
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Computes a row of two interleaved phases: `out[2 * i + p]` is the sum of `weight * from[offset + i]` over the taps
     /// `(offset, weight)` of phase `p`. Reads up to [`PHASE_LANES`] elements past those of the last output.
     fn convolve_interleaved<T: Accum>(even: &[(usize, T)], odd: &[(usize, T)], from: &[T], out: &mut [T]) {

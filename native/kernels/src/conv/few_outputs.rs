@@ -117,7 +117,7 @@ fn add_tap<T: Accum>(shape: &ConvShape, tap: usize, products: &[T], plane: &mut 
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `to[i * stride] += a * x[i]`.
     fn add_multiple<T: Accum>(a: T, x: &[T], stride: usize, to: &mut [T]) {
         if stride == 1 {

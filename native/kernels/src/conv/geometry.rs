@@ -9,7 +9,7 @@ pub(super) struct Geometry {
     pub grid: [usize; 3],
     /// Size of a source plane.
     pub source: [usize; 3],
-    /// Stride between the windows of neighbouring outputs.
+    /// Stride between the windows of neighboring outputs.
     pub stride: [usize; 3],
     /// Coordinates of the taps relative to the start of the window; negative in the padding.
     pub taps: List<[isize; 3]>,

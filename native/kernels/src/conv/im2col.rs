@@ -8,7 +8,7 @@ use num_traits::Zero;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 14;
 /// Rows up to this length are copied faster by a loop than by a call of `memcpy`.
-const SHORT: usize = 16;
+const SHORT_ROW: usize = 16;
 
 /// The input elements that a tap reads for one row of outputs.
 struct Row {
@@ -67,7 +67,7 @@ pub fn im2col<T: FloatElement>(shape: &ConvShape, x: &[T], columns: &mut [T]) {
             to[..line.outputs.start].fill(T::default());
             to[line.outputs.end..].fill(T::default());
             let to = &mut to[line.outputs.clone()];
-            if shape.stride[2] == 1 && to.len() > SHORT {
+            if shape.stride[2] == 1 && to.len() > SHORT_ROW {
                 to.copy_from_slice(&image[line.first..][..to.len()]);
             } else {
                 let from = image[line.first..].iter().step_by(shape.stride[2]);

@@ -2,7 +2,7 @@
 //! the padded image and never stored as a matrix.
 //!
 //! Images are divided into row blocks. The input rows of a block are copied to scratch memory so that a tap reads contiguous
-//! elements for neighbouring pixels ([`Layout`]). A panel of B is then a table of offsets, one per channel and tap, which all
+//! elements for neighboring pixels ([`Layout`]). A panel of B is then a table of offsets, one per channel and tap, which all
 //! panels share.
 //!
 //! The depth is split into blocks that depend on its length alone, and each result is the sum of its blocks in order, so its bits
@@ -93,7 +93,7 @@ pub(super) struct Blocking<'a> {
     table: OffsetTable,
     /// Rows of pixels in a block.
     rows: usize,
-    /// Images in a block; 1 unless blocks are whole images.
+    /// Images in a block; 1 if a block is part of an image.
     images: usize,
     order: Order,
 }
@@ -157,17 +157,17 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let images =
                 (CHUNK_WORK / work).max(blocking.as_ref().map_or(1, |blocking| blocking.images)).clamp(1, max_images);
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
-                self.images(&blocking, row / image_rows, 0, &mut block, &|stage, r, p, block| {
+                self.compute_images(&blocking, row / image_rows, 0, &mut block, &|stage, r, p, block| {
                     on_block(stage, row + r, p, block)
                 });
             });
         }
         let blocking = self.blocking((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
-        let (rows, cols) = self.fair_chunk(&blocking, batch * self.groups, pixels);
+        let (rows, cols) = self.chunk_size(&blocking, batch * self.groups, pixels);
         if rows >= self.rows {
             // Whole images, split by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
-                self.images(&blocking, row / image_rows, pixel, &mut block, &|stage, r, p, block| {
+                self.compute_images(&blocking, row / image_rows, pixel, &mut block, &|stage, r, p, block| {
                     on_block(stage, row + r, p, block)
                 });
             });
@@ -177,12 +177,12 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let (image, group) = (i / self.groups, i % self.groups);
             let rows = first_row..first_row + block.rows();
             let chunk = Chunk { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
-            self.chunk(&blocking, &chunk, &mut block, &|stage, r, p, block| on_block(stage, row + r, p, block));
+            self.compute_chunk(&blocking, &chunk, &mut block, &|stage, r, p, block| on_block(stage, row + r, p, block));
         });
     }
 
     /// The rows and pixels of a chunk that divide the work evenly; `images` is batch x groups.
-    fn fair_chunk(&self, blocking: &Option<Blocking<'_>>, images: usize, pixels: usize) -> (usize, usize) {
+    fn chunk_size(&self, blocking: &Option<Blocking<'_>>, images: usize, pixels: usize) -> (usize, usize) {
         let (mr, lanes, threads) = (self.kernel.mr(), self.kernel.lanes(), num_threads());
         let tiles = self.rows.div_ceil(mr);
         match blocking {
@@ -258,7 +258,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
 
     /// Computes as many images, starting at `image`, as `out` has rows for, and as many pixels of each, starting at `pixel`, as it has
     /// columns.
-    pub(super) fn images(
+    pub(super) fn compute_images(
         &self,
         blocking: &Option<Blocking<'_>>,
         image: usize,
@@ -271,12 +271,18 @@ impl<'a, T: Accum> Implicit<'a, T> {
         for group in 0..self.groups {
             let (rows, first_row) = (0..self.rows, group * self.rows);
             let chunk = Chunk { group, rows, images: images.clone(), first_row, image_rows, pixel };
-            self.chunk(blocking, &chunk, out, on_block);
+            self.compute_chunk(blocking, &chunk, out, on_block);
         }
     }
 
     /// Computes a chunk block by block.
-    fn chunk(&self, blocking: &Option<Blocking<'_>>, chunk: &Chunk, out: &mut MatMut<'_, T>, on_block: OnBlock<'_, T>) {
+    fn compute_chunk(
+        &self,
+        blocking: &Option<Blocking<'_>>,
+        chunk: &Chunk,
+        out: &mut MatMut<'_, T>,
+        on_block: OnBlock<'_, T>,
+    ) {
         let pixels = out.cols();
         let (cols, images_per_block) = match blocking {
             _ if self.depth() == 0 => (pixels, 1),
@@ -297,12 +303,12 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     let mut c = block.result(chunk, block.images.start, out);
                     (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
                 }
-                Some(blocking) => self.row_block(blocking, chunk, &block, next.as_ref(), out),
+                Some(blocking) => self.compute_row_block(blocking, chunk, &block, next.as_ref(), out),
                 None => {
                     let (image, pixel) = (block.images.start, chunk.pixel + block.first);
                     let first = block.row(chunk, image);
                     let c = &mut block.result(chunk, image, out);
-                    self.pointwise(chunk, &block, next.as_ref(), c, |stage, row, block| {
+                    self.compute_pointwise(chunk, &block, next.as_ref(), c, |stage, row, block| {
                         on_block(stage, first + row, pixel, block);
                     });
                     continue;
@@ -324,7 +330,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
 
     /// Computes a block of a pointwise convolution, whose windows are the image itself, and prefetches what the next block reads.
     /// Calls `on_block(stage, row, block)` for each row of tiles.
-    fn pointwise(
+    fn compute_pointwise(
         &self,
         chunk: &Chunk,
         pixels: &PixelBlock,
@@ -396,7 +402,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
     }
 
     /// Computes a row block, and prefetches what the next one reads.
-    fn row_block(
+    fn compute_row_block(
         &self,
         blocking: &Blocking<'_>,
         chunk: &Chunk,

@@ -1,4 +1,4 @@
-//! Copies planes to scratch memory, so that each tap of a convolution reads contiguous elements for neighbouring outputs.
+//! Copies planes to scratch memory, so that each tap of a convolution reads contiguous elements for neighboring outputs.
 //!
 //! A plane is copied with its padding and split into phases, one per residue of the stride. Rows of outputs are computed at the
 //! pitch of the scratch memory: a plane is a single loop, whatever its width, and the outputs between rows are discarded.
@@ -112,29 +112,29 @@ impl<'a> Layout<'a> {
     /// Copies the source rows that the outputs starting at grid row `first` read, for each of `planes`, to `to`, where the planes
     /// have a stride of `len`. The elements of `to` that are padding must be zero already.
     pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
-        let ([depth, height, width], [_, tall, stride]) = (self.geometry.source, self.geometry.stride);
+        let ([depth, height, width], [_, stride_y, stride_x]) = (self.geometry.source, self.geometry.stride);
         if depth * height * width == 0 {
             return;
         }
-        let (shift, range) = ((first * tall) as isize, self.range(1, first));
-        for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
+        let (shift, range) = ((first * stride_y) as isize, self.range(1, first));
+        for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(stride_y).map(move |start| (d, start))) {
             let offset = |w: usize| self.offset([d as isize, start as isize - shift, w as isize]);
-            let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
+            let (rows, from) = ((range.end - start).div_ceil(stride_y), (d * height + start) * width);
             let planes = planes.chunks_exact(depth * height * width).map(|plane| &plane[from..]);
-            if let (2, true, Some(even), Some(odd)) = (stride, width > 1, offset(0), offset(1)) {
+            if let (2, true, Some(even), Some(odd)) = (stride_x, width > 1, offset(0), offset(1)) {
                 for (from, to) in planes.zip(to.chunks_exact_mut(self.len)) {
                     let (low, high) = to.split_at_mut(even.max(odd));
                     let to = if even < odd { [&mut low[even..], high] } else { [high, &mut low[odd..]] };
-                    split_rows(rows, width, from, tall * width, to, self.phase[2]);
+                    split_rows(rows, width, from, stride_y * width, to, self.phase[2]);
                 }
                 continue;
             }
-            for (w, start) in (0..stride.min(width)).filter_map(|w| Some((w, offset(w)?))) {
+            for (w, start) in (0..stride_x.min(width)).filter_map(|w| Some((w, offset(w)?))) {
                 for (from, to) in planes.clone().zip(to.chunks_exact_mut(self.len)) {
                     let to = &mut to[start..];
-                    match stride {
-                        1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
-                        _ => copy_strided(stride, rows, w..width, (from, tall * width), (to, self.phase[2])),
+                    match stride_x {
+                        1 => copy_rows(rows, width, from, stride_y * width, to, self.phase[2]),
+                        _ => copy_strided(stride_x, rows, w..width, (from, stride_y * width), (to, self.phase[2])),
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl<'a> Layout<'a> {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Copies rows of `width` elements; most are so short that a call of `memcpy` would take longer than the copy.
     fn copy_rows<T: Accum>(rows: usize, width: usize, from: &[T], from_pitch: usize, to: &mut [T], to_pitch: usize) {
         for row in 0..rows {
@@ -217,7 +217,7 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Copies every `stride`-th of the `columns` of each row. `from` and `to` are elements and the pitch of their rows.
     fn copy_strided<T: Accum>(
         stride: usize,
@@ -239,7 +239,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Splits rows of `width` elements into the even and the odd ones.
     fn split_rows<T: Accum>(
         rows: usize,

@@ -13,19 +13,19 @@
 //! - `backward_data`, `backward_weights`, `bias`: the gradients.
 //! - `epilogue`: what is applied to the output.
 //! - `geometry`: the input elements that the windows read.
-//! - `phases`: the elements of the input that the same taps read.
+//! - `phases`: splits the input into elements that the same taps read, for the gradient of strided convolutions.
 //! - `layout`: copies planes so that taps read contiguous elements.
 //! - `implicit`: implicit GEMM with pixels in the vector lanes.
 //! - `output_channel_gemm`: implicit GEMM with output channels in the vector lanes, for small images.
 //! - `winograd`: Winograd's algorithm for 3 x 3 kernels.
 //! - `depthwise`: one kernel per channel.
 //! - `single_output`: kernels that cover the whole image, as plain matrix products.
-//! - `few_outputs`: the gradient of the input for few outputs.
+//! - `few_outputs`: the gradient of the input for kernels nearly as large as the image.
 //! - `disjoint`: the gradient of the input for windows that do not overlap.
 //! - `strided_compaction`: removes input elements that no window reads.
 //! - `crop`: removes taps that read only padding.
 //! - `deformable`: deformable convolution.
-//! - `im2col`: the explicit window matrix, as an operator of its own.
+//! - `im2col`: the explicit matrix of windows, which MXNet offers as an operator of its own.
 //!
 //! | Of a deconvolution with data x, weights w, result y | is |
 //! |---|---|
@@ -72,7 +72,7 @@ use geometry::Geometry;
 /// of input and kernel 1, of stride and dilation 1, and of padding 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvShape {
-    /// Images.
+    /// Number of images.
     pub batch: usize,
     /// Groups of channels that are convolved separately; divides both channel counts.
     pub groups: usize,
@@ -84,11 +84,11 @@ pub struct ConvShape {
     pub input: [usize; 3],
     /// Size of the kernel.
     pub kernel: [usize; 3],
-    /// Stride between neighbouring windows, at least 1.
+    /// Stride between neighboring windows, at least 1.
     pub stride: [usize; 3],
     /// Zeros before and after the input.
     pub pad: [usize; 3],
-    /// Stride between neighbouring taps, at least 1.
+    /// Stride between neighboring taps, at least 1.
     pub dilate: [usize; 3],
 }
 
@@ -103,8 +103,8 @@ impl ConvShape {
         })
     }
 
-    /// The same convolution with strides of at most the padded input: with longer ones, too, there is a single window. Axes of size
-    /// zero, which may be unknown, keep their strides.
+    /// The equivalent convolution whose strides do not exceed the padded input; with a longer stride there is also just one window.
+    /// Axes of size zero, which may be unknown, keep their strides.
     pub fn with_bounded_strides(mut self) -> Self {
         for i in (0..3).filter(|i| self.input[*i] > 0) {
             self.stride[i] = self.stride[i].min(self.input[i].saturating_add(self.pad[i].saturating_mul(2)));

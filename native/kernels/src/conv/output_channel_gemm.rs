@@ -88,12 +88,12 @@ impl<T: Accum> Implicit<'_, T> {
         };
         let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());
         parallel_blocks_of_groups(out, self.rows, [channels, block_pixels], |row, pixel, mut block| {
-            self.channel_block(&windows, row, pixel, &mut block, on_block);
+            self.compute_channel_block(&windows, row, pixel, &mut block, on_block);
         });
     }
 
     /// Computes the output channels starting at `row`, all of one group, for the block of pixels starting at `pixel`.
-    fn channel_block(
+    fn compute_channel_block(
         &self,
         windows: &Option<Windows<'_>>,
         row: usize,

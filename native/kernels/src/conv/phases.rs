@@ -1,7 +1,7 @@
 //! The phases by which strided convolutions compute the gradient of the input, and the bands of rows that divide an image.
 //!
 //! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps,
-//! from neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
+//! from neighboring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
 
 use super::ConvShape;
 use super::geometry::Geometry;
@@ -18,8 +18,8 @@ pub(super) struct Phase {
     pub first: [usize; 3],
     /// The taps of the kernel that read the phase.
     pub taps: List<usize>,
-    /// Offset of the packed weights.
-    pub weights: usize,
+    /// Where the packed weights of the phase start among those of all phases.
+    pub weights_start: usize,
 }
 
 /// The phases of the input, one per residue of the stride.
@@ -43,7 +43,7 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
         },
         first,
         taps: List::default(),
-        weights: 0,
+        weights_start: 0,
     };
     // The last tap first: outputs are then read in ascending order.
     for tap in (0..shape.taps()).rev() {
@@ -91,7 +91,7 @@ pub(super) struct Bands {
     all_rows: usize,
     /// Longest row of a phase, times its planes.
     width: usize,
-    /// Phases that are computed before their gradients are written: those of neighbouring columns.
+    /// Phases that are computed before their gradients are written: those of neighboring columns.
     pub side_by_side: usize,
 }
 
@@ -139,7 +139,7 @@ impl<T> PhaseGrad<'_, T> {
     }
 }
 
-/// Writes the gradients of a phase, or those of two phases in neighbouring columns, to a band of the image.
+/// Writes the gradients of a phase, or those of two phases in neighboring columns, to a band of the image.
 pub(super) fn scatter<T: Copy>(shape: &ConvShape, parts: &[PhaseGrad<'_, T>], band: &mut MatMut<'_, T>) {
     let Some(part) = parts.first() else { return };
     let [_, height, width] = part.phase.geometry.grid;

@@ -14,7 +14,7 @@ const GRAIN: usize = 1 << 13;
 pub enum BoxFormat {
     /// Left, top, right, bottom.
     Corner,
-    /// Centre x, centre y, width, height.
+    /// Center x, center y, width, height.
     Center,
 }
 
@@ -78,7 +78,7 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
     let area = |b: &[T]| Area::<T::Acc>::new(format.corners(wide(b)));
     let right: Vec<_> = right.chunks_exact(4).map(area).collect();
     let cols = right.len();
-    assert_eq!(out.len(), left.len() / 4 * cols, "the overlaps do not fit");
+    assert_eq!(out.len(), left.len() / 4 * cols, "number of overlaps");
     par::parallel_rows(out, cols, (GRAIN / cols.max(1)).max(1), |row, out| {
         let left = area(&left[4 * row..]);
         out.iter_mut().zip(&right).for_each(|(out, right)| *out = left.iou(right).store());
@@ -88,7 +88,7 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
 /// The training targets of boxes, relative to their anchors.
 ///
 /// `samples` and `matches` are (examples, anchors). An anchor whose sample is above one half is positive, and its match is an
-/// index into the `refs` of the example. The target of a positive anchor is (offset of the centre / anchor size, log of the ratio
+/// index into the `refs` of the example. The target of a positive anchor is (offset of the center / anchor size, log of the ratio
 /// of sizes), minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
 ///
 /// # Panics
@@ -130,7 +130,7 @@ pub fn box_encode<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Takes the logarithm of the ratios of sizes and normalizes all codes. Those of anchors with mask 0 become 0.
     fn normalize_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
         const LANES: usize = 16;
@@ -167,7 +167,7 @@ pub struct Decoding {
 /// # Panics
 /// Panics if the lengths do not match.
 pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding, out: &mut [T]) {
-    assert_eq!(codes.len(), out.len(), "the boxes do not fit");
+    assert_eq!(codes.len(), out.len(), "number of boxes");
     par::parallel_rows(out, 4 * DECODE_GRAIN, 1, |chunk, out| {
         decode_block(&codes[4 * DECODE_GRAIN * chunk..], anchors, chunk * DECODE_GRAIN, params, out);
     });
@@ -177,7 +177,7 @@ pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding
 const DECODE_GRAIN: usize = 1 << 11;
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Decodes the boxes starting at index `first`.
     fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, params: &Decoding, out: &mut [T]) {
         let stds = params.stds.map(T::Acc::of);

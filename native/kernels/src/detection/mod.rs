@@ -1,6 +1,6 @@
 //! Object detection.
 //!
-//! A box is four contiguous numbers: two corners (left, top, right, bottom), or a centre (x, y) with width and height. Overlap is
+//! A box is four contiguous numbers: two corners (left, top, right, bottom), or a center (x, y) with width and height. Overlap is
 //! intersection over union.
 //!
 //! - `boxes`: overlaps, encoding relative to anchors, bipartite matching.
@@ -25,7 +25,7 @@ pub use multibox::{Anchors, Detection, NegativeMining, Targets, detections, mult
 pub use position_sensitive::{BinGroups, DeformableBins, PositionSensitive, offsets_backward};
 pub use proposal::{Proposals, proposals};
 pub use regions::{
-    AlignShape, Maps, Regions, RoiAlign, RotatedAlign, max_of_regions, pool_regions, pool_regions_backward,
+    AlignShape, Maps, Regions, RoiAlign, RotatedAlign, max_pool_regions, pool_regions, pool_regions_backward,
 };
 pub use select::{Selection, box_edges, select_boxes_of_classes};
 pub use suppression::{Suppression, suppress, suppress_backward};

@@ -17,7 +17,7 @@ pub struct Anchors {
     pub ratios: Vec<f32>,
     /// Size of a cell (y, x); by default the cells fill the image.
     pub steps: Option<(f32, f32)>,
-    /// The centre within a cell (y, x).
+    /// The center within a cell (y, x).
     pub offsets: (f32, f32),
     /// True if boxes are clipped to the image.
     pub clip: bool,
@@ -44,7 +44,7 @@ pub fn priors(anchors: &Anchors, out: &mut [f32]) {
     let ratios = anchors.ratios.iter().skip(1).map(|ratio| (anchors.sizes[0], ratio.sqrt()));
     let halves: Vec<(f32, f32)> =
         sizes.chain(ratios).map(|(size, root)| (size * aspect * root / 2.0, size / root / 2.0)).collect();
-    assert_eq!(out.len(), 4 * height * width * halves.len(), "the anchors do not fit");
+    assert_eq!(out.len(), 4 * height * width * halves.len(), "number of anchors");
     for (cell, out) in out.chunks_exact_mut(4 * halves.len()).enumerate() {
         let x = ((cell % width) as f32 + anchors.offsets.1) * step_x;
         let y = ((cell / width) as f32 + anchors.offsets.0) * step_y;
@@ -185,7 +185,7 @@ fn best_anchors(overlaps: &[f32], objects: usize, targets: &mut [AnchorTarget]) 
     };
     let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, targets)).collect();
     loop {
-        // Ties are resolved in favour of the first anchor, then of the first object.
+        // Ties are resolved in favor of the first anchor, then of the first object.
         let candidates = (0..objects).filter(|o| free[*o] && best[*o].0 != usize::MAX);
         let better = |a: usize, b: usize| best[a].1 > best[b].1 || best[a].1 == best[b].1 && best[a].0 < best[b].0;
         let Some(object) = candidates.reduce(|a, b| if better(b, a) { b } else { a }) else { return };

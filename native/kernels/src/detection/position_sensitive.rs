@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::float::{Accum, FloatElement};
 use crate::par;
 
-use super::regions::{Maps, RegionBins, Regions, image};
+use super::regions::{Maps, RegionBins, Regions, image_index};
 
 /// The division of a region into bins and of the channels into groups.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +37,17 @@ impl BinGroups {
 
     /// The bounds of a region (image, left, top, right, bottom), shifted by `shift` pixels of the feature map.
     fn bounds<T: FloatElement>(&self, roi: &[T], shift: f64) -> RoiBounds {
-        let start = |k: usize| round(roi[k].to_f64()) * self.scale + shift;
-        let end = |k: usize| (round(roi[k].to_f64()) + 1.0) * self.scale + shift;
+        let start = |k: usize| roi[k].to_f64().round() * self.scale + shift;
+        let end = |k: usize| (roi[k].to_f64().round() + 1.0) * self.scale + shift;
         let (x, y) = (start(1), start(2));
-        RoiBounds { image: image(roi[0].to_f64()), x, y, width: (end(3) - x).max(0.1), height: (end(4) - y).max(0.1) }
+        RoiBounds {
+            image: image_index(roi[0].to_f64()),
+            x,
+            y,
+            width: (end(3) - x).max(0.1),
+            height: (end(4) - y).max(0.1),
+        }
     }
-}
-
-/// Rounds to the nearest integer, halves away from zero.
-fn round(x: f64) -> f64 {
-    x.round()
 }
 
 /// Averages all pixels of a bin: `PSROIPooling`.
@@ -94,7 +95,7 @@ impl<T: FloatElement> Regions<T::Acc> for PositionSensitive<'_, T> {
                 let rows = span(row, bounds.height, bounds.y, maps.height);
                 let cols = span(col, bounds.width, bounds.x, maps.width);
                 let count = rows.len() * cols.len();
-                region.pixels(maps, rows, cols);
+                region.add_pixels(maps, rows, cols);
                 region.finish_bin(self.layout.channel(row, col), count);
             }
         }
@@ -190,7 +191,7 @@ impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
                 let mut count = 0;
                 self.for_each_point(i, &bounds, row, col, |y, x| {
                     let ((y, fy), (x, fx)) = (neighbors(y), neighbors(x));
-                    region.corners(&self.maps, y, x, fy, fx);
+                    region.add_interpolated(&self.maps, y, x, fy, fx);
                     count += 1;
                 });
                 region.finish_bin(self.layout.channel(row, col), count);

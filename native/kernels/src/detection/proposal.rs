@@ -14,14 +14,14 @@ pub struct Proposals {
     /// Ratios of height to width of the anchors.
     pub ratios: Vec<f32>,
     /// Maximum number of boxes, by score, before suppression.
-    pub before: usize,
+    pub pre_nms_top_n: usize,
     /// Number of result rows per image.
-    pub after: usize,
+    pub post_nms_top_n: usize,
     /// Boxes with a larger overlap with a box of higher score are suppressed.
     pub overlap: f32,
     /// Minimum width and height, in pixels of the original image.
     pub min_size: f32,
-    /// True if the codes are offsets of corners, false if they are offsets of centres and logarithms of sizes.
+    /// True if the codes are offsets of corners, false if they are offsets of centers and logarithms of sizes.
     pub use_corner_codes: bool,
 }
 
@@ -35,7 +35,7 @@ fn size(b: &Pixels) -> (f32, f32) {
 
 impl Proposals {
     /// Number of anchors per cell.
-    pub fn per_cell(&self) -> usize {
+    pub fn anchors_per_cell(&self) -> usize {
         self.scales.len() * self.ratios.len()
     }
 
@@ -98,7 +98,7 @@ impl Proposals {
         };
         let mut indices: Vec<usize> = Vec::new();
         for i in 0..boxes.len() {
-            if indices.len() == self.after.min(boxes.len()) {
+            if indices.len() == self.post_nms_top_n.min(boxes.len()) {
                 break;
             }
             if !indices.iter().any(|better| overlaps(*better, i)) {
@@ -109,7 +109,7 @@ impl Proposals {
     }
 }
 
-/// Decodes offsets of the centre, relative to the size, and logarithms of the size.
+/// Decodes offsets of the center, relative to the size, and logarithms of the size.
 fn decode_center(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     let (width, height) = size(anchor);
     let x = code[0] * width + anchor[0] + 0.5 * (width - 1.0);
@@ -123,7 +123,7 @@ fn decode_corners(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     std::array::from_fn(|k| anchor[k] + code[k])
 }
 
-/// Writes `after` rows (image index, left, top, right, bottom) per image to `regions`, and their scores to `probabilities`. If
+/// Writes `post_nms_top_n` rows (image index, left, top, right, bottom) per image to `regions`, and their scores to `probabilities`. If
 /// fewer boxes are kept, they are repeated.
 ///
 /// `scores` is (images, 2 x anchors, height, width), background first; `codes` is (images, 4 x anchors, height, width); `info` is
@@ -138,16 +138,16 @@ pub fn proposals(
     params: &Proposals,
     (regions, probabilities): (&mut [f32], &mut [f32]),
 ) {
-    let plane = params.per_cell() * params.map.0 * params.map.1;
+    let plane = params.anchors_per_cell() * params.map.0 * params.map.1;
     par::parallel_rows2(
-        (regions, 5 * params.after),
-        (probabilities, params.after),
+        (regions, 5 * params.post_nms_top_n),
+        (probabilities, params.post_nms_top_n),
         1,
         |image, regions, probabilities| {
             let scores = &scores[(2 * image + 1) * plane..][..plane];
             let mut boxes = params.boxes(scores, &codes[4 * image * plane..][..4 * plane], &info[3 * image..][..3]);
             boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
-            boxes.truncate(params.before);
+            boxes.truncate(params.pre_nms_top_n);
             let indices = params.suppress(&boxes);
             for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
                 let (score, corners) = match indices.len() {

@@ -51,14 +51,14 @@ pub struct RegionBins<A> {
     /// Index of the image; `None` if the region is ignored.
     image: Option<usize>,
     /// The first output channel.
-    first: usize,
+    first_channel: usize,
     bins: Vec<Bin<A>>,
     points: Vec<Point<A>>,
 }
 
 impl<A: Accum> RegionBins<A> {
-    pub(super) fn new(image: Option<usize>, first: usize, bins: usize) -> Self {
-        RegionBins { image, first, bins: Vec::with_capacity(bins), points: Vec::new() }
+    pub(super) fn new(image: Option<usize>, first_channel: usize, bins: usize) -> Self {
+        RegionBins { image, first_channel, bins: Vec::with_capacity(bins), points: Vec::new() }
     }
 
     /// Ends a bin: the points added since the previous one, averaged over `count`.
@@ -68,20 +68,20 @@ impl<A: Accum> RegionBins<A> {
         self.bins.push(Bin { channel, points: start..self.points.len(), scale });
     }
 
-    /// Adds the sampling point (y, x). Points up to one pixel past the outermost pixel centres are clamped to
+    /// Adds the sampling point (y, x). Points up to one pixel past the outermost pixel centers are clamped to
     /// them; points further out count as zero.
-    fn point(&mut self, maps: &Maps, y: f64, x: f64) {
+    fn add_point(&mut self, maps: &Maps, y: f64, x: f64) {
         let (height, width) = (maps.height as f64, maps.width as f64);
         if y < -1.0 || y > height || x < -1.0 || x > width {
             return;
         }
         let (y0, y1, fy) = neighbors(y, maps.height);
         let (x0, x1, fx) = neighbors(x, maps.width);
-        self.corners(maps, [y0, y1], [x0, x1], fy, fx);
+        self.add_interpolated(maps, [y0, y1], [x0, x1], fy, fx);
     }
 
     /// Adds the pixels of a rectangle.
-    pub(super) fn pixels(&mut self, maps: &Maps, rows: Range<usize>, cols: Range<usize>) {
+    pub(super) fn add_pixels(&mut self, maps: &Maps, rows: Range<usize>, cols: Range<usize>) {
         let pixels: Vec<u32> =
             rows.flat_map(|y| cols.clone().map(move |x| (y, x))).map(|(y, x)| (y * maps.width + x) as u32).collect();
         for four in pixels.chunks(4) {
@@ -91,8 +91,8 @@ impl<A: Accum> RegionBins<A> {
         }
     }
 
-    /// Adds a point between the rows `y` and the columns `x`, with fractions `fy` and `fx`.
-    pub(super) fn corners(&mut self, maps: &Maps, y: [usize; 2], x: [usize; 2], fy: f64, fx: f64) {
+    /// Adds a point between the rows `y` and the columns `x`, at the fractions `fy` and `fx` of the way.
+    pub(super) fn add_interpolated(&mut self, maps: &Maps, y: [usize; 2], x: [usize; 2], fy: f64, fx: f64) {
         let offset = |i: usize, j: usize| (y[i] * maps.width + x[j]) as u32;
         let weight = [(1.0 - fy) * (1.0 - fx), (1.0 - fy) * fx, fy * (1.0 - fx), fy * fx];
         let offsets = [offset(0, 0), offset(0, 1), offset(1, 0), offset(1, 1)];
@@ -127,12 +127,12 @@ pub trait Regions<A>: Sync {
 /// Panics if the lengths do not match.
 pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let (bins, group) = (regions.bins(), regions.channel_group());
-    assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
+    assert_eq!(out.len(), regions.count() * regions.channels() * bins, "number of bins");
     par::parallel_rows(out, regions.channels() * bins, 1, |i, out| {
         let region = regions.region(i);
         let Some(image) = region.image else { return out.fill(T::default()) };
         for (channel, out) in out.chunks_exact_mut(bins).enumerate() {
-            let first = image * maps.channels + (region.first + channel) * group;
+            let first = image * maps.channels + (region.first_channel + channel) * group;
             for (bin, out) in region.bins.iter().zip(out) {
                 let plane = &data[(first + bin.channel) * maps.plane()..][..maps.plane()];
                 let value = |p: &Point<T::Acc>| -> T::Acc {
@@ -151,9 +151,9 @@ pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Reg
 ///
 /// # Panics
 /// Panics if the lengths do not match.
-pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
+pub fn max_pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let bins = regions.bins();
-    assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
+    assert_eq!(out.len(), regions.count() * regions.channels() * bins, "number of bins");
     par::parallel_rows(out, regions.channels() * bins, 1, |i, out| {
         let region = regions.region(i);
         let Some(image) = region.image else { return out.fill(T::default()) };
@@ -178,17 +178,18 @@ pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl R
 /// Panics if the lengths do not match.
 pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, dx: &mut [T]) {
     let (bins, group, channels) = (regions.bins(), regions.channel_group(), regions.channels());
-    assert_eq!(dy.len(), regions.count() * channels * bins, "the gradients do not fit");
+    assert_eq!(dy.len(), regions.count() * channels * bins, "number of gradients");
     let mut wide = vec![T::Acc::of(0.0f32); dx.len()];
     for start in (0..regions.count()).step_by(BLOCK) {
         let block: Vec<_> = (start..(start + BLOCK).min(regions.count())).map(|i| (i, regions.region(i))).collect();
         par::parallel_rows(&mut wide, maps.plane(), 1, |plane, sums| {
             let (image, channel) = (plane / maps.channels, plane % maps.channels);
             let (output, bin_channel) = (channel / group, channel % group);
-            let contributes =
-                |r: &RegionBins<T::Acc>| r.image == Some(image) && (r.first..r.first + channels).contains(&output);
+            let contributes = |r: &RegionBins<T::Acc>| {
+                r.image == Some(image) && (r.first_channel..r.first_channel + channels).contains(&output)
+            };
             for (i, region) in block.iter().filter(|(_, r)| contributes(r)) {
-                let dy = &dy[(i * channels + output - region.first) * bins..];
+                let dy = &dy[(i * channels + output - region.first_channel) * bins..];
                 for (bin, dy) in region.bins.iter().zip(dy).filter(|(b, _)| b.channel == bin_channel) {
                     let gradient = T::Acc::of(*dy) * bin.scale;
                     for point in &region.points[bin.points.clone()] {
@@ -244,7 +245,7 @@ impl AlignShape {
                     for j in 0..points_x {
                         let (y, x) =
                             to_map(coordinate(row, bin_height, i, points_y), coordinate(col, bin_width, j, points_x));
-                        region.point(maps, y, x);
+                        region.add_point(maps, y, x);
                     }
                 }
                 region.finish_bin(channel(row * self.bins.1 + col), points_y * points_x);
@@ -257,7 +258,7 @@ impl AlignShape {
 }
 
 /// The truncated image index of a region; `None` for negative ones, whose regions are ignored.
-pub(super) fn image(x: f64) -> Option<usize> {
+pub(super) fn image_index(x: f64) -> Option<usize> {
     (x > -1.0).then_some(x as usize)
 }
 
@@ -271,7 +272,7 @@ pub struct RoiAlign<'a, T> {
     pub shape: AlignShape,
     /// True if each bin reads its own input channels.
     pub position_sensitive: bool,
-    /// True if coordinates refer to pixel centres. Otherwise they refer to pixel corners, and regions are at least one pixel large.
+    /// True if coordinates refer to pixel centers. Otherwise they refer to pixel corners, and regions are at least one pixel large.
     pub aligned: bool,
 }
 
@@ -301,7 +302,7 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
         // NaN is kept, so that the bins become NaN.
         let at_least = |size: f64| if size < least { least } else { size };
         let size = (at_least(corner(4) - y), at_least(corner(3) - x));
-        let mut region = RegionBins::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
+        let mut region = RegionBins::new(image_index(roi[0]), 0, Regions::<T::Acc>::bins(self));
         let channel = |bin: usize| if self.position_sensitive { bin } else { 0 };
         self.shape.fill(&mut region, &self.maps, size, channel, |dy, dx| (y + dy, x + dx));
         region
@@ -310,7 +311,7 @@ impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
 
 /// Rotated regions: `RROIAlign` (Ma et al., "Arbitrary-Oriented Scene Text Detection via Rotation Proposals", 2018).
 pub struct RotatedAlign<'a, T> {
-    /// Rows (image, centre x, centre y, width, height, degrees).
+    /// Rows (image, center x, center y, width, height, degrees).
     pub rois: &'a [T],
     /// The shape of the feature maps.
     pub maps: Maps,
@@ -340,7 +341,7 @@ impl<T: FloatElement> Regions<T::Acc> for RotatedAlign<'_, T> {
         let [x, y, width, height] = std::array::from_fn(|k| roi[k + 1] * self.shape.scale);
         let (height, width) = (height.max(1.0), width.max(1.0));
         let (sin, cos) = roi[5].to_radians().sin_cos();
-        let mut region = RegionBins::new(image(roi[0]), 0, Regions::<T::Acc>::bins(self));
+        let mut region = RegionBins::new(image_index(roi[0]), 0, Regions::<T::Acc>::bins(self));
         self.shape.fill(
             &mut region,
             &self.maps,

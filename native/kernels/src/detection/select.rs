@@ -13,10 +13,10 @@ pub struct Selection {
     pub limit: usize,
 }
 
-/// The edges (top, left, bottom, right) of boxes given as two corners, or as centre and size if `is_centered`.
+/// The edges (top, left, bottom, right) of boxes given as two corners, or as center and size if `is_centered`.
 pub fn box_edges(boxes: &[f32], is_centered: bool) -> Vec<[f32; 4]> {
     let edges = |b: &[f32]| match is_centered {
-        // Centre x, centre y, width, height.
+        // Center x, center y, width, height.
         true => [b[1] - b[3] / 2.0, b[0] - b[2] / 2.0, b[1] + b[3] / 2.0, b[0] + b[2] / 2.0],
         false => [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])],
     };

@@ -49,7 +49,7 @@ pub fn suppress<T: FloatElement + SortKey>(
     record: &mut [i64],
 ) {
     let len = count * params.width;
-    assert!(data.len() == out.len() && record.len() * params.width == out.len(), "the boxes do not fit");
+    assert!(data.len() == out.len() && record.len() * params.width == out.len(), "lengths of the boxes and the record");
     par::parallel_rows2((out, len), (record, count), 1, |example, out, record| {
         out.fill(T::from_f32(-1.0));
         record.fill(-1);
@@ -90,7 +90,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
         let class = by_class.map_or(0.0, |c| row[c].to_f32().trunc());
         // The overlap of infinite boxes is NaN and suppresses nothing.
         let overlaps = |better: &Area<T::Acc>| better.iou(&area) > threshold;
-        if !kept.iter().any(|(_, better, of)| *of == class && overlaps(better)) {
+        if !kept.iter().any(|(_, better, kept_class)| *kept_class == class && overlaps(better)) {
             kept.push((row_index, area, class));
         }
     }
@@ -102,7 +102,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
 /// # Panics
 /// Panics if the lengths do not match.
 pub fn suppress_backward<T: FloatElement>(dy: &[T], record: &[i64], width: usize, dx: &mut [T]) {
-    assert!(dy.len() == dx.len() && record.len() * width == dx.len(), "the gradients do not fit");
+    assert!(dy.len() == dx.len() && record.len() * width == dx.len(), "lengths of the gradients and the record");
     dx.fill(T::default());
     for (dy, from) in dy.chunks_exact(width).zip(record) {
         if let Some(dx) = usize::try_from(*from).ok().and_then(|row| dx.chunks_exact_mut(width).nth(row)) {

@@ -2,8 +2,8 @@
 //!
 //! For each block of B (the KC x NC block of BLIS: [`DEPTH_BLOCK_BYTES`] by [`BLOCK_COLS`]) all threads pack B together. C is then
 //! divided into chunks of whole tiles; the thread that computes a chunk packs the block of A for it (MC x KC), which stays in the
-//! L2 cache while the panels of B stream past it. Because threads wait for each other after every loop, several threads pack and
-//! multiply more than one block at a time: as many as are together no larger than the largest block. Operands that are used only once
+//! L2 cache while the panels of B stream past it. Threads wait for each other after every loop, so several threads pack and
+//! multiply more than one block at a time, as long as these together do not exceed the maximum block size. Operands that are used only once
 //! or twice are read in place, because packing would cost more than it saves. Products of a few rows with weights stored as (N, K) are
 //! dot products (`few_rows`).
 
@@ -37,7 +37,7 @@ const CHUNK_PANELS: usize = 4;
 const IN_PLACE_BYTES: usize = 64 << 10;
 /// Maximum number of panels of B for which A is read in place.
 const IN_PLACE_PANELS: usize = 8;
-/// The same for an A whose rows map to the same L1 cache sets or are not contiguous: it does not stay in the L1 cache, so every
+/// [`IN_PLACE_PANELS`] for an A whose rows map to the same L1 cache sets or are not contiguous: it does not stay in the L1 cache, so every
 /// panel of B reads it from the L2 cache again.
 const IN_PLACE_PANELS_STRIDED: usize = 2;
 /// Addresses at multiples of this stride map to the same L1 cache set.
@@ -195,7 +195,7 @@ impl<T: GemmElement> Product<'_, T> {
         };
         assert!(
             rows == m && depth == b_rows && cols == n,
-            "shapes do not fit: ({rows}, {depth}) times ({b_rows}, {cols}) into ({m}, {n})"
+            "shapes do not match: ({rows}, {depth}) times ({b_rows}, {cols}) into ({m}, {n})"
         );
         self.epilogue.check(m, n);
         depth
@@ -244,14 +244,14 @@ impl<T: GemmElement> Product<'_, T> {
             scale_matrix(&mut c, self.beta);
         }
         let (kernel, depth, rows) = (self.kernel, block.k_range.len(), c.rows());
-        let packed = |a: &[T], c: MatMut<'_, T>| {
+        let multiply_packed = |a: &[T], c: MatMut<'_, T>| {
             let a = Panels::packed(a, kernel.mr(), depth);
             self.for_each_panel(block, (row, col), c, |b, c, accumulate| {
                 kernel.tiles(TileProduct { depth, alpha: self.alpha, accumulate }, a, b, c);
             });
         };
         match self.a {
-            Lhs::Packed(a) => packed(a.panels(block.k_range.start, depth, row), c),
+            Lhs::Packed(a) => multiply_packed(a.panels(block.k_range.start, depth, row), c),
             Lhs::View(a) => {
                 let a = a.block(row, block.k_range.start, rows, depth);
                 if c.cols() <= in_place_panels(a) * kernel.nr() {
@@ -266,7 +266,7 @@ impl<T: GemmElement> Product<'_, T> {
                 }
                 par::with_scratch(kernel.packed_a_len(rows, depth), |buffer: &mut [T]| {
                     kernel.pack_a(a, buffer);
-                    packed(buffer, c);
+                    multiply_packed(buffer, c);
                 });
             }
         }

@@ -12,6 +12,7 @@
 //! - `outer`: products of depth 1.
 //! - `batched`: many products of the same shape.
 //! - `reduced`: products of 16-bit floating-point operands.
+//! - `integers`: products of integer matrices.
 
 mod batched;
 mod driver;

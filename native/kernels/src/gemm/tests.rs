@@ -366,7 +366,7 @@ fn sixteen_bit_types() {
 }
 
 #[test]
-#[should_panic(expected = "shapes do not fit: (2, 3) times (2, 2) into (2, 2)")]
+#[should_panic(expected = "shapes do not match: (2, 3) times (2, 2) into (2, 2)")]
 fn shapes_are_checked() {
     let x = [0.0f32; 6];
     let mut c = [0.0f32; 4];

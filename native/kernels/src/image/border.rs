@@ -5,7 +5,7 @@ use crate::par;
 /// The border mode, shown for a row `abcdef`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Border {
-    /// A constant colour.
+    /// A constant color.
     Constant,
     /// `aaa|abcdef|fff`.
     Replicate,
@@ -18,7 +18,7 @@ pub enum Border {
 }
 
 impl Border {
-    /// Index of the source pixel at coordinate `x` of an axis of `len` pixels; `None` for the border colour.
+    /// Index of the source pixel at coordinate `x` of an axis of `len` pixels; `None` for the border color.
     fn source_index(self, x: isize, len: usize) -> Option<usize> {
         let n = len as isize;
         if (0..n).contains(&x) {

@@ -1,4 +1,4 @@
-//! Colour augmentation of images, and conversion to network inputs.
+//! Color augmentation of images, and conversion to network inputs.
 
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
@@ -18,7 +18,7 @@ pub fn saturate<T: Element>(x: f32) -> T {
     }
 }
 
-/// A colour change applied to all pixels of an image.
+/// A color change applied to all pixels of an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Multiplies by a scale.
@@ -27,9 +27,9 @@ pub enum Change {
     Contrast(f32),
     /// Multiplies the difference from the gray level of the pixel by a scale.
     Saturation(f32),
-    /// Rotates the hue by this fraction of the colour circle.
+    /// Rotates the hue by this fraction of the color circle.
     Hue(f32),
-    /// Adds a colour.
+    /// Adds a color.
     Shift([f32; 3]),
 }
 
@@ -49,13 +49,13 @@ fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
     (sum / (image.len() / channels) as f64) as f32
 }
 
-/// Applies a change. Saturation, hue and colour leave images of one channel unchanged.
+/// Applies a change. Saturation, hue and color leave images of one channel unchanged.
 ///
 /// # Panics
 /// Panics if the lengths differ.
 pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
     if let (Some(src), 3, Change::Saturation(_) | Change::Hue(_) | Change::Shift(_)) = (src, channels, change) {
-        assert_eq!(src.len(), dst.len(), "the result has another size");
+        assert_eq!(src.len(), dst.len(), "the result differs in size");
         return par::parallel_rows(dst, GRAIN * 3, 1, |chunk, block| {
             block.copy_from_slice(&src[chunk * GRAIN * 3..][..block.len()]);
             change_pixels(block, change);
@@ -126,7 +126,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// Rotates the hue of a colour with components up to 255, in the HSL colour space.
+/// Rotates the hue of a color with components up to 255, in the HSL color space.
 #[inline(always)]
 fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     let [r, g, b] = pixel.map(|x| x / 255.0);
@@ -150,7 +150,7 @@ fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     if range <= f32::EPSILON { pixel } else { rotated }
 }
 
-/// PCA lighting: the colour to add for the given weights of the three principal components of ImageNet's colours (Krizhevsky et
+/// PCA lighting: the color to add for the given weights of the three principal components of ImageNet's colors (Krizhevsky et
 /// al., "ImageNet classification with deep convolutional neural networks", 2012).
 pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
     const VALUES: [f32; 3] = [55.46, 4.794, 1.148];
@@ -163,7 +163,7 @@ pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: &mut [f32]) {
-    assert_eq!(src.len(), dst.len(), "the result has another size");
+    assert_eq!(src.len(), dst.len(), "the result differs in size");
     par::parallel_rows(dst, plane, 1, |row, dst| {
         let (image, channel) = (row / channels, row % channels);
         let src = &src[image * plane * channels + channel..];
@@ -178,7 +178,7 @@ pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: 
 /// Panics if the lengths differ.
 pub fn normalize<T: Element>(src: Option<&[T]>, plane: usize, mean_std: &[(f32, f32)], dst: &mut [T]) {
     if let Some(src) = src {
-        assert_eq!(src.len(), dst.len(), "the result has another size");
+        assert_eq!(src.len(), dst.len(), "the result differs in size");
     }
     par::parallel_rows(dst, plane, 1, |row, dst| {
         let (mean, std) = mean_std[row % mean_std.len()];

@@ -2,7 +2,7 @@
 //!
 //! - `resize`: resizing with OpenCV's filters.
 //! - `border`: borders.
-//! - `planes`: planes of a crop.
+//! - `planes`: crops converted to planes, and the subtraction of a mean image.
 //! - `color`: brightness, contrast, saturation, hue, lighting and normalization.
 
 mod border;

@@ -1,4 +1,4 @@
-//! Images in (channels, height, width) layout.
+//! Conversion to (channels, height, width) layout, and the subtraction of a mean image.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub fn crop_planes(samples: &[u8], (width, channels): (usize, usize), sources: &
     planes
 }
 
-/// `out` = the samples minus the mean of each.
+/// `out[i] = samples[i] - mean[i]`; without a mean, the converted samples.
 ///
 /// # Panics
 /// Panics if a length does not match.

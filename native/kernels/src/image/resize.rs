@@ -1,6 +1,6 @@
 //! Resizing of images by separable filters.
 //!
-//! Filters and the rounding of bytes are OpenCV's, so that results match those of programs that use it: pixel centres are at
+//! Filters and the rounding of bytes are OpenCV's, so that results match those of programs that use it: pixel centers are at
 //! halves, and bytes are weighted in fixed point with 11 fractional bits.
 
 use crate::float::Accum;
@@ -146,7 +146,7 @@ impl Filter {
         })
     }
 
-    /// Linear, with pixel edges (rather than centres) at integer coordinates.
+    /// Linear, with pixel edges (rather than centers) at integer coordinates.
     fn enlarging_area(from: usize, to: usize) -> Filter {
         let (scale, inverse) = (scale(from, to), to as f64 / from as f64);
         Filter::new(to, |i, taps| {

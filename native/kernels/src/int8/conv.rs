@@ -1,7 +1,7 @@
 //! Convolutions as implicit GEMM.
 //!
 //! The image is copied once, padded, with groups of channels interleaved into words and split into one phase per residue of the
-//! stride. The words that a tap reads for neighbouring outputs are then contiguous, at a fixed offset, and tiles read them in
+//! stride. The words that a tap reads for neighboring outputs are then contiguous, at a fixed offset, and tiles read them in
 //! place. Outputs are computed for all columns of the padded phases; those between rows are discarded.
 
 use super::depthwise::Kernels;
@@ -265,7 +265,7 @@ impl FillRun<i32> for Words<'_> {
         };
         let mut done = 0;
         if stride == 2 {
-            // The last element may have no neighbour.
+            // The last element may have no neighbor.
             done = to.len() - 1;
             let [a, b, c, d] = self.planes.map(|plane| &plane[first..first + 2 * done].as_chunks::<2>().0[..done]);
             for ((((word, a), b), c), d) in to.iter_mut().zip(a).zip(b).zip(c).zip(d) {

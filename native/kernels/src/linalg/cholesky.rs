@@ -11,7 +11,7 @@ use crate::par::{parallel_rows, with_scratch};
 /// The index of the row at which A turns out not to be positive definite.
 ///
 /// # Panics
-/// Panics if `a` has another length.
+/// Panics if the length of `a` is not n x n.
 pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
     for k in (0..n).step_by(BLOCK) {

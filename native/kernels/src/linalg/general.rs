@@ -7,7 +7,7 @@ use crate::par::with_scratch;
 /// Maximum number of QR iterations per eigenvalue; two or three are usual.
 const MAX_ITERATIONS: usize = 60;
 
-/// Iterations after which rounding errors of the whole matrix are negligible, not only those of the neighbouring elements. The
+/// Iterations after which rounding errors of the whole matrix are negligible, not only those of the neighboring elements. The
 /// rounding errors that stand for the zero eigenvalues of a singular matrix may converge slowly.
 const STRICT_ITERATIONS: usize = 30;
 
@@ -129,12 +129,12 @@ impl<T: Scalar> Schur<'_, T> {
         Ok(())
     }
 
-    /// The start of the unreduced block that ends at `end`. Subdiagonal elements are negligible relative to their neighbours, or to
+    /// The start of the unreduced block that ends at `end`. Subdiagonal elements are negligible relative to their neighbors, or to
     /// the whole matrix.
     fn split(&mut self, end: usize, by_whole_matrix: bool) -> usize {
         for i in (1..end).rev() {
-            let neighbours = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
-            let least = if by_whole_matrix { self.rounding_error } else { T::epsilon() * neighbours };
+            let neighbors = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
+            let least = if by_whole_matrix { self.rounding_error } else { T::epsilon() * neighbors };
             let below = self.at(i, i - 1).abs();
             if below <= least || below <= T::min_positive_value() {
                 self.h[i * self.n + i - 1] = T::zero();

@@ -1,4 +1,4 @@
-//! Givens rotations of neighbouring rows, applied in batches.
+//! Givens rotations of neighboring rows, applied in batches.
 
 use super::Scalar;
 use crate::gemm::MatMut;

@@ -98,7 +98,7 @@ pub fn copy_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, out: &mut [T]) {
 /// Makes a matrix of `n` x `n` elements symmetric by copying its lower triangle to the upper one.
 ///
 /// # Panics
-/// Panics if `a` has another length.
+/// Panics if the length of `a` is not n x n.
 pub fn symmetric_from_lower<T: Scalar>(a: &mut [T], n: usize) {
     assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
     for i in 0..n {

@@ -207,7 +207,7 @@ fn locate(axes: &[(usize, usize)], start: usize) -> (usize, usize, (usize, usize
     (row_offset(outer, start / inner.0) + index * inner.1, index, inner)
 }
 
-/// The memory offset of row number `row`, where `axes` are those outside a row.
+/// The memory offset of row `row`, where `axes` are the axes outside a row.
 fn row_offset(axes: &[(usize, usize)], mut row: usize) -> usize {
     // The outermost axis needs no division, which would take as long as a short run.
     let Some((outermost, middle)) = axes.split_first() else { return 0 };

@@ -65,7 +65,7 @@ struct Map<'a, C, D, F>(Runs<'a, 'a, C, D, 1>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
     type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(self) {
@@ -119,7 +119,7 @@ pub fn apply<C: Lane, D: Lane>(formula: &Loop<C, D>, operands: &[Operand<'_, C>]
 struct Each<F, const N: usize>(PhantomData<F>);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 1> {
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
@@ -128,7 +128,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F, 2> {
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {
@@ -137,7 +137,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F
 }
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D> + Default> LoopBody<C, D> for Each<F, 3> {
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(x: &[&[C]], y: &mut [D]) {

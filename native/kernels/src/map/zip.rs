@@ -8,7 +8,7 @@ struct Zip<'a, C, D, F>(Runs<'a, 'a, C, D, 2>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
     type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(self) {
@@ -31,7 +31,7 @@ struct Zip3<'a, C, D, F>(Runs<'a, 'a, C, D, 3>, F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
     type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(self) {

@@ -4,7 +4,7 @@ use super::Item;
 use crate::par;
 use crate::simd::multiversion::per_isa;
 
-/// Bytes per chunk: large enough that a thread takes longer to fill them than to wake up.
+/// Bytes per chunk; filling them takes longer than waking a thread.
 const CHUNK_BYTES: usize = 1 << 17;
 
 /// Sets all elements to `value`.

@@ -45,7 +45,7 @@ impl<'a, T> Join<'a, T> {
 
 impl<T: Item> Kernel for Join<'_, T> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

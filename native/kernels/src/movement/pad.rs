@@ -91,7 +91,7 @@ struct Pad<'a, T> {
 
 impl<T: Bits> Kernel for Pad<'_, T> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

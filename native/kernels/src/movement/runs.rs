@@ -19,7 +19,7 @@ pub(super) struct Runs<'a, T> {
 
 impl<T: Item> Kernel for Runs<'_, T> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

@@ -77,7 +77,7 @@ struct TransposeBlock<'a, T, const B: usize> {
 impl<T: Item, const B: usize> Kernel for TransposeBlock<'_, T, B> {
     type Output = ();
     /// For AVX-512, partial tiles would be compiled with scatters.
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

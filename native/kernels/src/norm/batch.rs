@@ -153,8 +153,8 @@ fn block_moments<T: FloatElement>(shape: AxisShape, x: &[T], first: usize, momen
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
-    /// The moments of neighbouring columns, merged from blocks of rows.
+    avx512 if T::USE_AVX512;
+    /// The moments of neighboring columns, merged from blocks of rows.
     fn column_moments<T: FloatElement>(shape: AxisShape, x: &[T], first: usize, moments: &mut [Moments]) {
         const ROWS: usize = 64;
         moments.fill(Moments::default());
@@ -199,7 +199,7 @@ fn apply<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn apply_columns<T: FloatElement>(channels: &[ChannelAffine<T::Acc>], x: &[T], y: &mut [T]) {
         for ((y, x), channel) in y.iter_mut().zip(x).zip(channels) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
@@ -208,7 +208,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn apply_slab<T: FloatElement>(channel: ChannelAffine<T::Acc>, x: &[T], y: &mut [T]) {
         for (y, x) in y.iter_mut().zip(x) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
@@ -329,7 +329,7 @@ fn block_sums<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn column_sums<T: FloatElement>(
         shape: AxisShape,
         x: &[T],
@@ -375,7 +375,7 @@ fn apply_grad_scales<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn grad_columns<T: FloatElement>(grad_scales: &[GradScales<T::Acc>], x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for ((to, (x, y_grad)), scales) in x_grad.iter_mut().zip(x.iter().zip(y_grad)).zip(grad_scales) {
             *to = scales.apply(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
@@ -384,7 +384,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn grad_slab<T: FloatElement>(scales: GradScales<T::Acc>, x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (x, y_grad)) in x_grad.iter_mut().zip(x.iter().zip(y_grad)) {
             *to = scales.apply(T::Acc::of(*x), T::Acc::of(*y_grad)).store();

@@ -114,14 +114,14 @@ pub fn l2_norm_backward<T: FloatElement>(shape: AxisShape, y: &[T], norm: &[T::A
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn scale<T: FloatElement>(x: &[T], scale: T::Acc, y: &mut [T]) {
         y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::of(*x) * scale).store());
     }
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Removes the component along `y` from `y_grad`, given their dot product, then divides by the norm.
     fn project<T: FloatElement>(dot: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
@@ -131,7 +131,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Divides the elements of each column by its norm.
     fn divide_columns<A: Accum>(norm: &[A], lanes: &mut [A]) {
         for row in lanes.chunks_exact_mut(norm.len()) {
@@ -141,7 +141,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// [`project`] for columns.
     fn project_columns<A: Accum>(dots: &[f64], norm: &[A], y: &[A], grads: &mut [A]) {
         for (grads, y) in grads.chunks_exact_mut(norm.len()).zip(y.chunks_exact(norm.len())) {
@@ -153,7 +153,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The dot products of the columns of `a` and `b` starting at `column`, over `axis` rows of the given stride.
     fn column_dots<T: FloatElement>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
         for row in 0..axis {

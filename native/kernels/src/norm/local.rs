@@ -12,7 +12,7 @@ const COLUMNS_PER_BLOCK: usize = 256;
 /// The parameters of a local response normalization.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalNorm {
-    /// Number of channels in a window: `(window - 1) / 2`, rounded down, on either side of its centre.
+    /// Number of channels in a window: `(window - 1) / 2`, rounded down, on either side of its center.
     pub window: usize,
     /// Scale of the mean square of a window.
     pub alpha: f64,
@@ -126,7 +126,7 @@ pub fn local_norm_backward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_squares<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum += T::Acc::of(*x) * T::Acc::of(*x);
@@ -135,14 +135,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn scale_and_add<T: FloatElement>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
         norm.iter_mut().zip(sums).for_each(|(norm, sum)| *norm = (bias + weight * *sum).store());
     }
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `norm^-beta`.
     fn powers<T: FloatElement>(beta: f64, norm: &[T], powers: &mut [T::Acc]) {
         if beta == 0.75 {
@@ -161,14 +161,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn scale<T: FloatElement>(x: &[T], powers: &[T::Acc], y: &mut [T]) {
         y.iter_mut().zip(x.iter().zip(powers)).for_each(|(y, (x, power))| *y = (T::Acc::of(*x) * *power).store());
     }
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Multiplies `powers` by `y_grad`; `window_terms` becomes the product times `x / norm`, the terms of the sums over windows.
     fn terms<T: FloatElement>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], window_terms: &mut [T::Acc]) {
         let from = x.iter().zip(norm).zip(y_grad);
@@ -180,14 +180,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     fn add<A: Accum>(x: &[A], sums: &mut [A]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x);
     }
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn subtract_window_sums<T: FloatElement>(scale: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
         let from = direct.iter().zip(x).zip(sums);
         for (to, ((direct, x), sum)) in x_grad.iter_mut().zip(from) {

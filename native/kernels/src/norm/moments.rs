@@ -55,7 +55,7 @@ pub(super) fn correction<A: Float>(shift: A) -> A {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn block_moments<T: FloatElement>(values: &[T]) -> Moments {
         let count = values.len();
         let mean = sum_by_lanes(values, values, |x, _| x).wide() / count as f64;
@@ -76,7 +76,7 @@ pub(super) fn sums<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The sums of `a` and of `a (b - center)`.
     fn centered_products<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
         sum2_by_lanes(a, b, |a, b| (a, a * (b - center)))
@@ -84,7 +84,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The sum of `a b`.
     fn block_dot<T: FloatElement>(a: &[T], b: &[T]) -> T::Acc {
         sum_by_lanes(a, b, |a, b| a * b)

@@ -24,7 +24,7 @@ pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn rectify_slice<T: FloatElement>(y: &mut [T]) {
         let unchanged = unchanged::<T::Acc>();
         for y in y {
@@ -35,7 +35,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn mask_gradient<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *to = if y.to_f32() > 0.0 { *grad } else { T::default() };

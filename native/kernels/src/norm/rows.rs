@@ -130,7 +130,7 @@ fn short_forward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// The mean and the deviation of each column.
     fn column_moments<A: Accum>(eps: A, lanes: &[A], mean: &mut [A], deviation: &mut [A]) {
         let rows = mean.len();
@@ -159,7 +159,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Normalizes columns with a gamma and beta per element of a column.
     fn normalize_columns<A: Accum>(mean: &[A], inverse: &[A], affine: (&[A], &[A]), lanes: &mut [A]) {
         for (row, (gamma, beta)) in lanes.chunks_exact_mut(mean.len()).zip(affine.0.iter().zip(affine.1)) {
@@ -171,7 +171,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Normalizes columns with a gamma and beta per column.
     fn normalize_rows<A: Accum>(mean: &[A], inverse: &[A], affine: &[(A, A)], lanes: &mut [A]) {
         for row in lanes.chunks_exact_mut(mean.len()) {
@@ -192,7 +192,7 @@ fn transpose<T: FloatElement>(shape: AxisShape, from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn normalize<T: FloatElement>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
         match affine {
             Affine::PerElement(gamma, beta) => {
@@ -306,7 +306,7 @@ pub fn row_norm_backward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Writes the normalized row to `normalized` and the gradient of its output to `scaled_grad`, in the accumulation type.
     fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], scaled_grad: &mut [T::Acc], normalized: &mut [T::Acc]) {
         for ((scaled_grad, normalized), (x, y_grad)) in scaled_grad.iter_mut().zip(normalized).zip(x.iter().zip(y_grad)) {
@@ -317,7 +317,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of gamma and beta. `row` is `x` and
     /// `y_grad`.
     fn widen_and_sum<T: FloatElement>(
@@ -342,7 +342,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Removes the components of `scaled_grad` along the constant row and along the normalized one, then scales.
     fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], scaled_grad: &[T::Acc], normalized: &[T::Acc], x_grad: &mut [T]) {
         for (x_grad, (scaled_grad, normalized)) in x_grad.iter_mut().zip(scaled_grad.iter().zip(normalized)) {

@@ -45,7 +45,7 @@ pub fn row_moments_backward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     fn add_scaled_deviation<T: FloatElement>(constant: T::Acc, slope: T::Acc, mean: T::Acc, x: &[T], x_grad: &mut [T]) {
         x_grad.iter_mut().zip(x).for_each(|(to, x)| *to = (constant + slope * (T::Acc::of(*x) - mean)).store());
     }

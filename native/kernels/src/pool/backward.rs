@@ -115,7 +115,7 @@ impl<A: Accum> Pooling<'_, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Writes the gradient of each plane to its first maximum, and zero to its other elements.
     fn max_globally<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
         let plane = pooling.shape.input_plane();
@@ -131,7 +131,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Fills each plane with its gradient divided by `divisor`.
     fn fill_planes<A: Accum>(plane: usize, output_grad: &[A], divisor: A, input_grad: &mut [A]) {
         for (to, grad) in input_grad.chunks_exact_mut(plane).zip(output_grad) {
@@ -177,7 +177,7 @@ fn max_channels<A: Accum>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, sums: 
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Writes the index of the first element of each window of a row of outputs that is the largest and exceeds `max`, or
     /// [`NO_MAXIMUM`].
     fn argmax_row<A: Accum>(
@@ -245,7 +245,7 @@ struct MaxBuffers<'a, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Adds the gradient of each window of several planes to that of its maximum.
     fn max_chunk<A: Accum>(
         pooling: &Pooling<'_, A>,
@@ -390,7 +390,7 @@ fn sum_plane<A: Accum>(pooling: &Pooling<'_, A>, grad: &[A], scale: impl Fn(usiz
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Adds the scale of each window to the columns of the window.
     fn scatter_scales<A: Accum>(phases: &Phases, scales: &[A], split: &mut [A], columns: &mut [A]) {
         split.fill(A::zero());
@@ -402,7 +402,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Divides `inner` successive elements by each divisor.
     fn divide<A: Accum>(xs: &mut [A], divisors: &[A], inner: usize) {
         if inner == 1 {
@@ -413,7 +413,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     fn add<A: Accum>(xs: &[A], sums: &mut [A]) {
         sums.iter_mut().zip(xs).for_each(|(sum, x)| *sum += *x);
     }
@@ -448,7 +448,7 @@ impl NumRows for TwoRows {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Writes the gradient of each window to its first maximum, and zero to the other elements.
     fn write_pairs<A: Accum, R: NumRows>(pooling: &Pooling<'_, A>, given: &Given<'_, A>, input_grad: &mut [A]) {
         let [_, height, width] = pooling.shape.input;
@@ -475,7 +475,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// Writes the gradients of N neighbouring windows, in loops that the compiler can vectorize. Returns N.
+/// Writes the gradients of N neighboring windows, in loops that the compiler can vectorize. Returns N.
 #[inline(always)]
 fn write_windows<A: Accum, R: NumRows, const N: usize>(
     lowest: A,

@@ -138,7 +138,7 @@ impl<A: Accum> Pooling<'_, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Pools several planes with one window each.
     fn pool_globally<A: Accum, F: Fold<A>>(
         pooling: &Pooling<'_, A>,
@@ -169,7 +169,7 @@ struct Buffers<'a, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Pools several planes.
     fn pool_chunk<A: Accum, F: Fold<A>>(
         pooling: &Pooling<'_, A>,
@@ -201,7 +201,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// Folds the windows of a row of outputs: first the columns of the rows of a window, which are contiguous, then their neighbours.
+/// Folds the windows of a row of outputs: first the columns of the rows of a window, which are contiguous, then their neighbors.
 #[inline(always)]
 fn fold_row<A: Accum, F: Fold<A>>(
     pooling: &Pooling<'_, A>,
@@ -344,7 +344,7 @@ impl<'a, A: Accum> Divisors<'a, A> {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Pools several planes over disjoint windows of one or two rows and two columns.
     fn pool_pairs<A: Accum, F: Fold<A>>(shape: &PoolShape, images: &[A], constant: A, out: &mut [A]) {
         let width = shape.input[2];

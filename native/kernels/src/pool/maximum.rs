@@ -14,9 +14,9 @@ pub struct Windows {
     pub output: Vec<usize>,
     /// Size of a window.
     pub kernel: Vec<usize>,
-    /// Stride between neighbouring windows.
+    /// Stride between neighboring windows.
     pub stride: Vec<usize>,
-    /// Stride between neighbouring elements of a window.
+    /// Stride between neighboring elements of a window.
     pub dilation: Vec<usize>,
     /// Padding before each axis.
     pub pad: Vec<usize>,

@@ -115,7 +115,7 @@ pub struct PoolShape {
     pub inner: usize,
     /// Size of the window.
     pub kernel: [usize; 3],
-    /// Stride between neighbouring windows, at least 1.
+    /// Stride between neighboring windows, at least 1.
     pub stride: [usize; 3],
     /// Padding before and after the input.
     pub pad: [usize; 3],

@@ -32,7 +32,7 @@ const TILE: usize = 1024;
 /// Minimum number of elements read per chunk.
 const GRAIN: usize = 1 << 16;
 
-/// Merged axes: their length, and true if they are reduced. Usually so few that nothing is allocated.
+/// Groups of adjacent axes: the length of each, and true if it is reduced. Up to six need no allocation.
 type Groups = SmallVec<[(usize, bool); 6]>;
 
 /// The merged axes of a shape, without those of length 1.
@@ -251,7 +251,7 @@ struct Row<'a, R, C, const MAP: bool>(&'a [C], PhantomData<R>);
 impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
     type Output = C;
     // Bound by memory: Zen 4 reads faster in AVX2 vectors than in AVX-512 ones.
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) -> C {
@@ -345,7 +345,7 @@ struct Columns<'a, R, C, const MAP: bool>(Rows<'a, C>, &'a mut [C], PhantomData<
 
 impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C, MAP> {
     type Output = ();
-    const EVERY_ISA: bool = false;
+    const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {

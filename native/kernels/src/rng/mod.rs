@@ -71,7 +71,7 @@ fn blocks([mut a, mut b, mut c, mut d]: [[u32; GROUP_BLOCKS]; 4], mut key: [u32;
     [a, b, c, d]
 }
 
-/// The integer below `range` that 64 random bits give.
+/// Maps 64 random bits to an integer below `range`.
 #[inline(always)]
 fn scale_word(word: u64, range: u128) -> u64 {
     ((u128::from(word) * range) >> 64) as u64

@@ -73,7 +73,7 @@ struct Samples<'a, F, C> {
 
 impl<F: SampleFormula, C: MathFloat> Kernel for Samples<'_, F, C> {
     type Output = ();
-    const EVERY_ISA: bool = C::EVERY_ISA;
+    const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
     #[inline(always)]
     fn run(self) {

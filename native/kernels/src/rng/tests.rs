@@ -50,8 +50,8 @@ fn uniform_numbers() {
     let mut y = vec![0f64; N];
     g.fill_uniform(0.0, 1.0, &mut y);
     assert!(kolmogorov(&y, |x| x) < 1.95);
-    let neighbours: f64 = y.windows(2).map(|w| (w[0] - 0.5) * (w[1] - 0.5)).sum::<f64>() / N as f64 * 12.0;
-    assert!(neighbours.abs() < 5.0 / (N as f64).sqrt());
+    let neighbors: f64 = y.windows(2).map(|w| (w[0] - 0.5) * (w[1] - 0.5)).sum::<f64>() / N as f64 * 12.0;
+    assert!(neighbors.abs() < 5.0 / (N as f64).sqrt());
     let mut other = vec![0f32; N];
     Philox::new(42, 2).fill_uniform(-1.0, 3.0, &mut other);
     let same = x.iter().zip(&other).filter(|(a, b)| a == b).count();

@@ -285,7 +285,7 @@ impl<T: RnnElement> BackwardPass<'_, T> {
         });
     }
 
-    /// The states before time step `t`, and the stride between neighbouring sequences.
+    /// The states before time step `t`, and the stride between neighboring sequences.
     fn state_before(&self, t: usize) -> (&[T], usize) {
         let (run, g) = (&self.run, self.run.g);
         match previous(self.states, g.batch * run.stride(), t, run.is_reverse, g.steps) {

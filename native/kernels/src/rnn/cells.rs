@@ -6,7 +6,7 @@ use crate::math::{sigmoid, tanh};
 use crate::simd::per_isa;
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `h = f(x)` for the vanilla cells. `row` holds the pre-activations x and becomes the state, which is copied to `out`.
     pub(super) fn vanilla_forward<T: RnnElement>(relu: bool, row: &mut [T], out: &mut [T]) {
         let n = row.len();
@@ -27,7 +27,7 @@ per_isa! {
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The gradient of [`vanilla_forward`] from its result `h`. `dh` is the gradient of the output and is set to zero.
     pub(super) fn vanilla_backward<T: RnnElement>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = dgates.len();
@@ -47,7 +47,7 @@ fn clip_cell<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `row` is (5, hidden): the pre-activations of the gates i, f, g, o, which are replaced by the gates, and room for the new
     /// cell state.
     pub(super) fn lstm_forward<T: RnnElement>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
@@ -82,7 +82,7 @@ fn lstm_gates<T: RnnElement>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T]
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Writes the gradients of the pre-activations to `dgates`. `row` and `c_prev` are as [`lstm_forward`] leaves them. `dh` is the
     /// gradient of the output and is set to zero; `dc` is the gradient of the cell state and becomes that of the previous one.
     pub(super) fn lstm_backward<T: RnnElement>(
@@ -150,7 +150,7 @@ fn lstm_state<T: RnnElement>(gates: &Gates<'_, T>, dc: &mut [T], di: &mut [T], d
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// `row` is (4, hidden): the input terms of the gates r, z, n, which are replaced by the gates, and room for the recurrent term
     /// of n. `sums` holds the recurrent terms of all three.
     pub(super) fn gru_forward<T: RnnElement>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
@@ -181,7 +181,7 @@ fn gru_reset<T: RnnElement>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Writes the gradients of the pre-activations of r, z, n and of the recurrent term of n to `dgates`. `row` and `h_prev` are as
     /// [`gru_forward`] leaves them. `dh` is the gradient of the output and becomes the direct contribution to the gradient of the
     /// previous state, `z dh`.
@@ -222,7 +222,7 @@ fn gru_candidate<T: RnnElement>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: 
 }
 
 per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// Adds the first columns of each row of a matrix with row stride `stride` to `sums`.
     pub(super) fn add_rows<T: RnnElement>(rows: &[T], stride: usize, sums: &mut [T]) {
         for row in rows.chunks(stride) {

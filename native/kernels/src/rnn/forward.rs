@@ -205,7 +205,7 @@ impl<T: RnnElement> Direction<'_, T> {
         self.lengths.into_iter().flatten().enumerate().filter(move |(_, len)| t >= **len).map(|(n, _)| n)
     }
 
-    /// The stride between the states of neighbouring sequences: that of the output, or of a separate buffer if sequences have
+    /// The stride between the states of neighboring sequences: that of the output, or of a separate buffer if sequences have
     /// lengths.
     pub(super) fn stride(&self) -> usize {
         if self.g.has_lengths { self.g.state() } else { self.g.output() }

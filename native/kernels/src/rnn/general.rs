@@ -108,14 +108,13 @@ pub enum GeneralCell {
     Vanilla,
     /// Gates z, r, h.
     Gru {
-        /// True if the reset gate multiplies the product with the state, false if it multiplies the state itself (ONNX's
-        /// `linear_before_reset`).
-        linear: bool,
+        /// True if the reset gate multiplies the product with the state, false if it multiplies the state itself.
+        linear_before_reset: bool,
     },
     /// Gates i, o, f, c.
     Lstm {
-        /// True if the forget gate is f = 1 - i (ONNX's `input_forget`).
-        coupled: bool,
+        /// True if the input and forget gates are coupled: f = 1 - i.
+        input_forget: bool,
     },
 }
 
@@ -214,9 +213,9 @@ pub fn general_forward<T: RnnElement>(
         let (w, r) =
             (&ins.w[d * g * layer.input..(d + 1) * g * layer.input], &ins.r[d * g * hidden..(d + 1) * g * hidden]);
         let b = &ins.b[2 * d * g..2 * (d + 1) * g];
-        // Input and recurrent bias are merged, except for the last gate of a linear GRU, whose recurrent bias the reset gate
-        // multiplies.
-        let num_merged = if layer.cell == (GeneralCell::Gru { linear: true }) { 2 * hidden } else { g };
+        // Input and recurrent bias are merged, except for the last gate of a GRU with `linear_before_reset`: its recurrent bias
+        // is multiplied by the reset gate.
+        let num_merged = if layer.cell == (GeneralCell::Gru { linear_before_reset: true }) { 2 * hidden } else { g };
         let bias: Vec<T> = (0..g).map(|k| if k < num_merged { b[k] + b[g + k] } else { b[k] }).collect();
         let mut projected = vec![T::of(0.0); layer.steps * layer.batch * g];
         gemm_fused(
@@ -278,9 +277,9 @@ impl<T: RnnElement> DirectionRun<'_, T> {
                 }
             }
             match layer.cell {
-                GeneralCell::Gru { linear } => self.gru(linear, &mut gates, s, h),
+                GeneralCell::Gru { linear_before_reset } => self.gru(linear_before_reset, &mut gates, s, h),
                 GeneralCell::Vanilla => self.vanilla(&mut gates, s, h),
-                GeneralCell::Lstm { coupled } => self.lstm(coupled, &mut gates, s, h, c),
+                GeneralCell::Lstm { input_forget } => self.lstm(input_forget, &mut gates, s, h, c),
             }
             for (n, h) in h.chunks_exact(hidden.max(1)).enumerate() {
                 if let Some(t) = self.time(s, n) {
@@ -316,12 +315,12 @@ impl<T: RnnElement> DirectionRun<'_, T> {
         });
     }
 
-    fn gru(&self, linear: bool, gates: &mut [T], s: usize, h: &mut [T]) {
+    fn gru(&self, linear_before_reset: bool, gates: &mut [T], s: usize, h: &mut [T]) {
         let (batch, hidden) = (self.layer.batch, self.layer.hidden);
         let (f, g) = (self.activations[0], self.activations[1]);
         self.product(0, 0, 2 * hidden, h, gates);
         let mut state = h.to_vec();
-        if linear {
+        if linear_before_reset {
             // The product with the state and its bias, which the reset gate multiplies.
             let epilogue = Epilogue { bias: Bias::PerCol(self.bias), ..Epilogue::default() };
             let (a, c) = (MatRef::row_major(h, batch, hidden), MatMut::row_major(&mut state, batch, hidden));
@@ -347,7 +346,7 @@ impl<T: RnnElement> DirectionRun<'_, T> {
         });
     }
 
-    fn lstm(&self, coupled: bool, gates: &mut [T], s: usize, h: &mut [T], c: &mut [T]) {
+    fn lstm(&self, input_forget: bool, gates: &mut [T], s: usize, h: &mut [T], c: &mut [T]) {
         let hidden = self.layer.hidden;
         let (f, g, out) = (self.activations[0], self.activations[1], self.activations[2]);
         self.product(0, 0, 4 * hidden, h, gates);
@@ -358,7 +357,7 @@ impl<T: RnnElement> DirectionRun<'_, T> {
         self.for_each_running(s, gates, c, |gates, c| {
             for (k, c) in c.iter_mut().enumerate() {
                 let input = f.of(self.clipped(gates[k] + peephole(0, k, *c)));
-                let forget = match coupled {
+                let forget = match input_forget {
                     true => T::of(1.0) - input,
                     false => f.of(self.clipped(gates[2 * hidden + k] + peephole(2, k, *c))),
                 };

@@ -53,7 +53,8 @@ impl<'a, T: RnnElement> Weights<'a, T> {
     }
 }
 
-/// The elements of the step computed before time step `t`, and those starting at `t`. Each step has `len` elements.
+/// The elements of the step computed before time step `t` (`None` if `t` is the first), and those from `t` on. Each step has `len`
+/// elements.
 fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Option<&[T]>, &mut [T]) {
     if reverse {
         let (now, later) = data.split_at_mut(((t + 1) * len).min(data.len()));
@@ -64,7 +65,7 @@ fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Opt
     }
 }
 
-/// The elements of the step computed before time step `t`, and the elements after them.
+/// The elements from the step computed before time step `t` on; `None` if `t` is the first step.
 fn previous<T>(data: &[T], len: usize, t: usize, reverse: bool, steps: usize) -> Option<&[T]> {
     let t = if reverse { Some(t + 1).filter(|t| *t < steps) } else { t.checked_sub(1) };
     t.map(|t| &data[t * len..])

@@ -59,18 +59,18 @@ pub(crate) use per_isa;
 pub(crate) fn level() -> Isa {
     static LEVEL: OnceLock<Isa> = OnceLock::new();
     *LEVEL.get_or_init(|| match Isa::current() {
-        Isa::Avx512 if !has_extensions() => Isa::Avx2,
+        Isa::Avx512 if !has_avx512_extensions() => Isa::Avx2,
         isa => isa,
     })
 }
 
 #[cfg(target_arch = "x86_64")]
-fn has_extensions() -> bool {
+fn has_avx512_extensions() -> bool {
     is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn has_extensions() -> bool {
+fn has_avx512_extensions() -> bool {
     false
 }
 
@@ -82,14 +82,14 @@ pub(crate) trait Kernel {
     /// False to compile the loop for AVX2 at most.
     // Debug builds and other processors have the portable version alone.
     #[cfg_attr(not(all(target_arch = "x86_64", any(test, not(debug_assertions)))), allow(dead_code))]
-    const EVERY_ISA: bool = true;
+    const USE_AVX512: bool = true;
 
     /// The loop itself, as plain scalar Rust.
     fn run(self) -> Self::Output;
 }
 
 per_isa! {
-    avx512 if K::EVERY_ISA;
+    avx512 if K::USE_AVX512;
     /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
     pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
         kernel.run()
@@ -100,7 +100,7 @@ per_isa! {
 /// `map::drive::REPEATED` elements, which are repeated.
 pub trait LoopBody<C, D> {
     /// False to compile the loop for AVX2 at most.
-    const EVERY_ISA: bool = true;
+    const USE_AVX512: bool = true;
 
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
     fn run(x: &[&[C]], y: &mut [D]);
@@ -150,7 +150,7 @@ impl<C, D> Loop<C, D> {
             #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
             avx2: avx2::<C, D, B>,
             #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-            avx512: if B::EVERY_ISA { avx512::<C, D, B> } else { avx2::<C, D, B> },
+            avx512: if B::USE_AVX512 { avx512::<C, D, B> } else { avx2::<C, D, B> },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Packs panels of B for the implicit GEMM of a convolution from the padded image.
 //!
 //! A panel is (channels x taps, outputs): each lane is an output, and each row holds the input elements that one tap reads in one
-//! channel. Neighbouring outputs of an image row read contiguous elements, which form a run; the runs are the same for all rows of
+//! channel. Neighboring outputs of an image row read contiguous elements, which form a run; the runs are the same for all rows of
 //! the panel, apart from the offset of the row.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -291,7 +291,7 @@ fn whole_rows(row_lens: &[usize]) -> usize {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     fn column_sums<A: Accum>(columns: &mut Columns<'_, A>, x: &[A], stride: usize, axis: usize) {
         let (row_lens, count, sign) = (columns.row_lens, columns.row_lens.len(), columns.params.sign);
         let whole_rows = columns.whole_rows;
@@ -318,7 +318,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     fn softmax_row<A: Accum>(columns: &Columns<'_, A>, a: usize, x: &[A], y: &mut [A]) {
         let xs = x.iter().zip(&columns.max).zip(&columns.sums);
         for ((y, ((x, max), sum)), len) in y.iter_mut().zip(xs).zip(columns.row_lens) {
@@ -330,7 +330,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// For each column, the sum over the axis that the gradient subtracts.
     fn column_grad_sums<A: Accum>(
         kind: SoftmaxKind,
@@ -355,7 +355,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Computes row `a` of the gradient from row `a` of the result and of its gradient.
     fn grad_row<A: Accum>(
         kind_slope: (SoftmaxKind, A),

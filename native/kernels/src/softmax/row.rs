@@ -26,7 +26,7 @@ pub(crate) fn scratch_len(axis: usize) -> usize {
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// Computes the softmax of `x` into `y`. `exps` is a scratch buffer of [`scratch_len`] elements. Prefetches `ahead` and `y`.
     pub(crate) fn forward<A: Accum>(params: Params<A>, x: &[A], ahead: &[A], exps: &mut [A], y: &mut [A]) {
         let Params { is_log, sign, inv_temperature } = params;
@@ -103,7 +103,7 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
 }
 
 crate::simd::per_isa! {
-    avx512 if A::EVERY_LEVEL;
+    avx512 if A::USE_AVX512;
     /// The gradient with respect to the row `x`, from the softmax `y` and its gradient. `inv_temperature` is negative for softmin.
     pub(super) fn backward<A: Accum>(kind: SoftmaxKind, inv_temperature: A, y: &[A], grad: &[A], x_grad: &mut [A]) {
         let is_log = kind == SoftmaxKind::LogSoftmax;
@@ -126,7 +126,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// The logarithm of the sum of the exponentials of a row.
     pub(crate) fn log_sum<T: FloatElement>(x: &[T]) -> T::Acc {
         let max = max(x, T::Acc::one());

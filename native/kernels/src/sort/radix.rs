@@ -90,7 +90,7 @@ fn radix_sort<I: Keyed>(a: &mut [I], b: &mut [I]) {
     }
 }
 
-/// Merges neighbouring sorted runs of `run_len` items.
+/// Merges neighboring sorted runs of `run_len` items.
 fn merge_runs<I: Keyed>(src: &[I], run_len: usize, dst: &mut [I]) {
     for (src, dst) in src.chunks(2 * run_len).zip(dst.chunks_mut(2 * run_len)) {
         let (left, right) = src.split_at(run_len.min(src.len()));

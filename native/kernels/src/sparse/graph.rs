@@ -1,16 +1,16 @@
-//! Graphs as CSR matrices: row v holds the edges of vertex v, with the neighbours as columns and the edge ids as values.
+//! Graphs as CSR matrices: row v holds the edges of vertex v, with the neighbors as columns and the edge ids as values.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::Csr;
 use crate::rng::Draws;
 
-/// The parameters of neighbourhood sampling.
+/// The parameters of neighborhood sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling<'a> {
     /// Number of hops from a seed.
     pub hops: usize,
-    /// Maximum number of neighbours drawn per vertex, without replacement.
+    /// Maximum number of neighbors drawn per vertex, without replacement.
     pub neighbors: usize,
     /// Maximum number of vertices to collect.
     pub max_vertices: usize,
@@ -27,7 +27,7 @@ pub struct Sample {
     pub layers: Vec<i64>,
     /// Row pointers: the start of the edges of each vertex, and the end of the last ones.
     pub indptr: Vec<i64>,
-    /// The neighbours along the drawn edges, ascending for each vertex. Some of them are not among the vertices if the maximum
+    /// The neighbors along the drawn edges, ascending for each vertex. Some of them are not among the vertices if the maximum
     /// number of vertices was reached.
     pub columns: Vec<i64>,
     /// Ids of the drawn edges.
@@ -35,7 +35,7 @@ pub struct Sample {
 }
 
 impl Sampling<'_> {
-    /// Samples neighbours of the seeds, then neighbours of those, and so on, in order of discovery.
+    /// Samples neighbors of the seeds, then neighbors of those, and so on, in order of discovery.
     pub fn run(&self, graph: Csr<'_, i64>, seeds: &[i64], draws: &mut Draws) -> Sample {
         let mut visited = HashSet::new();
         let mut queue: Vec<(i64, i64)> = seeds.iter().filter(|s| visited.insert(**s)).map(|s| (*s, 0)).collect();
@@ -57,7 +57,7 @@ impl Sampling<'_> {
         self.sorted_sample(graph, &queue, drawn)
     }
 
-    /// Positions of the drawn neighbours in a row, ascending.
+    /// Positions of the drawn neighbors in a row, ascending.
     fn pick(&self, columns: &[i64], draws: &mut Draws) -> Vec<usize> {
         let (n, k) = (columns.len(), self.neighbors);
         if n <= k {

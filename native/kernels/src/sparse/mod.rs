@@ -6,7 +6,7 @@
 //! - `merge`: unions of indices.
 //! - `product`: products, transposes and sums.
 //! - `select`: selections of stored rows and columns.
-//! - `graph`: neighbourhood sampling in graphs.
+//! - `graph`: neighborhood sampling in graphs.
 
 mod format;
 mod graph;

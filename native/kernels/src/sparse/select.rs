@@ -7,7 +7,7 @@ use super::Csr;
 /// Row pointers, column indices and values of a matrix.
 pub type CsrParts<T> = (Vec<i64>, Vec<i64>, Vec<T>);
 
-/// Digits of the radix sort in [`stable_order`].
+/// Bits of a digit of the radix sort in [`stable_order`].
 const RADIX_BITS: u32 = 11;
 
 /// The indices of the keys in ascending order of the keys. Equal keys keep their order.
@@ -63,7 +63,7 @@ pub struct Positions<'a> {
 }
 
 impl<'a> Positions<'a> {
-    /// For about `num_lookups` numbers below `bound`.
+    /// Prepares about `num_lookups` searches for numbers below `bound`.
     pub fn new(list: &'a [i64], bound: usize, num_lookups: usize) -> Positions<'a> {
         // A table takes time and memory for every number, but is several times as fast as a search.
         const NUMBERS_PER_LOOKUP: usize = 16;

@@ -55,7 +55,7 @@ fn complete(n: i64) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
 }
 
 #[test]
-fn neighbours_are_drawn_without_replacement_uniformly_or_by_weight() {
+fn neighbors_are_drawn_without_replacement_uniformly_or_by_weight() {
     let (indptr, indices, data) = complete(6);
     let graph = Csr { indptr: &indptr, indices: &indices, data: &data };
     let weights = [0.0, 0.0, 1.0, 1.0, 2.0, 4.0];

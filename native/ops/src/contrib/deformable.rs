@@ -31,7 +31,7 @@ params! {
         kernel: Shape = required;
         /// Stride of the window; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Dilation: distance between neighbouring taps of the window; 1 by default.
+        /// Dilation: distance between neighboring taps of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
         /// Zero padding at both ends of each axis; 0 by default.
         pad: Shape = (Shape::new(&[]));
@@ -57,7 +57,7 @@ params! {
         kernel: Shape = required;
         /// Stride of the window; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Dilation: distance between neighbouring taps of the window; 1 by default.
+        /// Dilation: distance between neighboring taps of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
         /// Zero padding at both ends of each axis; 0 by default.
         pad: Shape = (Shape::new(&[]));

@@ -300,7 +300,7 @@ formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale
 formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
 pub(crate) static AROUND: Operator<AroundParam> = Operator::new("_npi_around")
-    .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
+    .doc("Rounds to a number of decimal places, halves to the even neighbor: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
     .inputs(X)
     .forward(|ctx, ins, outs| {
         let (x, decimals, out) = (&ins[0], ctx.params::<AroundParam>().decimals, &mut outs[0]);

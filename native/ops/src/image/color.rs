@@ -1,4 +1,4 @@
-//! Colour augmentation: `_image_random_brightness`, `_image_adjust_lighting` and their relatives.
+//! Color augmentation: `_image_random_brightness`, `_image_adjust_lighting` and their relatives.
 
 use ferromx_core::dtype::f16;
 use ferromx_core::error::Result;
@@ -25,7 +25,7 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[
     &RANDOM_LIGHTING,
 ];
 
-/// Copies an image and applies colour changes to the copy in order.
+/// Copies an image and applies color changes to the copy in order.
 fn apply_changes(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, changes: &[Change]) -> Result<()> {
     let channels = input.shape().dim(2) as usize;
     dispatch!(input.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
@@ -61,7 +61,7 @@ params! {
     }
 }
 
-/// Defines an operator that changes one colour property by a random factor.
+/// Defines an operator that changes one color property by a random factor.
 macro_rules! random_change {
     ($NAME:ident: $op:literal, $alias:literal, $change:path, $doc:literal) => {
         #[doc = $doc]
@@ -104,7 +104,7 @@ params! {
         contrast: f32 = required;
         /// The saturation is scaled by a random number in [1 - saturation, 1 + saturation).
         saturation: f32 = required;
-        /// The hue is rotated by a random fraction of the colour wheel in [-hue, hue).
+        /// The hue is rotated by a random fraction of the color wheel in [-hue, hue).
         hue: f32 = required;
     }
 }
@@ -152,7 +152,7 @@ params! {
 pub(super) static ADJUST_LIGHTING: Operator<LightingParam> = Operator::new("_image_adjust_lighting")
     .aliases(&["_npx__image_adjust_lighting"])
     .doc(
-        "PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \
+        "PCA lighting: adds the principal components of ImageNet's colors, each scaled by its \
          standard deviation and by alpha (Krizhevsky et al., 2012). A single-channel image stays as it is.\n\n\
          Shapes: data and output (height, width, 1 or 3 channels).",
     )
@@ -184,7 +184,7 @@ params! {
 pub(super) static RANDOM_LIGHTING: Operator<RandomLightingParam> = Operator::new("_image_random_lighting")
     .aliases(&["_npx__image_random_lighting"])
     .doc(
-        "Random PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \
+        "Random PCA lighting: adds the principal components of ImageNet's colors, each scaled by its \
          standard deviation and by a normally distributed weight (Krizhevsky et al., 2012). A single-channel image \
          stays as it is.\n\nShapes: data and output (height, width, 1 or 3 channels).",
     )

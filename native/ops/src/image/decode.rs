@@ -87,7 +87,7 @@ fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<N
     Ok(vec![NDArray::from_slice(&pixels, &shape)?.to_context(ctx.context)?])
 }
 
-/// The order of the channels of a colour image.
+/// The order of the channels of a color image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelOrder {
     /// Red first.
@@ -132,7 +132,7 @@ impl DecodedImage {
     }
 }
 
-/// The luma of a colour (ITU-R BT.601), with weights of 14 bits.
+/// The luma of a color (ITU-R BT.601), with weights of 14 bits.
 fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + (1 << 13)) >> 14) as u8
 }

@@ -18,7 +18,7 @@ use ferromx_core::{ensure, infer::ShapeIo};
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Colours.
+    // Colors.
     color::OPS,
     // Decoding.
     decode::OPS,

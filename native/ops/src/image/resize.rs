@@ -143,12 +143,12 @@ params! {
         left: i32 = required;
         /// Columns to add on the right.
         right: i32 = required;
-        /// How the border is filled: 0 one colour, 1 the edge pixels, 2 the image reflected, 3 the image repeated, 4 reflected
+        /// How the border is filled: 0 one color, 1 the edge pixels, 2 the image reflected, 3 the image repeated, 4 reflected
         /// without the edge pixels. 16, which may be added, has no effect.
         kind as "type": i32 = 0;
-        /// The colour, if `values` is empty.
+        /// The color, if `values` is empty.
         value: f64 = 0.0;
-        /// The colour, one value for each channel.
+        /// The color, one value for each channel.
         values: Tuple<f64> = (Tuple(Vec::new()));
     }
 }
@@ -180,7 +180,7 @@ pub(super) static CV_COPY_MAKE_BORDER: Operator<BorderParam> = Operator::new("_c
     })
     .grad(Grad::None);
 
-/// A colour as an image has it. As in OpenCV, integers are rounded to nearest, ties to even, and pixels of 8 bits saturate.
+/// A color as an image has it. As in OpenCV, integers are rounded to nearest, ties to even, and pixels of 8 bits saturate.
 fn border_value<T: Element>(color: f64) -> T {
     let rounded = color.round_ties_even();
     let is_int32 = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded);

@@ -22,7 +22,7 @@ pub(super) static NONZERO: Operator = Operator::new("_npx_nonzero")
         let indices = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             read_slice::<T, _>(x, |x| nonzero::coordinates(x, &dims))?
         }, d => return Err(ctx.unsupported(d, &DType::ALL)));
-        Ok(vec![new_array(&indices, &[(indices.len() / dims.len()) as i64, dims.len() as i64], ctx.context)?])
+        Ok(vec![new_array(&indices, &[(indices.len() / dims.len()) as i64, dims.len() as i64].into(), ctx.context)?])
     })
     .grad(Grad::Zero);
 

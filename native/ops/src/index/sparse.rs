@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{EmbeddingParam, TakeMode, TakeParam};
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{CsrBuilder, append, moved, new_csr, new_vector, stored_rows, summed, with_rows};
+use crate::sparse::{CsrBuilder, append, dispatch_any, dispatch_numeric, new_csr, new_vector, stored_rows, with_rows};
 use StorageType::Default as Dense;
 
 /// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
@@ -46,7 +46,7 @@ pub(super) fn embedding(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (out, len) = (NDArray::zeros(&call.shapes[0], table.values.dtype(), data.context())?, table.row_len());
     let operands: SmallVec<[&NDArray; 2]> = [&table.values].into_iter().chain(&table.indices).collect();
     call_once(&operands, &[(&out, Req::Write)], |ins, outs| {
-        moved!(table.values.dtype(), T => {
+        dispatch_any!(table.values.dtype(), T => {
             let (values, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             match ins.get(1) {
                 Some(stored) => {
@@ -82,7 +82,7 @@ pub(super) fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let columns: Vec<i64> = memory::collected(order.into_iter().map(|i| i as i64));
     let out = NDArray::zeros(&with_rows(shape, rows.len()), grad.dtype(), context)?;
     call_once(&[&grad], &[(&out, Req::Write)], |ins, outs| {
-        summed!(call, grad.dtype(), T => {
+        dispatch_numeric!(call, grad.dtype(), T => {
             let ones = vec![<T as MulAdd>::ONE; columns.len()];
             let m = Csr { indptr: &indptr, indices: &columns, data: &ones };
             kernels::product(m, ins[0].slice::<T>()?, row_len(shape, 1), outs[0].slice_mut()?, |r| r);
@@ -115,7 +115,7 @@ pub(super) fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let bounded = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
     let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| bounded(i) as usize).collect();
     let columns = (0, a.shape().dim(1));
-    moved!(a.dtype(), T => {
+    dispatch_any!(a.dtype(), T => {
         let mut builder = CsrBuilder::<T>::new();
         append(a, &mut builder, |b, m| rows.iter().for_each(|r| b.push_row(m, *r, columns)))?;
         Ok(vec![new_csr(&call.shapes[0], builder.components(), a.context())?.into()])

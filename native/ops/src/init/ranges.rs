@@ -27,7 +27,7 @@ params! {
         start: f64 = required;
         /// The end of the range (exclusive).
         stop: Option<f64> = None;
-        /// The step between neighbouring numbers.
+        /// The step between neighboring numbers.
         step: f64 = 1.0;
         /// Number of repetitions of each number.
         repeat: i32 = 1, where 1..=i32::MAX;
@@ -172,7 +172,7 @@ params! {
     pub struct ArangeLikeParam {
         /// The first number.
         start: f64 = 0.0;
-        /// The step between neighbouring numbers.
+        /// The step between neighboring numbers.
         step: f64 = 1.0;
         /// Number of repetitions of each number.
         repeat: i32 = 1, where 1..=i32::MAX;

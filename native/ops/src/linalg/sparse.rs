@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 
 use super::dot::DotParam;
 use crate::sparse::cast::{cast, read_dense, to_dense};
-use crate::sparse::{Storage, StoredRows, csr_components, csr_of, new_vector, stored_rows, summed, with_rows};
+use crate::sparse::{
+    Storage, StoredRows, csr_components, csr_of, dispatch_numeric, new_vector, stored_rows, with_rows,
+};
 use StorageType::{Default as Dense, RowSparse};
 
 /// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
@@ -65,7 +67,7 @@ fn csr_product(
 ) -> Result<Array> {
     ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     let rhs = stored_rows(rhs)?;
-    summed!(call, lhs.dtype(), T => match is_transposed {
+    dispatch_numeric!(call, lhs.dtype(), T => match is_transposed {
         true => transposed_product::<T>(lhs, &rhs, shape, storage_type),
         false => Ok(product::<T>(lhs, &rhs, shape)?.into()),
     })
@@ -130,7 +132,7 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     if call.storage_type != StorageType::Csr {
         let out = NDArray::zeros(shape, lhs.dtype(), lhs.context())?;
         call_once(&[indptr, indices, values, lhs], &[(&out, Req::Write)], |ins, outs| {
-            summed!(call, lhs.dtype(), T => {
+            dispatch_numeric!(call, lhs.dtype(), T => {
                 let (dense, m) = (ins[3].slice::<T>()?, csr_of::<T>(&ins[..3])?);
                 kernels::dense_product(dense, m, num_columns, outs[0].slice_mut()?);
                 Ok(())
@@ -142,7 +144,7 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     let (rows, n) = (shape.dim(0), columns.len());
     let out = NDArray::zeros(&Shape::new(&[rows * n as i64]), lhs.dtype(), lhs.context())?;
     call_once(&[indptr, indices, values, lhs], &[(&out, Req::Write)], |ins, outs| {
-        summed!(call, lhs.dtype(), T => {
+        dispatch_numeric!(call, lhs.dtype(), T => {
             let (indptr, indices, data) = kernels::select_columns(csr_of::<T>(&ins[..3])?, &columns, num_columns);
             let m = Csr { indptr: &indptr, indices: &indices, data: &data };
             kernels::dense_product(ins[3].slice::<T>()?, m, n, outs[0].slice_mut()?);

@@ -1,4 +1,4 @@
-//! Variants of `BatchNorm`: the first version, with ReLU, and synchronised across devices.
+//! Variants of `BatchNorm`: the first version, with ReLU, and synchronized across devices.
 
 use ferromx_core::error::Result;
 use ferromx_core::op::Operator;
@@ -114,7 +114,7 @@ impl BatchNormLike for SyncBatchNormParam {
     }
 }
 
-/// Batch normalization synchronised across devices.
+/// Batch normalization synchronized across devices.
 pub(super) static SYNC_BATCH_NORM: Operator<SyncBatchNormParam> = batch_norm("_contrib_SyncBatchNorm").legacy().doc(
     "Batch normalization whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \

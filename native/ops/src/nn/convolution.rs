@@ -99,7 +99,7 @@ pub(super) fn num_spatial(
         | (Some(ConvLayout::Ncw), 1)
         | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
         | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
-        (Some(layout), n) => Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions"))),
+        (Some(layout), n) => Err(Error::Value(format!("layout {layout:?} does not match a kernel of {n} dimensions"))),
     }
 }
 
@@ -201,8 +201,8 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// The packed weights of a node. Weights are packed when they are used a second time: the first inference then takes no fresh memory
-/// for them, which costs more than packing does.
+/// The packed weights of a node. Weights are packed at their second use: allocating memory for them costs more than packing, which a
+/// single inference does not recover.
 struct NodeWeights<T: FloatElement> {
     /// The version of the weights that were used last without packing them.
     used: Option<Version>,

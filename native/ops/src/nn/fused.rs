@@ -59,13 +59,13 @@ pub(super) fn with_epilogue<T: FusedElement>(
         Some(Elementwise::Gated(single, double)) => Activation::Gated(T::choose(single, double)),
     };
     let num_norm_inputs = if fused.normalization.is_some() { 4 } else { 0 };
-    if ins.len() != num_norm_inputs + usize::from(fused.residual) {
+    if ins.len() != num_norm_inputs + usize::from(fused.has_residual) {
         return Err(Error::Internal(format!(
             "the epilogue of a fused product has a wrong number of inputs: {}",
             ins.len()
         )));
     }
-    let residual = if fused.residual { Some(ins[num_norm_inputs].slice::<T>()?) } else { None };
+    let residual = if fused.has_residual { Some(ins[num_norm_inputs].slice::<T>()?) } else { None };
     let Some(p) = &fused.normalization else {
         return f(&ProductEpilogue { scale: None, bias, residual, activation });
     };

@@ -130,8 +130,9 @@ pub(crate) static RNN: Operator<RnnParam> = Operator::new("RNN").names_outputs()
          sigmoid(...), n = tanh(W x + b + r (R h' + c)), h = (1 - z) n + z h'.\n\n\
          Shapes, with D = 1 or, if bidirectional, 2 directions, L layers and S = projection_size or state_size: data (steps, \
          batch, input), state (L D, batch, S), state_cell (L D, batch, state_size), sequence_length (batch,), output (steps, \
-         batch, D S); with state_outputs the last states follow, of the shapes of the first ones. With use_sequence_length a \
-         sequence's states stay and its output is zero from its length on, and the other direction begins at its last step.\n\n\
+         batch, D S); with state_outputs, the final states follow, with the shapes of the initial states. With \
+         use_sequence_length, past the end of a sequence its output is zero and its states keep their values, and the backward \
+         direction starts at its last step.\n\n\
          The vector `parameters` holds, for each layer and direction, W of (gates state_size, input of the layer), R of (gates \
          state_size, S) and P of (S, state_size), row by row, and after all of these, for each layer and direction, the biases b \
          and c. Gates are in the order i, f, g, o and r, z, n. See Hochreiter and Schmidhuber (1997), Cho et al. (2014), Sak et \

@@ -111,8 +111,8 @@ fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Re
     } else {
         let product = g.mul(dy, y)?;
         let sum = axis_sum(&mut g, product)?;
-        let centred = g.op(op!(broadcast::binary::SUB(dy, sum)))?;
-        g.mul(y, centred)?
+        let centered = g.op(op!(broadcast::binary::SUB(dy, sum)))?;
+        g.mul(y, centered)?
     };
     let sign = if kind == SoftmaxKind::Softmin { -1.0 } else { 1.0 };
     let dx = g.scale(dx, sign / p.temperature.unwrap_or(1.0))?;

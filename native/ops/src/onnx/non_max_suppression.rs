@@ -46,7 +46,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     }
     ensure!(
         b.dims().len() == 3 && s.dims().len() == 3 && b.dim(2) == 4 && b.dim(0) == s.dim(0) && b.dim(1) == s.dim(2),
-        "boxes of shape {b} and scores of shape {s} do not fit: expected (images, n, 4) and (images, classes, n)"
+        "boxes of shape {b} and scores of shape {s} do not match: expected (images, n, 4) and (images, classes, n)"
     );
     let (classes, n) = (s.dim(1) as usize, s.dim(2) as usize);
     let edges = box_edges(&ins[0].to_vec::<f32>()?, p.center_point_box);
@@ -75,6 +75,6 @@ mod tests {
         let none = Case::new(&NON_MAX_SUPPRESSION, &[]).run1(&[boxes.clone(), scores]).unwrap();
         assert_eq!(none.shape().dims(), [0, 3]);
         let e = Case::new(&NON_MAX_SUPPRESSION, &[]).run1(&[boxes.clone(), boxes]).unwrap_err();
-        assert!(e.to_string().contains("do not fit"), "{e}");
+        assert!(e.to_string().contains("do not match"), "{e}");
     }
 }

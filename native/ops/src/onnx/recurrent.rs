@@ -91,9 +91,9 @@ macro_rules! layer {
     };
 }
 layer!(VANILLA: "_onnx_RNN", |_| GeneralCell::Vanilla, &[X, W, R, B, H, L], 2, "A recurrent layer: h = f(W x + R h + b).");
-layer!(GRU: "_onnx_GRU", |p| GeneralCell::Gru { linear: p.linear_before_reset }, &[X, W, R, B, H, L], 2,
+layer!(GRU: "_onnx_GRU", |p| GeneralCell::Gru { linear_before_reset: p.linear_before_reset }, &[X, W, R, B, H, L], 2,
     "A layer of gated recurrent units (Cho et al., 2014) with gates z, r, h: h = (1 - z) g(W x + R (r h) + b) + z h.");
-layer!(LSTM: "_onnx_LSTM", |p| GeneralCell::Lstm { coupled: p.input_forget }, &[X, W, R, B, H, C, P, L], 3,
+layer!(LSTM: "_onnx_LSTM", |p| GeneralCell::Lstm { input_forget: p.input_forget }, &[X, W, R, B, H, C, P, L], 3,
     "A layer of LSTM cells (Hochreiter and Schmidhuber, 1997) with gates i, o, f, c and peepholes.");
 
 /// The number of directions.

@@ -36,11 +36,11 @@ param_enum! {
     pub enum Coordinates {
         /// Pixels have unit length; the outer edges of input and output coincide.
         HalfPixel = "half_pixel",
-        /// Like `half_pixel`, but centred where the output length was rounded.
+        /// Like `half_pixel`, but centered where the output length was rounded.
         HalfPixelSymmetric = "half_pixel_symmetric",
         /// Like `half_pixel`, but an output of length 1 samples coordinate 0.
         PytorchHalfPixel = "pytorch_half_pixel",
-        /// The centres of the first and the last elements coincide.
+        /// The centers of the first and the last elements coincide.
         AlignCorners = "align_corners",
         /// Coordinate `i / scale`.
         Asymmetric = "asymmetric",
@@ -95,7 +95,7 @@ pub struct ResizedAxis {
 
 /// The interpolation taps of an axis: each output element is the weighted sum of `taps` input elements.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct Neighbors {
     /// Number of taps of an output element.
     pub taps: usize,
     /// Input indices, of shape (outputs, taps).
@@ -156,10 +156,10 @@ impl Resizing {
     }
 
     /// The taps of all output elements.
-    pub fn neighbours(&self, axis: &ResizedAxis) -> Neighbours {
+    pub fn neighbors(&self, axis: &ResizedAxis) -> Neighbors {
         if self.mode == ResizeMode::Nearest {
             let indices: Vec<usize> = (0..axis.to).map(|x| self.nearest(x, axis)).collect();
-            return Neighbours { taps: 1, weights: vec![1.0; indices.len()], indices };
+            return Neighbors { taps: 1, weights: vec![1.0; indices.len()], indices };
         }
         let mut rows: Vec<Vec<(usize, f64)>> = Vec::with_capacity(axis.to);
         for o in 0..axis.to {
@@ -182,7 +182,7 @@ impl Resizing {
                 (indices[o * taps + k], weights[o * taps + k]) = (index, weight);
             }
         }
-        Neighbours { taps, indices, weights }
+        Neighbors { taps, indices, weights }
     }
 }
 
@@ -259,16 +259,16 @@ pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_R
         let dims = ins[0].shape().to_usize();
         let (outer, n, inner) = outer_len_inner(&dims, axis);
         let resizing = ctx.params::<SymbolicResizeParam>().resizing();
-        let neighbours = resizing.neighbours(&resized);
+        let neighbors = resizing.neighbors(&resized);
         if resizing.mode == ResizeMode::Nearest {
             by_size!(ins[0].dtype(), |T| {
-                gather(source::<T>(&ins[0])?, (outer, n, inner), &neighbours.indices, target::<T>(&mut outs[0])?);
+                gather(source::<T>(&ins[0])?, (outer, n, inner), &neighbors.indices, target::<T>(&mut outs[0])?);
             });
             return Ok(());
         }
         by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
-            let weights = weights::<T>(&neighbours);
-            let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
+            let weights = weights::<T>(&neighbors);
+            let taps = Taps { taps: neighbors.taps, indices: &neighbors.indices, weights: &weights };
             combine(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -282,10 +282,10 @@ pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_R
             let (axis, resized) = resized(ctx, &ins[1..])?;
             let dims = outs[0].shape().to_usize();
             let (_, n, inner) = outer_len_inner(&dims, axis);
-            let neighbours = ctx.params::<SymbolicResizeParam>().resizing().neighbours(&resized);
+            let neighbors = ctx.params::<SymbolicResizeParam>().resizing().neighbors(&resized);
             by_precision!((ins, outs), ins[0].dtype(), T for [F16, BF16] => {
-                let weights = weights::<T>(&neighbours);
-                let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
+                let weights = weights::<T>(&neighbors);
+                let taps = Taps { taps: neighbors.taps, indices: &neighbors.indices, weights: &weights };
                 combine_backward(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
                 Ok(())
             }, other => Err(ctx.unsupported(other, TYPES)))
@@ -296,8 +296,8 @@ pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_R
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-fn weights<T: FloatElement>(neighbours: &Neighbours) -> Vec<T::Acc> {
-    neighbours.weights.iter().map(|w| T::Acc::of(*w)).collect()
+fn weights<T: FloatElement>(neighbors: &Neighbors) -> Vec<T::Acc> {
+    neighbors.weights.iter().map(|w| T::Acc::of(*w)).collect()
 }
 
 fn resize_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

@@ -53,7 +53,7 @@ params! {
         mode: GridMode = (GridMode::Linear);
         /// The value of pixels outside the image.
         padding_mode: GridPadding = (GridPadding::Zeros);
-        /// Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
+        /// Whether -1 and 1 are the centers of the outermost pixels, or their outer edges.
         align_corners: bool = false;
     }
 }

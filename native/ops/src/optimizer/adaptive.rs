@@ -86,7 +86,7 @@ step_params! {
 }
 
 step!(RMSPROPALEX_UPDATE: RmsPropAlex, "rmspropalex_update",
-"A step of the centred RMSProp with momentum: with x = clip(rescale_grad * grad + wd * weight), \
+"A step of the centered RMSProp with momentum: with x = clip(rescale_grad * grad + wd * weight), \
  n = gamma1 * n + (1 - gamma1) * x^2, g = gamma1 * g + (1 - gamma1) * x and \
  delta = gamma2 * delta - lr * x / sqrt(n - g^2 + epsilon), the result is weight + delta (Graves, 2013).",
 RmsPropAlexParam,

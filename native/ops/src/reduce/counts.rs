@@ -205,7 +205,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             sums[*n as usize] += w;
         }
         let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
-        Ok(vec![new_array(&sums, &[num_bins], ctx.context)?])
+        Ok(vec![new_array(&sums, &[num_bins].into(), ctx.context)?])
     }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
         let mut sums = memory::filled(0i64, len);
         let has_weights = ins.len() > 1;
@@ -214,7 +214,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         }
         // Truncation to the low bits equals wrap-around arithmetic in the type itself.
         let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
-        Ok(vec![new_array(&sums, &[num_bins], ctx.context)?])
+        Ok(vec![new_array(&sums, &[num_bins].into(), ctx.context)?])
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
 

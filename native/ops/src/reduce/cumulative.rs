@@ -111,13 +111,13 @@ params! {
     pub struct DiffParam {
         /// The order of the difference.
         n: i32 = 1;
-        /// The axis along which neighbours are subtracted.
+        /// The axis along which neighbors are subtracted.
         axis: i32 = (-1);
     }
 }
 
 pub(super) static DIFF: Operator<DiffParam> = Operator::new("_npi_diff")
-    .doc("The n-th differences of neighbours along an axis, which becomes shorter by n.")
+    .doc("The n-th differences of neighbors along an axis, which becomes shorter by n.")
     .inputs(A)
     .shape(|p, io| {
         let p = p.get::<DiffParam>();
@@ -205,7 +205,7 @@ params! {
 }
 
 pub(super) static EDIFF1D: Operator<Ediff1dParam> = Operator::new("_npi_ediff1d")
-    .doc("The differences of neighbours in the flattened array, with elements prepended and appended.")
+    .doc("The differences of neighbors in the flattened array, with elements prepended and appended.")
     .inputs(&[
         arg("input1", "The array."),
         arg("input2", "The elements to prepend; those to append, if there are none to prepend."),

@@ -16,7 +16,7 @@ use super::norm::NormParam;
 use crate::axes::resolve_or_exclude;
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{csr_components, csr_of, new_vector, summed};
+use crate::sparse::{csr_components, csr_of, dispatch_numeric, new_vector};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -138,7 +138,7 @@ pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     call_once(&[&components.indices, &components.data, &rows, &grad], &[(&out, Req::Write)], |ins, outs| {
         let (stored, rows) = (ins[0].slice::<i64>()?, ins[2].slice::<i64>()?);
         let positions = Positions::new(stored, num_rows, rows.len());
-        summed!(call, x.dtype(), T => {
+        dispatch_numeric!(call, x.dtype(), T => {
             let (values, grad, out) = (ins[1].slice::<T>()?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
             for (k, (row, out)) in rows.iter().zip(out.chunks_mut(len.max(1))).enumerate() {
                 let Some(position) = positions.find(*row) else { continue };

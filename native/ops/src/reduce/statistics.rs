@@ -432,7 +432,7 @@ fn needed_indices(qs: &[f64], n: usize) -> Vec<usize> {
     indices
 }
 
-/// The value at a fractional index. The elements at the two neighbouring indices must be in sorted order.
+/// The value at a fractional index. The elements at the two neighboring indices must be in sorted order.
 fn interpolate(sorted: &[f64], index: f64, interpolation: PercentileInterpolation) -> f64 {
     let (low, high) = (sorted[index.floor() as usize], sorted[index.ceil() as usize]);
     match interpolation {

@@ -62,13 +62,13 @@ macro_rules! reduce_op {
 /// Defines the maximum or the minimum by NumPy's rules.
 macro_rules! extremum {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
-        pub(crate) static $name: Operator<ExtremeParam> = Operator::new($op)
+        pub(crate) static $name: Operator<ExtremumParam> = Operator::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
             .inputs(A)
             .shape(extremum_shape)
             .forward(|ctx, ins, outs| {
-                reduce_any::<$R>(&ins[0], &numpy_axes_of::<ExtremeParam>(ctx, ins[0].shape())?, &mut outs[0])
+                reduce_any::<$R>(&ins[0], &numpy_axes_of::<ExtremumParam>(ctx, ins[0].shape())?, &mut outs[0])
             })
             .grad(Grad::Kernel(Backward::new(np_extremum_backward).inputs(Deps::All).outputs(Deps::All), None));
     };
@@ -272,7 +272,7 @@ params! {
 
 params! {
     /// Parameters of `_np_max` and `_np_min`.
-    pub struct ExtremeParam {
+    pub struct ExtremumParam {
         /// The axes to reduce; negative ones count from the last. None means all of them, () none.
         axis: ShapeOrNone = (ShapeOrNone(None));
         /// Whether reduced axes are kept with length 1.
@@ -283,7 +283,7 @@ params! {
 }
 
 over_axes!(SumParam, initial);
-over_axes!(ExtremeParam, initial);
+over_axes!(ExtremumParam, initial);
 
 /// The axes to reduce by NumPy's rules.
 pub(super) fn numpy_axes_of<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
@@ -440,7 +440,7 @@ fn np_prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 fn extremum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let axes = numpy_axes(p.get::<ExtremeParam>().axis(), io.ins[0].dims().len());
+    let axes = numpy_axes(p.get::<ExtremumParam>().axis(), io.ins[0].dims().len());
     if io.ins[0].ndim_is_known() {
         ensure!(
             axes?.iter().all(|a| io.ins[0].dim(*a) != 0),
@@ -448,11 +448,11 @@ fn extremum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             io.ins[0]
         );
     }
-    numpy_reduced_shape::<ExtremeParam>(p, io)
+    numpy_reduced_shape::<ExtremumParam>(p, io)
 }
 
 fn np_extremum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let axes = numpy_axes_of::<ExtremeParam>(ctx, outs[0].shape())?;
+    let axes = numpy_axes_of::<ExtremumParam>(ctx, outs[0].shape())?;
     broadcast_binary::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
     multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }

@@ -7,7 +7,7 @@ use ferromx_core::params::Params;
 use ferromx_core::sparse::{Array, StorageType};
 
 use super::{ConcatParam, SliceParam};
-use crate::sparse::{CsrBuilder, append, moved, new_csr};
+use crate::sparse::{CsrBuilder, append, dispatch_any, new_csr};
 
 /// Storage rule: slices of a csr matrix are csr matrices without `step`, or with one step, which is 1. As in MXNet, two steps of 1 give a
 /// dense array.
@@ -27,7 +27,7 @@ pub(super) fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         (begin, begin + call.shapes[0].dim(axis))
     };
     let (rows, columns) = (range(0), range(1));
-    moved!(a.dtype(), T => {
+    dispatch_any!(a.dtype(), T => {
         let mut builder = CsrBuilder::<T>::new();
         append(a, &mut builder, |b, m| (rows.0..rows.1).for_each(|r| b.push_row(m, r as usize, columns)))?;
         Ok(vec![new_csr(&call.shapes[0], builder.components(), a.context())?.into()])
@@ -43,7 +43,7 @@ pub(super) fn concat_rule(p: &Params, ins: &[StorageType], _: Option<StorageType
 pub(super) fn concat(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
     let context = call.ctx.context;
-    moved!(call.ins[0].dtype(), T => {
+    dispatch_any!(call.ins[0].dtype(), T => {
         let mut builder = CsrBuilder::<T>::new();
         for a in arrays {
             let columns = (0, a.shape().dim(1));

@@ -78,7 +78,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         [(p.return_index, &groups.firsts), (p.return_inverse, &groups.inverse), (p.return_counts, &groups.counts)]
     {
         if is_wanted {
-            outs.push(new_array(indices, &[indices.len() as i64], ctx.context)?);
+            outs.push(new_array(indices, &[indices.len() as i64].into(), ctx.context)?);
         }
     }
     Ok(outs)
@@ -92,7 +92,7 @@ fn unique_elements(ctx: &OpCtx<'_>, x: &NDArray) -> Result<NDArray> {
             sort::sort(x, x.len(), Order::Ascending, &mut sorted);
             let is_nan = |x: T| x.partial_cmp(&x).is_none();
             sorted.dedup_by(|a, b| a == b || (is_nan(*a) && is_nan(*b)));
-            new_array(&sorted, &[sorted.len() as i64], ctx.context)
+            new_array(&sorted, &[sorted.len() as i64].into(), ctx.context)
         })?
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
@@ -113,7 +113,7 @@ fn slices(
                     values.extend_from_slice(&x[(o * n + *i as usize) * inner..][..inner]);
                 }
             }
-            new_array(&values, shape, ctx.context)
+            new_array(&values, &Shape::new(shape), ctx.context)
         })?
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }

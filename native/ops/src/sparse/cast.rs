@@ -9,8 +9,9 @@ use ferromx_core::sparse::{Array, FormatCheck, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice, write_bytes};
 use ferromx_kernels::sparse as kernels;
 
-use super::{csr_components, csr_of, moved, new_array, new_csr, new_vector, stored_rows, with_rows};
+use super::{csr_components, csr_of, dispatch_any, new_csr, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
+use crate::rules::new_array;
 
 /// Converts an array to a dense one. A dense array is returned without a copy.
 ///
@@ -31,14 +32,14 @@ fn scatter(a: &SparseArray, out: &NDArray) -> Result<()> {
     let (components, target) = (a.components()?, [(out, Req::Write)]);
     if a.storage_type() == StorageType::Csr {
         return call_once(&csr_components(&components)?, &target, |ins, outs| {
-            moved!(a.dtype(), T => {
+            dispatch_any!(a.dtype(), T => {
                 kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape(), 1), outs[0].slice_mut()?);
                 Ok(())
             })
         });
     }
     call_once(&[&components.indices, &components.data], &target, |ins, outs| {
-        moved!(a.dtype(), T => {
+        dispatch_any!(a.dtype(), T => {
             let indices = ins[0].slice::<i64>()?;
             kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
             Ok(())
@@ -67,7 +68,7 @@ pub fn cast(array: &Array, storage_type: StorageType) -> Result<Array> {
     let dense = to_dense(array)?;
     match storage_type {
         StorageType::Default => Ok(dense.into()),
-        _ => moved!(dense.dtype(), T => Ok(to_sparse::<T>(&dense, storage_type)?.into())),
+        _ => dispatch_any!(dense.dtype(), T => Ok(to_sparse::<T>(&dense, storage_type)?.into())),
     }
 }
 

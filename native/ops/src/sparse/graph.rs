@@ -27,20 +27,20 @@ const GRAPH: ArgDef = arg("csr_matrix", "The graph.");
 const SEEDS: &str = "The seed vertices of each sampled subgraph: vectors of type int64.";
 
 params! {
-    /// Parameters of the neighbour sampling operators.
+    /// Parameters of the neighbor sampling operators.
     pub struct SampleParam {
         /// The number of input arrays.
         num_args: i32 = required;
         /// The number of hops from the seeds.
         num_hops: i64 = 1;
-        /// The number of neighbours that are sampled of each vertex, without replacement.
+        /// The number of neighbors that are sampled of each vertex, without replacement.
         num_neighbor: i64 = 2;
         /// The most vertices of a subgraph.
         max_num_vertices: i64 = 100;
     }
 }
 
-/// The probabilities with which neighbours are sampled.
+/// The probabilities with which neighbors are sampled.
 #[derive(Clone, Copy, PartialEq)]
 enum Probability {
     Uniform,
@@ -179,7 +179,7 @@ fn sample(call: &SparseCall<'_>, probability: Probability) -> Result<Vec<Array>>
 
 pub(super) static UNIFORM_SAMPLE: Operator<SampleParam> = Operator::new("_contrib_dgl_csr_neighbor_uniform_sample")
     .doc(
-        "Samples a subgraph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, then as many of \
+        "Samples a subgraph for each array of seeds: up to num_neighbor neighbors of every seed, all equally likely, then as many of \
          each of these, and so on for num_hops hops, until max_num_vertices vertices are found.\n\n\
          Outputs, each for all arrays of seeds: the vertices, ascending, then zeros and at the end their number, of shape \
          (max_num_vertices + 1,); a csr matrix of shape (max_num_vertices, vertices of the graph) whose row i has the sampled edges \
@@ -197,7 +197,7 @@ pub(super) static UNIFORM_SAMPLE: Operator<SampleParam> = Operator::new("_contri
 
 pub(super) static NON_UNIFORM_SAMPLE: Operator<SampleParam> = Operator::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
     .doc(
-        "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are sampled with probabilities proportional to their weights. The \
+        "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbors are sampled with probabilities proportional to their weights. The \
          outputs before the hops are the weights of the sampled vertices, of shape (max_num_vertices,) and type float32.",
     )
     .variadic("seed_arrays", SEEDS, "num_args")

@@ -12,7 +12,7 @@ use ferromx_kernels::sparse::{self as kernels, Positions};
 
 use super::cast::assign;
 use super::values::rows_at;
-use super::{moved, new_vector, stored_rows, with_rows};
+use super::{dispatch_any, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
 use StorageType::RowSparse;
 
@@ -148,7 +148,7 @@ impl Rows {
     fn read(&self) -> Result<NDArray> {
         let (a, len) = (&self.data, row_len(self.data.shape(), 1));
         let out = NDArray::empty(&with_rows(a.shape(), self.indices.len()), a.dtype(), a.context())?;
-        moved!(a.dtype(), T => read_slice(a, |from: &[T]| {
+        dispatch_any!(a.dtype(), T => read_slice(a, |from: &[T]| {
             write_slice(&out, |to: &mut [T]| kernels::gather_rows(from, &self.indices, len, to))
         })?)?;
         Ok(out)
@@ -158,7 +158,7 @@ impl Rows {
     fn write(&self, rows: &NDArray) -> Result<()> {
         let len = row_len(self.data.shape(), 1);
         // Only this call uses the new rows, so holding their lock cannot deadlock.
-        moved!(rows.dtype(), T => read_slice(rows, |from: &[T]| {
+        dispatch_any!(rows.dtype(), T => read_slice(rows, |from: &[T]| {
             write_slice(&self.data, |to: &mut [T]| kernels::scatter_rows(from, &self.indices, len, to))
         })?)
     }

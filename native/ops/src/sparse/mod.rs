@@ -27,6 +27,7 @@ use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
 use crate::axes::row_len;
+use crate::rules::new_array;
 
 pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
@@ -60,8 +61,8 @@ impl Storage {
     }
 }
 
-/// Runs `$body` with `$T` bound to the element type, for code that moves elements and does not compute with them.
-macro_rules! moved {
+/// Runs `$body` with `$T` bound to the element type, which may be any: the code moves elements and does not compute with them.
+macro_rules! dispatch_any {
     ($dtype:expr, $T:ident => $body:expr) => {
         ferromx_core::dispatch!(
             $dtype,
@@ -70,10 +71,10 @@ macro_rules! moved {
         )
     };
 }
-pub(crate) use moved;
+pub(crate) use dispatch_any;
 
-/// Runs `$body` with `$T` bound to an element type that has arithmetic.
-macro_rules! summed {
+/// Runs `$body` with `$T` bound to the element type, which must have arithmetic.
+macro_rules! dispatch_numeric {
     ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
         ferromx_core::dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
             use ferromx_core::dtype::DType;
@@ -82,7 +83,7 @@ macro_rules! summed {
         })
     };
 }
-pub(crate) use summed;
+pub(crate) use dispatch_numeric;
 
 /// The csr matrix of operands that hold row pointers, column indices and values.
 pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {
@@ -95,13 +96,6 @@ pub(crate) fn csr_components(components: &Components) -> Result<[&NDArray; 3]> {
         Some(indptr) => Ok([indptr, &components.indices, &components.data]),
         None => Err(Error::Internal("a csr array was expected".into())),
     }
-}
-
-/// A new array with these elements.
-pub(crate) fn new_array<T: Element>(items: &[T], shape: &Shape, context: Context) -> Result<NDArray> {
-    let array = NDArray::empty(shape, T::DTYPE, context)?;
-    array.copy_from_slice(items)?;
-    Ok(array)
 }
 
 /// A new vector with these elements.

@@ -14,7 +14,7 @@ use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_kernels::sparse::{self as kernels, Positions};
 use smallvec::SmallVec;
 
-use super::{Storage, cast, csr_components, csr_of, moved, new_vector, stored_rows, with_rows};
+use super::{Storage, cast, csr_components, csr_of, dispatch_any, new_vector, stored_rows, with_rows};
 use crate::axes::row_len;
 use crate::compose::op;
 use crate::movement::copy;
@@ -82,7 +82,7 @@ fn retain_dense(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         ins[1].slice::<I>()?.iter().map(|i| i.to_f64() as i64).collect()
     }, d => return Err(Error::Internal(format!("no indices of type {d}"))));
     check_rows(&indices, rows)?;
-    moved!(ins[0].dtype(), T => {
+    dispatch_any!(ins[0].dtype(), T => {
         let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         out.fill(T::default());
         for i in indices {
@@ -106,7 +106,7 @@ fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let values = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
     let operands: SmallVec<[&NDArray; 2]> = [&stored.values].into_iter().chain(&stored.indices).collect();
     call_once(&operands, &[(&values, Req::Write)], |ins, outs| {
-        moved!(a.dtype(), T => {
+        dispatch_any!(a.dtype(), T => {
             let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             match ins.get(1) {
                 Some(stored) => {

@@ -9,7 +9,7 @@ use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse as kernels;
 
 use super::cast::{cast, to_dense};
-use super::{csr_components, csr_of, moved, new_vector, with_rows};
+use super::{csr_components, csr_of, dispatch_any, new_vector, with_rows};
 use crate::axes::row_len;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
@@ -90,7 +90,7 @@ pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
     call_once(&[&components.indices, &components.data], &[(&out, Req::Write)], |ins, outs| {
         let indices = kernels::positions(ins[0].slice::<i64>()?, rows);
-        moved!(a.dtype(), T => {
+        dispatch_any!(a.dtype(), T => {
             kernels::scatter_rows(ins[1].slice::<T>()?, &indices, row_len(a.shape(), 1), outs[0].slice_mut()?);
             Ok(())
         })
@@ -107,7 +107,7 @@ fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArr
     let ([ai, aj, av], [bi, bj, bv]) = (csr_components(&pa)?, csr_components(&pb)?);
     let context = a.context();
     let (indptr, indices, values) = call_once(&[ai, aj, av, bi, bj, bv], &[], |ins, _| {
-        moved!(a.dtype(), T => {
+        dispatch_any!(a.dtype(), T => {
             let (a, b) = (csr_of::<T>(&ins[..3])?, csr_of::<T>(&ins[3..])?);
             let (indptr, indices) = kernels::union_csr(a, b);
             let expand = |m| new_vector(&kernels::expand(m, &indptr, &indices), context);
@@ -155,14 +155,14 @@ fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
     if sparse.storage_type() == Csr {
         let [indptr, indices, values] = csr_components(&components)?;
         call_once(&[indptr, indices, values, dense], &target, |ins, outs| {
-            moved!(dense.dtype(), T => {
+            dispatch_any!(dense.dtype(), T => {
                 kernels::gather(csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, len, outs[0].slice_mut()?);
                 Ok(())
             })
         })?;
     } else {
         call_once(&[&components.indices, dense], &target, |ins, outs| {
-            moved!(dense.dtype(), T => {
+            dispatch_any!(dense.dtype(), T => {
                 kernels::gather_rows(ins[1].slice::<T>()?, ins[0].slice::<i64>()?, len, outs[0].slice_mut()?);
                 Ok(())
             })
@@ -194,7 +194,7 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let [indptr, indices, values] = csr_components(&components)?;
     let other = NDArray::empty(components.data.shape(), b.dtype(), b.context())?;
     call_once(&[indptr, indices, values, b], &[(&other, Req::Write)], |ins, outs| {
-        moved!(b.dtype(), T => {
+        dispatch_any!(b.dtype(), T => {
             let (indptr, indices, b) = (ins[0].slice::<i64>()?, ins[1].slice::<i64>()?, ins[3].slice::<T>()?);
             let out = outs[0].slice_mut::<T>()?;
             for (r, range) in indptr.windows(2).enumerate() {

@@ -21,9 +21,9 @@ params! {
         kernel_size: u32 = 1;
         /// The largest displacement of the second patch in each direction, in pixels.
         max_displacement: u32 = 1;
-        /// Distance between neighbouring patches of the first image.
+        /// Distance between neighboring patches of the first image.
         stride1: u32 = 1, where 1..=u32::MAX;
-        /// Distance between neighbouring displacements.
+        /// Distance between neighboring displacements.
         stride2: u32 = 1, where 1..=u32::MAX;
         /// Zeros added around the images.
         pad_size: u32 = 0;
@@ -65,7 +65,7 @@ impl CorrelationParam {
         let [kernel, displacement, stride1, stride2, pad] = sizes.map(|v| v as usize);
         ensure!(
             kernel % 2 == 1,
-            "kernel_size should be an odd number, so that a patch has a centre, but it is {kernel}"
+            "kernel_size should be an odd number, so that a patch has a center, but it is {kernel}"
         );
         ensure!(
             sizes.iter().all(|v| *v <= 1 << 16),

@@ -23,7 +23,7 @@ params! {
         offset: Shape = (Shape::new(&[0, 0]));
         /// Height and width of the rectangle, if there is one input.
         h_w: Shape = (Shape::new(&[0, 0]));
-        /// Whether the rectangle is centred; `offset` is then ignored.
+        /// Whether the rectangle is centered; `offset` is then ignored.
         center_crop: bool = false;
     }
 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_of_one_pixel_is_centred() {
+    fn a_grid_of_one_pixel_is_centered() {
         let theta = array(&[1.0, 0.0, 0.25, 0.0, 1.0, 0.0], &[1, 6]);
         let affine = [("transform_type", "affine"), ("target_shape", "(1, 1)")];
         let grid = Case::new(&GRID_GENERATOR, &affine).run1(&[theta]).unwrap();

@@ -39,7 +39,7 @@ params! {
         /// `size`: height and width, or the scales if given; `odd_scale`: the scales, with odd sizes n resized to (n - 1) * scale + 1;
         /// `like`: the size of the second input; `to_even_down`, `to_odd_up`, ...: the nearest even or odd size in that direction.
         mode: ResizeMode = (ResizeMode::Size);
-        /// Whether the centres of the corner pixels of input and output are aligned; otherwise their outer edges are.
+        /// Whether the centers of the corner pixels of input and output are aligned; otherwise their outer edges are.
         align_corners: bool = true;
     }
 }

@@ -30,7 +30,7 @@ params! {
 pub(super) static BILINEAR_SAMPLER: Operator<BilinearSamplerParam> = Operator::new("BilinearSampler").legacy()
     .doc(
         "Samples images at the coordinates of a grid by bilinear interpolation (Jaderberg et al., \"Spatial transformer networks\", \
-         2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], where -1 and 1 are the centres of the \
+         2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], where -1 and 1 are the centers of the \
          corner pixels. Pixels outside the image are 0.\n\n\
          Shapes: data (batch, channel, height, width), grid (batch, 2, out_height, out_width), output (batch, channel, \
          out_height, out_width).",

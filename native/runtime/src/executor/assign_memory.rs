@@ -94,15 +94,15 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Locates the outputs of step `t`: as views, in the buffers of dead inputs, or in new buffers.
     fn locate_outputs(&mut self, t: usize, step: &[usize]) -> Result<()> {
-        let r = self.args;
+        let args = self.args;
         let mut reused: Vec<usize> = Vec::new();
-        for (e, member) in step_outputs(r.graph, step) {
-            let node = r.graph.node(e);
+        for (e, member) in step_outputs(args.graph, step) {
+            let node = args.graph.node(e);
             if self.locations[e] != Location::Unassigned || matches!(node.action, Action::Variable) {
                 continue;
             }
             let Some(last) = self.last_use[e] else { continue };
-            if r.last_reported.is_none()
+            if args.last_reported.is_none()
                 && node.is_view()
                 && e.index == 0
                 && self.locations[node.inputs[0]] != Location::Unassigned
@@ -114,7 +114,7 @@ impl Planner<'_> {
                 }
                 continue;
             }
-            let bytes = r.shapes[e].checked_elements()? * r.dtypes[e].map_or(0, DType::size);
+            let bytes = args.shapes[e].checked_elements()? * args.dtypes[e].map_or(0, DType::size);
             self.locations[e] = match self.in_place_buffer((t, member), e, bytes, &reused) {
                 Some(b) => {
                     self.buffers[b].last = last;
@@ -133,7 +133,7 @@ impl Planner<'_> {
 
     /// Assigns offsets, allocates the arenas and creates the arrays.
     fn allocate(self) -> Result<Assignment> {
-        let (r, contexts) = (self.args, &self.contexts);
+        let (args, contexts) = (self.args, &self.contexts);
         let mut arenas = Arenas::new();
         let mut offsets = vec![0; self.buffers.len()];
         for context in contexts.iter().copied().collect::<BTreeSet<_>>() {
@@ -141,22 +141,22 @@ impl Planner<'_> {
             let buffers: Vec<PlannedBuffer> = on_device.iter().map(|b| self.buffers[*b].clone()).collect();
             let (device_offsets, arena_bytes) = assign_offsets(&buffers);
             on_device.iter().zip(device_offsets).for_each(|(b, offset)| offsets[*b] = offset);
-            let arena = match r.arenas.get(&context) {
+            let arena = match args.arenas.get(&context) {
                 Some(chunk) if chunk.bytes() >= arena_bytes => chunk.clone(),
                 _ => Chunk::new(arena_bytes, context)?,
             };
             arenas.insert(context, arena);
         }
-        let mut arrays: Entries<Option<NDArray>> = Entries::new(r.graph, None);
-        r.external.iter().for_each(|(e, array)| arrays[*e] = Some(array.clone()));
-        for step in &r.schedule.steps {
-            for (e, _) in step_outputs(r.graph, step) {
+        let mut arrays: Entries<Option<NDArray>> = Entries::new(args.graph, None);
+        args.external.iter().for_each(|(e, array)| arrays[*e] = Some(array.clone()));
+        for step in &args.schedule.steps {
+            for (e, _) in step_outputs(args.graph, step) {
                 if arrays[e].is_some() {
                     continue;
                 }
-                let (shape, dtype) = (&r.shapes[e], r.dtypes[e].unwrap_or(DType::F32));
+                let (shape, dtype) = (&args.shapes[e], args.dtypes[e].unwrap_or(DType::F32));
                 arrays[e] = match self.locations[e] {
-                    _ if self.elided[e.node as usize] && e.index == 0 => match &arrays[r.graph.node(e).inputs[0]] {
+                    _ if self.elided[e.node as usize] && e.index == 0 => match &arrays[args.graph.node(e).inputs[0]] {
                         Some(viewed) => Some(viewed.reshape(shape)?),
                         None => None,
                     },
@@ -174,16 +174,16 @@ impl Planner<'_> {
     /// not `reused` by another output of the step. No later step or member reads it, and the member itself reads it only if its
     /// kernel runs in place.
     fn in_place_buffer(&self, (t, member): (usize, usize), e: Entry, bytes: usize, reused: &[usize]) -> Option<usize> {
-        let r = self.args;
-        let step = &r.schedule.steps[t];
-        let nodes = || step.iter().map(|i| &r.graph.nodes[*i]);
-        let writer = r.graph.node(e);
+        let args = self.args;
+        let step = &args.schedule.steps[t];
+        let nodes = || step.iter().map(|i| &args.graph.nodes[*i]);
+        let writer = args.graph.node(e);
         let in_place_pairs = in_place_pairs(writer);
         let buffer_of = |input: Entry| {
             let location = self.locations[input];
             let Location::Arena(b) = location else { return None };
             let num_reads = |node: &GraphNode| node.inputs.iter().filter(|e| self.locations[**e] == location).count();
-            let is_alike = self.buffers[b].bytes == bytes && r.dtypes[input] == r.dtypes[e];
+            let has_same_size_and_type = self.buffers[b].bytes == bytes && args.dtypes[input] == args.dtypes[e];
             let is_dead = self.buffers[b].last == t && nodes().skip(member + 1).all(|node| num_reads(node) == 0);
             let can_overwrite = match num_reads(writer) {
                 0 => true,
@@ -193,7 +193,7 @@ impl Planner<'_> {
                 _ => false,
             };
             let is_free = !reused.contains(&b) && !is_computed_in(step, input);
-            (is_alike && is_dead && can_overwrite && is_free).then_some(b)
+            (has_same_size_and_type && is_dead && can_overwrite && is_free).then_some(b)
         };
         nodes().take(member + 1).flat_map(|node| &node.inputs).find_map(|input| buffer_of(*input))
     }
@@ -207,20 +207,20 @@ fn step_outputs<'a>(graph: &'a Graph, step: &'a [usize]) -> impl Iterator<Item =
 }
 
 /// The last step that reads each entry; `None` if only members of the chain that computes it read it.
-fn last_uses(r: &MemoryArgs<'_>) -> Entries<Option<usize>> {
-    let mut last: Entries<Option<usize>> = Entries::new(r.graph, None);
-    for (t, step) in r.schedule.steps.iter().enumerate() {
-        for e in step.iter().flat_map(|i| &r.graph.nodes[*i].inputs) {
+fn last_uses(args: &MemoryArgs<'_>) -> Entries<Option<usize>> {
+    let mut last: Entries<Option<usize>> = Entries::new(args.graph, None);
+    for (t, step) in args.schedule.steps.iter().enumerate() {
+        for e in step.iter().flat_map(|i| &args.graph.nodes[*i].inputs) {
             if !is_computed_in(step, *e) {
                 last[*e] = Some(t);
             }
         }
     }
-    for (e, step) in r.last_reported.iter().flatten() {
+    for (e, step) in args.last_reported.iter().flatten() {
         // The monitor reads the entry after `step`, so the entry is live until the next step.
         last[*e] = Some(last[*e].unwrap_or(0).max(*step + 1));
     }
-    for e in r.live_out {
+    for e in args.live_out {
         last[*e] = Some(usize::MAX);
     }
     last

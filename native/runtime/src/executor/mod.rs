@@ -49,6 +49,14 @@ use crate::symbol::Symbol;
 /// operators' inputs.
 pub type Monitor = Arc<dyn Fn(&str, Array) + Send + Sync>;
 
+/// A monitor that is installed in an executor.
+#[derive(Clone)]
+struct InstalledMonitor {
+    callback: Monitor,
+    /// Whether it gets the inputs of operators, too.
+    monitor_all: bool,
+}
+
 /// A callback of a backward pass that gets the index of each argument whose gradient is complete.
 pub type OnComplete<'c> = &'c mut dyn FnMut(usize) -> Result<()>;
 
@@ -75,8 +83,7 @@ pub struct Executor {
     /// Arguments that a forward pass fills with constants.
     filled: Vec<(NDArray, f64)>,
     execution: Execution,
-    /// The monitor, and whether it gets inputs, too.
-    monitor: Mutex<Option<(Monitor, bool)>>,
+    monitor: Mutex<Option<InstalledMonitor>>,
 }
 
 /// The execution of a graph: by plans, or operator by operator.
@@ -237,7 +244,7 @@ impl Executor {
 
     /// Installs a monitor, or removes it. With `monitor_all` it gets the inputs of operators, too. A monitored plan has no fusion.
     pub fn set_monitor(&self, monitor: Option<Monitor>, monitor_all: bool) {
-        *self.monitor.lock() = monitor.map(|m| (m, monitor_all));
+        *self.monitor.lock() = monitor.map(|callback| InstalledMonitor { callback, monitor_all });
     }
 
     /// Binds the same symbol for other input shapes. Arrays that keep their shape are shared. The others are views of the old memory if

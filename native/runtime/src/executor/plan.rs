@@ -14,7 +14,7 @@ use ferromx_kernels::par;
 use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
-use super::{Monitor, OnComplete};
+use super::{InstalledMonitor, OnComplete};
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
@@ -222,7 +222,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Runs the forward steps.
-    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&InstalledMonitor>) -> Result<()> {
         match monitor {
             None => self.run(0..self.num_forward_steps, mode),
             Some(monitor) => self.run_monitored(0..self.num_forward_steps, mode, Pass::Forward, monitor),
@@ -250,7 +250,7 @@ impl Plan {
     }
 
     /// Runs one forward step in inference mode and returns the number of remaining steps.
-    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&InstalledMonitor>) -> Result<usize> {
         if step >= self.num_forward_steps {
             return Ok(0);
         }
@@ -265,7 +265,7 @@ impl Plan {
     pub(super) fn backward(
         &mut self,
         mode: Mode,
-        monitor: Option<&(Monitor, bool)>,
+        monitor: Option<&InstalledMonitor>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         let steps = self.num_forward_steps..self.steps.len();
@@ -301,13 +301,7 @@ impl Plan {
         Ok(())
     }
 
-    fn run_monitored(
-        &mut self,
-        range: Range<usize>,
-        mode: Mode,
-        pass: Pass,
-        (monitor, monitor_all): &(Monitor, bool),
-    ) -> Result<()> {
+    fn run_monitored(&mut self, range: Range<usize>, mode: Mode, pass: Pass, monitor: &InstalledMonitor) -> Result<()> {
         let reports = match pass {
             // The reports before this step were made when the previous step ran.
             Pass::Forward if range.start > 0 => {
@@ -316,11 +310,11 @@ impl Plan {
             Pass::Forward => self.forward_reports.as_slice(),
             Pass::Backward => &self.backward_reports,
         };
-        let mut reports = reports.iter().filter(|r| *monitor_all || !r.is_input).peekable();
+        let mut reports = reports.iter().filter(|r| monitor.monitor_all || !r.is_input).peekable();
         for i in range.start..=range.end {
             // The locks are released before the monitor runs, because it may use the same arrays.
             while let Some(report) = reports.next_if(|r| r.after <= i) {
-                monitor(&report.name, report.array.to_context(report.array.context())?.into());
+                (monitor.callback)(&report.name, report.array.to_context(report.array.context())?.into());
             }
             if i < range.end {
                 run_group(&mut self.region, &self.steps[i..=i], mode)?;

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
-use super::{Monitor, OnComplete, head_grad};
+use super::{InstalledMonitor, OnComplete, head_grad};
 use crate::arrays::is_same_view;
 use crate::symbol::Symbol;
 use crate::thread_id::thread_id;
@@ -100,7 +100,7 @@ impl Plans {
     }
 
     /// Computes the outputs.
-    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&mut self, mode: Mode, monitor: Option<&InstalledMonitor>) -> Result<()> {
         let purpose = match (monitor, mode) {
             (Some(_), _) => Purpose::Monitoring,
             (None, Mode::Training) => Purpose::Training,
@@ -115,7 +115,7 @@ impl Plans {
     }
 
     /// Runs one operator for inference and returns the number of remaining steps.
-    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&InstalledMonitor>) -> Result<usize> {
         self.last_purpose = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
     }
@@ -172,7 +172,7 @@ impl Plans {
     pub(super) fn backward(
         &mut self,
         mode: Mode,
-        monitor: Option<&(Monitor, bool)>,
+        monitor: Option<&InstalledMonitor>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         let purpose = match self.last_purpose {

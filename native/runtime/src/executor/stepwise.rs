@@ -20,7 +20,7 @@ use super::compile::completion_order;
 use super::network::{Gradients, VariableEntries, differentiate, requested_gradients, variable_entries};
 use super::overlaps::Overlaps;
 use super::reports::{ReportDraft, Reports, monitored_schedule};
-use super::{BoundStored, Monitor, OnComplete, head_grad};
+use super::{BoundStored, InstalledMonitor, OnComplete, head_grad};
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::imperative::{self, ArraySpec, GradientCall, Stored, Tensor, name_node};
@@ -147,7 +147,7 @@ impl Stepwise {
     ///
     /// # Errors
     /// Errors of the operators.
-    pub(super) fn forward(&self, mode: Mode, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&self, mode: Mode, monitor: Option<&InstalledMonitor>) -> Result<()> {
         // Free the values of the last pass before the next.
         *self.saved.lock() = None;
         let mut values = Values { is_monitored: monitor.is_some(), ..Values::default() };
@@ -185,7 +185,7 @@ impl Stepwise {
         &self,
         head_grads: &[Array],
         mode: Mode,
-        monitor: Option<&(Monitor, bool)>,
+        monitor: Option<&InstalledMonitor>,
         on_complete: Option<OnComplete<'_>>,
     ) -> Result<()> {
         if self.targets.is_empty() {
@@ -267,16 +267,16 @@ impl Stepwise {
         reports: &[ReportDraft],
         values: &mut Values,
         mode: Mode,
-        (monitor, monitor_all): &(Monitor, bool),
+        monitor: &InstalledMonitor,
     ) -> Result<()> {
-        let mut reports = reports.iter().filter(|r| *monitor_all || !r.is_input).peekable();
+        let mut reports = reports.iter().filter(|r| monitor.monitor_all || !r.is_input).peekable();
         let mut report_until = |num_steps: usize, values: &Values| -> Result<()> {
             while let Some(report) = reports.next_if(|r| r.after <= num_steps) {
                 let array = match report.entry {
                     Some(e) => self.value(values, e)?,
                     None => zeros_like(&self.value(values, report.like)?)?,
                 };
-                monitor(&report.name, array.to_context(array.context())?);
+                (monitor.callback)(&report.name, array.to_context(array.context())?);
             }
             Ok(())
         };

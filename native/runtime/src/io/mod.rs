@@ -137,7 +137,7 @@ pub static ITERATORS: &[IterDef] = &[
     },
     IterDef {
         name: "ImageRecordIter",
-        doc: "Reads labelled images (JPEG, PNG, BMP) from RecordIO files, augments them, and yields batches of shape \
+        doc: "Reads labeled images (JPEG, PNG, BMP) from RecordIO files, augments them, and yields batches of shape \
               (batch_size, channels, height, width), which threads prepare ahead of time.",
         fields: image::image_fields,
         create: image::create,

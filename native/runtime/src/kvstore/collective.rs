@@ -143,7 +143,7 @@ impl State {
 
 /// What the threads of a job share.
 pub(super) struct Shared {
-    pub(super) us: Membership,
+    pub(super) membership: Membership,
     pub(super) peers: Vec<String>,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
@@ -168,8 +168,8 @@ impl Shared {
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let rank = self.us.rank;
-        (0..self.us.size).filter(move |other| *other != rank)
+        let rank = self.membership.rank;
+        (0..self.membership.size).filter(move |other| *other != rank)
     }
 
     pub(super) fn broadcast(&self, kind: Kind, text: &str) {
@@ -188,7 +188,7 @@ impl Shared {
             if state.is_closed || state.failure.is_some() {
                 return;
             }
-            log::warn!("distributed job, rank {}: {reason}", self.us.rank);
+            log::warn!("distributed job, rank {}: {reason}", self.membership.rank);
             state.failure = Some(reason.clone());
         }
         self.changed.notify_all();
@@ -196,7 +196,7 @@ impl Shared {
     }
 
     fn check(&self, state: &State) -> Result<()> {
-        ensure!(!state.is_closed, "rank {} has closed its distributed job", self.us.rank);
+        ensure!(!state.is_closed, "rank {} has closed its distributed job", self.membership.rank);
         match &state.failure {
             Some(reason) => Err(Error::Value(format!(
                 "the distributed job failed: {reason}: start all ranks again, from the last checkpoint"
@@ -231,7 +231,7 @@ impl Shared {
         let sequence = state.next_sequence;
         state.next_sequence += 1;
         state.num_running += 1;
-        let (rank, size) = (self.us.rank, self.us.size);
+        let (rank, size) = (self.membership.rank, self.membership.size);
         let mut contributions: Vec<Option<Payload>> = vec![None; size];
         let mut outgoing = Vec::new();
         let (lens, slices, sum) = match collective {
@@ -297,7 +297,7 @@ impl Shared {
             return Err(format!(
                 "called the key-value store with other keys, shapes, types or numbers of shards than rank {} in call {sequence}: all \
                  ranks must make the same calls in the same order",
-                self.us.rank
+                self.membership.rank
             ));
         }
         let (items, len) = match is_sum {
@@ -316,7 +316,7 @@ impl Shared {
 
     /// Sums the slice of this rank once all contributions have arrived, and ends the operation when it is complete.
     fn advance(&self, state: &mut MutexGuard<'_, State>, sequence: u64) -> Result<()> {
-        let rank = self.us.rank;
+        let rank = self.membership.rank;
         let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
         if operation.contributions.iter().all(Option::is_some) && operation.sum.is_some() {
             let terms: Vec<Payload> = operation.contributions.iter_mut().filter_map(|c| c.take()).collect();
@@ -335,7 +335,7 @@ impl Shared {
             };
             if let Some(operation) = state.operations.get_mut(&sequence) {
                 operation.sums[rank] = Some(total.clone());
-                operation.unsent += self.us.size - 1;
+                operation.unsent += self.membership.size - 1;
                 self.others().for_each(|peer| self.post_to_operation(peer, Kind::Sum, sequence, digest, total.clone()));
                 // Closing a job waits for its sums.
                 self.changed.notify_all();
@@ -365,7 +365,7 @@ impl Shared {
     /// Waits until `ready` returns a value. Each operation that ends meanwhile restarts the timeout.
     fn wait_until<T>(&self, state: &mut MutexGuard<'_, State>, ready: impl Fn(&State) -> Option<T>) -> Result<T> {
         let mut num_done = state.num_done;
-        let mut deadline = Instant::now() + self.us.timeout;
+        let mut deadline = Instant::now() + self.membership.timeout;
         loop {
             self.check(state)?;
             if let Some(value) = ready(state) {
@@ -374,13 +374,14 @@ impl Shared {
             let missing = state.operations.values().find(|o| !o.is_done).map(Operation::missing).unwrap_or_default();
             let departed: Vec<_> = missing.iter().copied().filter(|rank| state.departed.contains(rank)).collect();
             if !departed.is_empty() {
-                let reason = format!("{} left the job while rank {} needs it", self.names(&departed), self.us.rank);
+                let reason =
+                    format!("{} left the job while rank {} needs it", self.names(&departed), self.membership.rank);
                 MutexGuard::unlocked(state, || self.fail(reason));
                 continue;
             }
             if num_done != state.num_done {
                 num_done = state.num_done;
-                deadline = Instant::now() + self.us.timeout;
+                deadline = Instant::now() + self.membership.timeout;
             }
             if self.changed.wait_until(state, deadline).timed_out()
                 && num_done == state.num_done
@@ -389,8 +390,8 @@ impl Shared {
                 let reason = format!(
                     "{} did not answer rank {} within {:.1} s",
                     if missing.is_empty() { "a rank".into() } else { self.names(&missing) },
-                    self.us.rank,
-                    self.us.timeout.as_secs_f64()
+                    self.membership.rank,
+                    self.membership.timeout.as_secs_f64()
                 );
                 MutexGuard::unlocked(state, || self.fail(reason));
             }
@@ -422,7 +423,7 @@ impl Shared {
             state.is_closed || state.failure.is_some()
         };
         loop {
-            let message = memory::catch(|| Ok(wire::read(stream, self.us.timeout, &has_ended)));
+            let message = memory::catch(|| Ok(wire::read(stream, self.membership.timeout, &has_ended)));
             let reason = match message {
                 Ok(Ok((header, body))) => match self.accept(peer, header, body) {
                     Ok(true) => continue,
@@ -434,7 +435,7 @@ impl Shared {
                     self.state.lock().lost.push(peer);
                     format!("{} was lost: {e}", self.name(peer))
                 }
-                Err(e) => format!("rank {} could not receive: {e}", self.us.rank),
+                Err(e) => format!("rank {} could not receive: {e}", self.membership.rank),
             };
             self.fail(reason);
             // The peer may have closed the connection already.
@@ -520,7 +521,7 @@ impl Shared {
     fn stop_sending(&self, peer: usize, stream: &TcpStream, error: &io::Error) {
         if wire::timed_out(error) && !self.state.lock().departed.contains(&peer) {
             self.state.lock().lost.push(peer);
-            let seconds = self.us.timeout.as_secs_f64();
+            let seconds = self.membership.timeout.as_secs_f64();
             self.fail(format!("{} has received no messages for {seconds:.1} s", self.name(peer)));
         } else {
             // The thread that receives finds out whether the peer has left or was lost: it reads what has arrived, then the end.

@@ -68,30 +68,30 @@ pub(super) fn configure(stream: &TcpStream, timeout: Duration) -> io::Result<()>
 }
 
 /// The handshake of the connecting rank: sends its rank and verifies the listener's proof.
-fn handshake_as_caller(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<()> {
-    configure(stream, us.timeout)?;
+fn handshake_as_caller(mut stream: &TcpStream, purpose: Purpose, membership: &Membership) -> io::Result<()> {
+    configure(stream, membership.timeout)?;
     let mut hello = Vec::with_capacity(HELLO_LEN);
     hello.extend(MAGIC);
     hello.push(purpose as u8);
-    hello.extend((us.rank as u32).to_le_bytes());
-    hello.extend((us.size as u32).to_le_bytes());
+    hello.extend((membership.rank as u32).to_le_bytes());
+    hello.extend((membership.size as u32).to_le_bytes());
     hello.extend(nonce()?);
     stream.write_all(&hello)?;
     let mut challenge = [0; CHALLENGE_LEN];
-    wire::fill(stream, &mut challenge, us.timeout, None)?;
+    wire::fill(stream, &mut challenge, membership.timeout, None)?;
     let (nonce, proof) = challenge.split_at(NONCE_LEN);
-    hash(&us.secret, &[b"listener", &hello, nonce])?
+    hash(&membership.secret, &[b"listener", &hello, nonce])?
         .verify_slice(proof)
         .map_err(|_| rejected("it does not have this job's secret"))?;
-    stream.write_all(&hash(&us.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
+    stream.write_all(&hash(&membership.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
     // Wait for the confirmation, so that a rejection is an error of this call.
     let mut confirmation = [0];
-    wire::fill(stream, &mut confirmation, us.timeout, None)
+    wire::fill(stream, &mut confirmation, membership.timeout, None)
 }
 
 /// The handshake of the listener: verifies the caller's proof and returns its rank.
-fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<usize> {
-    let timeout = HANDSHAKE_TIMEOUT.min(us.timeout);
+fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, membership: &Membership) -> io::Result<usize> {
+    let timeout = HANDSHAKE_TIMEOUT.min(membership.timeout);
     configure(stream, timeout)?;
     let mut hello = [0; HELLO_LEN];
     wire::fill(stream, &mut hello, timeout, None)?;
@@ -99,20 +99,20 @@ fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, us: &Membersh
         return Err(rejected("it uses another protocol"));
     }
     let mut challenge = nonce()?.to_vec();
-    let proof = hash(&us.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
+    let proof = hash(&membership.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
     challenge.extend(proof);
     stream.write_all(&challenge)?;
     let mut proof = [0; PROOF_LEN];
     wire::fill(stream, &mut proof, timeout, None)?;
-    hash(&us.secret, &[b"caller", &hello, &challenge])?
+    hash(&membership.secret, &[b"caller", &hello, &challenge])?
         .verify_slice(&proof)
         .map_err(|_| rejected("it does not have this job's secret"))?;
     let u32_at = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
-    if u32_at(13) != us.size {
+    if u32_at(13) != membership.size {
         return Err(rejected(&format!("it belongs to a job with {} ranks", u32_at(13))));
     }
     stream.write_all(&[1])?;
-    configure(stream, us.timeout)?;
+    configure(stream, membership.timeout)?;
     Ok(u32_at(9))
 }
 
@@ -121,7 +121,12 @@ fn is_broken(error: &io::Error) -> bool {
 }
 
 /// Connects to a listener, which may not be open yet, and performs the handshake.
-pub(super) fn connect(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
+pub(super) fn connect(
+    address: &str,
+    purpose: Purpose,
+    membership: &Membership,
+    deadline: Instant,
+) -> io::Result<TcpStream> {
     loop {
         let remaining = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let stream = address.to_socket_addrs().and_then(|addresses| {
@@ -137,10 +142,13 @@ pub(super) fn connect(address: &str, purpose: Purpose, us: &Membership, deadline
         let remaining = deadline.saturating_duration_since(Instant::now());
         match stream {
             Ok(stream) => {
-                match handshake_as_caller(&stream, purpose, &Membership { timeout: remaining.max(POLL), ..us.clone() })
-                {
+                match handshake_as_caller(
+                    &stream,
+                    purpose,
+                    &Membership { timeout: remaining.max(POLL), ..membership.clone() },
+                ) {
                     Ok(()) => {
-                        configure(&stream, us.timeout)?;
+                        configure(&stream, membership.timeout)?;
                         return Ok(stream);
                     }
                     // The listener may belong to a job that has ended.
@@ -172,12 +180,12 @@ impl Drop for Acceptor {
 fn authenticate(
     stream: TcpStream,
     purpose: Purpose,
-    us: &Membership,
+    membership: &Membership,
     results: &Sender<Result<(usize, TcpStream), String>>,
 ) {
     let from = stream.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-    let result =
-        handshake_as_listener(&stream, purpose, us).map_err(|e| format!("a connection from {from} was refused: {e}"));
+    let result = handshake_as_listener(&stream, purpose, membership)
+        .map_err(|e| format!("a connection from {from} was refused: {e}"));
     if result.is_err() {
         // The peer may have disconnected.
         let _ = stream.shutdown(Shutdown::Both);
@@ -186,7 +194,7 @@ fn authenticate(
 }
 
 impl Acceptor {
-    pub(super) fn open(listener: TcpListener, purpose: Purpose, us: Membership) -> io::Result<Acceptor> {
+    pub(super) fn open(listener: TcpListener, purpose: Purpose, membership: Membership) -> io::Result<Acceptor> {
         listener.set_nonblocking(true)?;
         let (results, incoming) = channel();
         let is_open = Arc::new(AtomicBool::new(true));
@@ -202,10 +210,11 @@ impl Acceptor {
                     num_handshakes.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
-                let (us, results, num_handshakes) = (us.clone(), results.clone(), num_handshakes.clone());
+                let (membership, results, num_handshakes) =
+                    (membership.clone(), results.clone(), num_handshakes.clone());
                 // If the thread cannot start, the stream is dropped, and the peer gets an error.
                 let _ = spawn("ferromx-hear", move || {
-                    authenticate(stream, purpose, &us, &results);
+                    authenticate(stream, purpose, &membership, &results);
                     num_handshakes.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -225,18 +234,18 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 /// A rank that cannot be reached or does not connect within the timeout, by name.
 pub(super) fn connect_all(
     listener: TcpListener,
-    us: &Membership,
+    membership: &Membership,
     peers: &[String],
     is_closed: &dyn Fn() -> bool,
 ) -> Result<Vec<Option<TcpStream>>> {
-    let deadline = Instant::now() + us.timeout;
-    let failed = |e: io::Error| Error::Value(format!("rank {} could not open its connections: {e}", us.rank));
-    let acceptor = Acceptor::open(listener, Purpose::Peer, us.clone()).map_err(failed)?;
+    let deadline = Instant::now() + membership.timeout;
+    let failed = |e: io::Error| Error::Value(format!("rank {} could not open its connections: {e}", membership.rank));
+    let acceptor = Acceptor::open(listener, Purpose::Peer, membership.clone()).map_err(failed)?;
     let (results, outgoing) = channel();
-    for (rank, address) in peers.iter().enumerate().take(us.rank) {
-        let (us, address, results) = (us.clone(), address.clone(), results.clone());
+    for (rank, address) in peers.iter().enumerate().take(membership.rank) {
+        let (membership, address, results) = (membership.clone(), address.clone(), results.clone());
         spawn("ferromx-call", move || {
-            let _ = results.send((rank, connect(&address, Purpose::Peer, &us, deadline)));
+            let _ = results.send((rank, connect(&address, Purpose::Peer, &membership, deadline)));
         })
         .map_err(failed)?;
     }
@@ -246,13 +255,13 @@ pub(super) fn connect_all(
         for (rank, result) in outgoing.try_iter() {
             let stream = result.map_err(|e| {
                 let address = &peers[rank];
-                Error::Value(format!("rank {rank} ({address}) could not be joined by rank {}: {e}", us.rank))
+                Error::Value(format!("rank {rank} ({address}) could not be joined by rank {}: {e}", membership.rank))
             })?;
             streams[rank] = Some(stream);
         }
         for connection in acceptor.incoming.try_iter() {
             match connection {
-                Ok((rank, stream)) if rank > us.rank && rank < us.size && streams[rank].is_none() => {
+                Ok((rank, stream)) if rank > membership.rank && rank < membership.size && streams[rank].is_none() => {
                     streams[rank] = Some(stream);
                 }
                 Ok((rank, _)) => refusals.push(format!("a second process calls itself rank {rank}")),
@@ -260,7 +269,8 @@ pub(super) fn connect_all(
             }
             refusals.truncate(8);
         }
-        let missing: Vec<_> = (0..us.size).filter(|rank| *rank != us.rank && streams[*rank].is_none()).collect();
+        let missing: Vec<_> =
+            (0..membership.size).filter(|rank| *rank != membership.rank && streams[*rank].is_none()).collect();
         if missing.is_empty() {
             return Ok(streams);
         }
@@ -273,8 +283,8 @@ pub(super) fn connect_all(
             return Err(Error::Value(format!(
                 "rank {} waited {:.1} s for {}, which did not join{refusals}: start all ranks with the same secret, list of peers and \
                  number of ranks",
-                us.rank,
-                us.timeout.as_secs_f64(),
+                membership.rank,
+                membership.timeout.as_secs_f64(),
                 names.join(", ")
             )));
         }

@@ -13,13 +13,13 @@ use ferromx_core::params::Attrs;
 use parking_lot::Mutex;
 
 use super::connect::{self, Acceptor, Membership, Purpose};
-use super::job::{DEFAULT_TIMEOUT, Job, Joining, Listener, MAX_SIZE};
+use super::job::{DEFAULT_TIMEOUT, Job, JoinOptions, Listener, MAX_RANKS};
 use super::wire;
 
 const SECRET: &str = "FERROMX_JOB_SECRET";
 const TIMEOUT: &str = "FERROMX_JOB_TIMEOUT";
 /// Maximum length of an address or error message.
-const MAX_TEXT: usize = 300;
+const MAX_TEXT_BYTES: usize = 300;
 /// The default secret of jobs on one machine.
 const LOOPBACK_SECRET: &str = "FerroMX on one machine";
 
@@ -102,7 +102,7 @@ struct Settings {
 /// `DMLC_NUM_WORKER` is missing or invalid.
 pub(super) fn num_workers() -> Result<usize> {
     let size: usize = require(number("DMLC_NUM_WORKER")?, "DMLC_NUM_WORKER")?;
-    ensure!((1..=MAX_SIZE).contains(&size), "DMLC_NUM_WORKER is {size}: a job has 1 to {MAX_SIZE} workers");
+    ensure!((1..=MAX_RANKS).contains(&size), "DMLC_NUM_WORKER is {size}: a job has 1 to {MAX_RANKS} workers");
     Ok(size)
 }
 
@@ -162,25 +162,25 @@ fn join(settings: &Settings) -> Result<Job> {
     let host =
         if settings.root.0 == "localhost" || settings.root.0.starts_with("127.") { "127.0.0.1" } else { "0.0.0.0" };
     let listener = Listener::open(host, 0)?;
-    let joining = |rank, peers| Joining { rank, peers, secret: secret.clone(), timeout: *timeout };
+    let options = |rank, peers| JoinOptions { rank, peers, secret: secret.clone(), timeout: *timeout };
     if *size == 1 {
         let peers = vec![format!("127.0.0.1:{}", listener.port())];
-        return Job::join(listener, joining(0, peers), &|| false);
+        return Job::join(listener, options(0, peers), &|| false);
     }
     let failed = |e: io::Error| Error::Value(format!("the workers of the distributed job could not connect: {e}"));
     let root = root_listener(settings)?;
     let root_copy = root.as_ref().map(TcpListener::try_clone).transpose().map_err(failed)?;
     if let Some(root) = root {
-        let (us, size) = (membership(settings), *size);
+        let (membership, size) = (membership(settings), *size);
         let serve = move || {
-            if let Err(e) = run_rendezvous(root, &us, size) {
+            if let Err(e) = run_rendezvous(root, &membership, size) {
                 log::warn!("the workers of a distributed job did not find each other: {e}");
             }
         };
         connect::spawn("ferromx-rendezvous", serve).map_err(failed)?;
     }
     let (rank, peers) = register(settings, listener.port())?;
-    let job = Job::join(listener, joining(rank, peers), &|| false)?;
+    let job = Job::join(listener, options(rank, peers), &|| false)?;
     root_copy.into_iter().for_each(|root| job.hold_root(root));
     Ok(job)
 }
@@ -203,7 +203,7 @@ fn root_listener(settings: &Settings) -> Result<Option<TcpListener>> {
 }
 
 fn write_text(mut stream: &TcpStream, text: &str) -> io::Result<()> {
-    let text = wire::truncated(text, MAX_TEXT);
+    let text = wire::truncated(text, MAX_TEXT_BYTES);
     stream.write_all(&(text.len() as u16).to_le_bytes())?;
     stream.write_all(text.as_bytes())
 }
@@ -212,8 +212,8 @@ fn read_text(stream: &TcpStream, timeout: Duration) -> io::Result<String> {
     let mut len = [0; 2];
     wire::fill(stream, &mut len, timeout, None)?;
     let len = usize::from(u16::from_le_bytes(len));
-    if len > MAX_TEXT {
-        let text = format!("a text of {len} bytes, while at most {MAX_TEXT} are allowed");
+    if len > MAX_TEXT_BYTES {
+        let text = format!("a text of {len} bytes, while at most {MAX_TEXT_BYTES} are allowed");
         return Err(io::Error::new(ErrorKind::InvalidData, text));
     }
     let mut text = vec![0; len];
@@ -225,9 +225,9 @@ fn read_text(stream: &TcpStream, timeout: Duration) -> io::Result<String> {
 fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
     let (host, root_port) = &settings.root;
     let root = format!("{host}:{root_port}");
-    let us = membership(settings);
+    let membership = membership(settings);
     let exchange_addresses = || -> io::Result<Vec<String>> {
-        let stream = connect::connect(&root, Purpose::Rendezvous, &us, Instant::now() + settings.timeout)?;
+        let stream = connect::connect(&root, Purpose::Rendezvous, &membership, Instant::now() + settings.timeout)?;
         let own = match variable("DMLC_NODE_HOST") {
             Some(host) => host,
             None => stream.local_addr()?.ip().to_string(),
@@ -261,16 +261,16 @@ struct RegisteredWorker {
 }
 
 /// The rendezvous: waits for all workers to register, assigns ranks to those without one, and sends the addresses to all.
-fn run_rendezvous(listener: TcpListener, us: &Membership, size: usize) -> Result<()> {
+fn run_rendezvous(listener: TcpListener, membership: &Membership, size: usize) -> Result<()> {
     let failed = |e: io::Error| Error::Value(format!("the root could not listen: {e}"));
-    let acceptor = Acceptor::open(listener, Purpose::Rendezvous, us.clone()).map_err(failed)?;
-    let deadline = Instant::now() + us.timeout;
+    let acceptor = Acceptor::open(listener, Purpose::Rendezvous, membership.clone()).map_err(failed)?;
+    let deadline = Instant::now() + membership.timeout;
     let mut workers: Vec<RegisteredWorker> = Vec::new();
     let mut failure = None;
     while workers.len() < size && failure.is_none() {
         match acceptor.incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok((rank, stream))) => {
-                let Ok(address) = read_text(&stream, us.timeout.min(Duration::from_secs(10))) else { continue };
+                let Ok(address) = read_text(&stream, membership.timeout.min(Duration::from_secs(10))) else { continue };
                 let rank = (rank < size).then_some(rank);
                 if rank.is_some() && workers.iter().any(|w| w.rank == rank) {
                     failure = Some(format!("two workers have DMLC_WORKER_ID {}", rank.unwrap_or(0)));
@@ -283,7 +283,7 @@ fn run_rendezvous(listener: TcpListener, us: &Membership, size: usize) -> Result
                 return Ok(());
             }
             Err(_) => {
-                let seconds = us.timeout.as_secs_f64();
+                let seconds = membership.timeout.as_secs_f64();
                 let num_registered = workers.len();
                 let missing: Vec<_> = (0..size).filter(|rank| workers.iter().all(|w| w.rank != Some(*rank))).collect();
                 failure = Some(if workers.iter().all(|w| w.rank.is_some()) {

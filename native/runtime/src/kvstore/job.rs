@@ -20,9 +20,9 @@ const LINGER: Duration = Duration::from_secs(5);
 /// The default timeout of a job.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Minimum length of the secret of a job of several ranks.
-pub(super) const MIN_SECRET: usize = 16;
+pub(super) const MIN_SECRET_BYTES: usize = 16;
 /// Maximum number of ranks; each is connected to all others.
-pub(super) const MAX_SIZE: usize = 1024;
+pub(super) const MAX_RANKS: usize = 1024;
 
 /// A listener for the connections of other ranks.
 pub(super) struct Listener {
@@ -48,8 +48,8 @@ impl Listener {
     }
 }
 
-/// The parameters for joining a job.
-pub struct Joining {
+/// What a rank needs to join a job.
+pub struct JoinOptions {
     /// The rank.
     pub rank: usize,
     /// `host:port` of each rank, this one included.
@@ -74,24 +74,24 @@ impl Job {
     ///
     /// # Errors
     /// Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers.
-    pub(super) fn join(listener: Listener, joining: Joining, is_closed: &dyn Fn() -> bool) -> Result<Job> {
-        let Joining { rank, peers, secret, timeout } = joining;
+    pub(super) fn join(listener: Listener, options: JoinOptions, is_closed: &dyn Fn() -> bool) -> Result<Job> {
+        let JoinOptions { rank, peers, secret, timeout } = options;
         let size = peers.len();
         ensure!(rank < size, "rank {rank} is not among the {size} peers: ranks count from 0");
-        ensure!(size <= MAX_SIZE, "{size} peers were given: a distributed job has at most {MAX_SIZE}");
+        ensure!(size <= MAX_RANKS, "{size} peers were given: a distributed job has at most {MAX_RANKS}");
         ensure!(
             !timeout.is_zero(),
             "the timeout of a distributed job is zero: give the maximum time to wait for other ranks"
         );
         ensure!(
-            size == 1 || secret.len() >= MIN_SECRET,
-            "the secret of a distributed job has {} bytes: give the same {MIN_SECRET} or more random bytes to all ranks",
+            size == 1 || secret.len() >= MIN_SECRET_BYTES,
+            "the secret of a distributed job has {} bytes: give the same {MIN_SECRET_BYTES} or more random bytes to all ranks",
             secret.len()
         );
-        let us = Membership { rank, size, secret: secret.into(), timeout };
-        let streams = connect::connect_all(listener.listener, &us, &peers, is_closed)?;
+        let membership = Membership { rank, size, secret: secret.into(), timeout };
+        let streams = connect::connect_all(listener.listener, &membership, &peers, is_closed)?;
         let shared = Arc::new(Shared {
-            us,
+            membership,
             peers,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -124,12 +124,12 @@ impl Job {
 
     /// The rank of this process.
     pub fn rank(&self) -> usize {
-        self.shared.us.rank
+        self.shared.membership.rank
     }
 
     /// Number of ranks.
     pub fn size(&self) -> usize {
-        self.shared.us.size
+        self.shared.membership.size
     }
 
     /// Number of ranks whose connections broke or that have closed the job.
@@ -187,10 +187,10 @@ impl Job {
     /// within five seconds.
     pub fn close(&self) {
         let shared = &self.shared;
-        let deadline = Instant::now() + LINGER.min(shared.us.timeout);
+        let deadline = Instant::now() + LINGER.min(shared.membership.timeout);
         {
             let mut state = shared.state.lock();
-            while state.is_needed(shared.us.rank) && state.failure.is_none() && !state.is_closed {
+            while state.is_needed(shared.membership.rank) && state.failure.is_none() && !state.is_closed {
                 if shared.changed.wait_until(&mut state, deadline).timed_out() {
                     break;
                 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferromx_core::error::{Error, Result};
 use parking_lot::Mutex;
 
-use super::job::{Job, Joining, Listener};
+use super::job::{Job, JoinOptions, Listener};
 
 enum Stage {
     Listening(Listener),
@@ -44,7 +44,7 @@ impl Member {
     /// # Errors
     /// Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers; a second
     /// call; a closed job.
-    pub fn join(&self, joining: Joining) -> Result<()> {
+    pub fn join(&self, options: JoinOptions) -> Result<()> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Joining);
         let listener = match stage {
             Stage::Listening(listener) => listener,
@@ -56,7 +56,7 @@ impl Member {
             }
         };
         let is_closed = || self.is_closed.load(Ordering::Relaxed);
-        let job = Arc::new(Job::join(listener, joining, &is_closed)?);
+        let job = Arc::new(Job::join(listener, options, &is_closed)?);
         *self.stage.lock() = Stage::Joined(job.clone());
         if is_closed() {
             job.close();

@@ -41,7 +41,7 @@ use ferromx_kernels::quantize::quantize_ternary;
 use parking_lot::Mutex;
 
 pub use self::environment::{JobRole, has_job, role, set_environment};
-pub use self::job::{Job, Joining};
+pub use self::job::{Job, JoinOptions};
 pub use self::member::Member;
 
 use self::distributed::Distributed;

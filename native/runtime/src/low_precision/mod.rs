@@ -1,11 +1,11 @@
 //! Symbols that compute with fewer bits.
 //!
-//! - `precision` inserts the casts of automatic mixed precision, and `amp` removes them;
+//! - `insert_casts` inserts the casts of automatic mixed precision (AMP), and `remove_casts` removes them;
 //! - `quantize` replaces operators by their quantized versions.
 
-mod amp;
-mod precision;
+mod insert_casts;
 mod quantize;
+mod remove_casts;
 
-pub use precision::{Conditional, Precision};
+pub use insert_casts::{AmpRules, ConditionalOp};
 pub use quantize::{Mode, Quantization};

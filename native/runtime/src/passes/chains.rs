@@ -159,7 +159,7 @@ impl ChainBuilder<'_> {
 
     /// Whether a node may be a member of a chain. Its scalars must be inputs of the chain.
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
-        let r = self.args;
+        let args = self.args;
         let is_declared = match &node.action {
             Action::Forward(op) => {
                 let def = op.def;
@@ -170,17 +170,17 @@ impl ChainBuilder<'_> {
             Action::Backward { backward, .. } => backward.is_pointwise,
             Action::Variable | Action::Fused { .. } => false,
         };
-        let shape = &r.shapes[entry(i, 0)];
-        let has_same_shape = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
+        let shape = &args.shapes[entry(i, 0)];
+        let has_same_shape = |e: &Entry| args.shapes[*e] == *shape && args.dtypes[*e].is_some_and(|d| d != DType::Bool);
         is_declared
             && shape.is_known()
             && node.inputs.iter().enumerate().all(|(k, e)| {
                 let is_supported = if k < first_scalar(node) {
                     has_same_shape(e)
                 } else {
-                    r.shapes[*e].checked_elements().is_ok_and(|n| n == 1)
+                    args.shapes[*e].checked_elements().is_ok_and(|n| n == 1)
                 };
-                is_supported && !r.mutated.contains(e)
+                is_supported && !args.mutated.contains(e)
             })
             && (0..node.num_outputs).all(|k| has_same_shape(&entry(i, k)))
     }

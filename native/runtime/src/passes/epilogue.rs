@@ -76,7 +76,7 @@ struct Sequence {
 
 impl Sequence {
     fn new(op: OpCall, result: Entry, inputs: Vec<Entry>) -> Sequence {
-        let fused = Fused { product: op.params.clone(), normalization: None, residual: false, function: None };
+        let fused = Fused { product: op.params.clone(), normalization: None, has_residual: false, function: None };
         Sequence { op, fused, result, inputs }
     }
 
@@ -103,7 +103,7 @@ impl Sequence {
         match op.def.fusion.role {
             Role::Normalization(axis)
                 if args.is_inference
-                    && !self.fused.residual
+                    && !self.fused.has_residual
                     && self.fused.normalization.is_none()
                     && node.inputs[0] == self.result
                     && axis(&op.params, rank) == Some(channels) =>
@@ -115,7 +115,7 @@ impl Sequence {
                 Some(function) => self.fused.function = Some(function),
                 None => return false,
             },
-            Role::None if ADDITIONS.contains(&op.def.name) && !self.fused.residual => {
+            Role::None if ADDITIONS.contains(&op.def.name) && !self.fused.has_residual => {
                 let other = if node.inputs[0] == self.result { node.inputs[1] } else { node.inputs[0] };
                 let has_same_type =
                     args.shapes[other] == args.shapes[self.result] && args.dtypes[other] == args.dtypes[self.result];
@@ -123,7 +123,7 @@ impl Sequence {
                     return false;
                 }
                 self.inputs.push(other);
-                self.fused.residual = true;
+                self.fused.has_residual = true;
             }
             _ => return false,
         }

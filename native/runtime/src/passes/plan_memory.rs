@@ -104,7 +104,7 @@ impl FreeRanges {
         self.by_size.remove(&(size, offset));
     }
 
-    /// Frees a range and joins it with its neighbours.
+    /// Frees a range and joins it with its neighbors.
     fn insert(&mut self, mut offset: usize, mut size: usize) {
         let before = self.by_offset.range(..offset).next_back().map(|(o, s)| (*o, *s));
         if let Some((o, s)) = before.filter(|(o, s)| o + s == offset) {

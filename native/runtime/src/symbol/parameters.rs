@@ -45,7 +45,7 @@ impl Node {
         };
         ensure!(
             inputs == count && op.def.num_outputs(&params) == self.num_outputs(),
-            "a node with {} inputs and {} outputs cannot get other numbers of them: create a new symbol",
+            "the parameter would change the numbers of inputs and outputs of the node, which are {} and {}: create a new symbol",
             self.inputs.len(),
             self.num_outputs()
         );

@@ -101,7 +101,7 @@ impl Builder {
             return self.tile_dynamic(*data, name, &reps);
         }
         let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
-        let rank = given.first().and_then(|h| self.tensors[*h].shape.ndim());
+        let rank = given.first().and_then(|id| self.tensors[*id].shape.ndim());
         let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_symbolic(*d)));
         let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
             ("_npx_reshape" | "_np_reshape", _) => {
@@ -185,7 +185,7 @@ impl Builder {
     ) -> Result<Vec<usize>> {
         let mut ins = self.inputs(op, inputs)?;
         let call = self.call(op, &attrs, ins.len(), graphs)?;
-        let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
+        let constant: Option<Vec<NDArray>> = ins.iter().map(|id| self.tensors[*id].value.clone()).collect();
         if let Some(values) = constant.filter(|_| self.is_executing() || is_pure(call.def))
             && let Some(folded) = self.fold(&call, name, values)?
         {
@@ -238,11 +238,11 @@ impl Builder {
         while let Some(Value::None) = flat.last() {
             flat.pop();
         }
-        let dtype = flat.iter().find_map(|v| if let Value::TensorId(h) = v { self.tensors[*h].dtype } else { None });
+        let dtype = flat.iter().find_map(|v| if let Value::TensorId(id) = v { self.tensors[*id].dtype } else { None });
         let mut ins = Vec::with_capacity(flat.len());
         for value in flat {
             ins.push(match value {
-                Value::TensorId(h) => *h,
+                Value::TensorId(id) => *id,
                 Value::Tensor(t) => {
                     let array = t.to_array()?;
                     self.constant("constant", array)

@@ -79,7 +79,7 @@ rules! {
         }
         let constant = s.operator(op, inputs, params, Naming::Operator)?;
         match &constant {
-            Value::TensorId(h) if s.info(TensorId(*h)).value.is_some() => Ok(constant),
+            Value::TensorId(id) if s.info(TensorId(*id)).value.is_some() => Ok(constant),
             _ => Err(Error::unsupported(format!("{op} creates a constant that is too large"))),
         }
     }

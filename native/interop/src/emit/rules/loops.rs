@@ -64,7 +64,7 @@ fn body_using(
 /// The outputs of a graph without inputs.
 fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<TensorId>> {
     let tensor_id = |value: Value| match value {
-        Value::TensorId(h) => Ok(TensorId(h)),
+        Value::TensorId(id) => Ok(TensorId(id)),
         _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
     s.context.graph(graph, HashMap::new())?.into_iter().map(tensor_id).collect()

@@ -58,7 +58,7 @@ rules! {
         let order = gate_order(mode)?;
         let directions = if bidirectional { 2 } else { 1 };
         let vector = match parameters {
-            Value::TensorId(h) => TensorId(h),
+            Value::TensorId(id) => TensorId(id),
             list => s.emit(op!(CONCAT(list), dim: 0))?,
         };
         if s.info(vector).value.is_none() {

@@ -1,4 +1,4 @@
-//! The rule for Resize. Axes are resized one after the other: by a gather (nearest), or by a weighted sum of neighbours (linear, cubic). If
+//! The rule for Resize. Axes are resized one after the other: by a gather (nearest), or by a weighted sum of neighbors (linear, cubic). If
 //! a length is not known, the operator `_onnx_Resize` resizes the axis when the model runs.
 
 use ferromx_core::ndarray::NDArray;
@@ -215,12 +215,12 @@ fn gather(
     resized: &ResizedAxis,
     options: &Options<'_>,
 ) -> Result<TensorId> {
-    let indices: Vec<i64> = options.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
+    let indices: Vec<i64> = options.resizing.neighbors(resized).indices.into_iter().map(|i| i as i64).collect();
     let indices = s.integers("indices", &indices)?;
     s.emit_named(op!(TAKE(tensor, indices), axis: axis))
 }
 
-/// Sums weighted neighbours along an axis.
+/// Sums weighted neighbors along an axis.
 fn interpolate(
     s: &mut Scope<'_, '_>,
     tensor: TensorId,
@@ -230,10 +230,10 @@ fn interpolate(
 ) -> Result<TensorId> {
     let dtype = s.info(tensor).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
-    let neighbours = options.resizing.neighbours(resized);
-    let dims = [resized.to as i64, neighbours.taps as i64];
-    let indices: Vec<i64> = neighbours.indices.into_iter().map(|i| i as i64).collect();
-    let weights = array::<f64>(&dims, dtype, neighbours.weights)?;
+    let neighbors = options.resizing.neighbors(resized);
+    let dims = [resized.to as i64, neighbors.taps as i64];
+    let indices: Vec<i64> = neighbors.indices.into_iter().map(|i| i as i64).collect();
+    let weights = array::<f64>(&dims, dtype, neighbors.weights)?;
     let taps = s.inner_constant("indices", NDArray::from_slice(&indices, &dims)?);
     let weights = s.inner_constant("weights", weights);
     s.emit_named(op!(INTERPOLATE(tensor, taps, weights), axis: axis))

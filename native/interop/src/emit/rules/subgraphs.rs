@@ -9,10 +9,10 @@ use crate::ir::{Graph, Value};
 /// Maps a subgraph with these tensors as its inputs.
 pub(super) fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[TensorId]) -> Result<Vec<TensorId>> {
     let names = graph.inputs.iter().map(|i| i.name.clone());
-    let inputs = names.zip(inputs.iter().map(|h| Value::from(*h))).collect::<HashMap<_, _>>();
+    let inputs = names.zip(inputs.iter().map(|id| Value::from(*id))).collect::<HashMap<_, _>>();
     let outputs = s.context.graph(graph, inputs)?;
     let tensor_id = |value: Value| match value {
-        Value::TensorId(h) => Ok(TensorId(h)),
+        Value::TensorId(id) => Ok(TensorId(id)),
         _ => Err(Error::format("an output of a subgraph is not a tensor")),
     };
     outputs.into_iter().map(tensor_id).collect()

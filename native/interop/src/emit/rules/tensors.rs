@@ -15,7 +15,7 @@ rules! {
     /// True if the elements of a tensor are known at import, or if it is absent.
     fn known(s, tensor: Value) -> bool {
         let known = match tensor {
-            Value::TensorId(h) => s.info(TensorId(h)).value.is_some(),
+            Value::TensorId(id) => s.info(TensorId(id)).value.is_some(),
             _ => true,
         };
         s.needs_value |= !known;
@@ -81,8 +81,8 @@ rules! {
 
     /// The element of a one-element tensor, which must be known or computed from dimensions.
     fn number(s, tensor: Value) -> Value {
-        let Value::TensorId(h) = tensor else { return Ok(tensor) };
-        match known_elements(s, TensorId(h))?.as_slice() {
+        let Value::TensorId(id) = tensor else { return Ok(tensor) };
+        match known_elements(s, TensorId(id))?.as_slice() {
             [one] => Ok(one.clone()),
             many => Err(Error::value(format!(
                 "a tensor of {} elements was given where one number was expected",
@@ -94,7 +94,7 @@ rules! {
     /// The elements of a tensor, which must be known or computed from dimensions; lists are returned unchanged.
     fn numbers(s, tensor: Value) -> Value {
         match tensor {
-            Value::TensorId(h) => known_elements(s, TensorId(h)).map(Value::List),
+            Value::TensorId(id) => known_elements(s, TensorId(id)).map(Value::List),
             other => Ok(other),
         }
     }
@@ -126,7 +126,7 @@ rules! {
         for (k, dim) in dims.iter().enumerate() {
             let (holder, axis) = match dim {
                 Value::List(pair) => match pair.as_slice() {
-                    [Value::TensorId(h), Value::Int(axis)] => (TensorId(*h), *axis),
+                    [Value::TensorId(id), Value::Int(axis)] => (TensorId(*id), *axis),
                     _ => return Err(Error::value("a dimension is a number or [tensor, axis]")),
                 },
                 known => {
@@ -189,7 +189,7 @@ rules! {
     /// copied or inferred. The result is for _npx_reshape.
     fn new_shape(s, tensor: TensorId, shape: Value, allowzero: bool) -> SymInts {
         let target = match shape {
-            Value::TensorId(h) => known_elements(s, TensorId(h))?.iter().filter_map(Value::int).collect(),
+            Value::TensorId(id) => known_elements(s, TensorId(id))?.iter().filter_map(Value::int).collect(),
             list => list.ints().ok_or_else(|| Error::value(format!("the shape is a {}, not a list", list.kind())))?,
         };
         reshape_target(s, tensor, target, allowzero).map(SymInts)
@@ -197,8 +197,8 @@ rules! {
 
     /// True if some elements of an integer tensor are known or symbolic.
     fn partly_known(s, tensor: Value) -> bool {
-        let Value::TensorId(h) = tensor else { return Ok(true) };
-        let info = s.info(TensorId(h));
+        let Value::TensorId(id) = tensor else { return Ok(true) };
+        let info = s.info(TensorId(id));
         let known = info.value.is_some() || info.symbolic_value.is_some();
         s.needs_value |= !known;
         Ok(known)

@@ -20,7 +20,7 @@ const BLOCK_TILES: usize = 128;
 const MIN_TILES: usize = 32;
 /// Maximum bytes of the products of all elements.
 const MAX_PRODUCT_BYTES: usize = 48 << 20;
-/// Threads per block that are transformed in one loop: a block is too little work for more.
+/// Threads that share the transformation of a block, which is too little work for more.
 const THREADS_PER_BLOCK: usize = 2;
 /// Maximum bytes of the transformed blocks of a loop.
 const MAX_TRANSFORMED_BYTES: usize = 32 << 20;
@@ -241,7 +241,7 @@ impl<T: Accum> Product<'_, T> {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// A y A^T for a vector of tiles. `from` is (elements of y, `LANES`); `to` is (elements, `LANES`) with a row stride of `stride`.
     fn transform_grads<T: Accum>(from: &[T; TILE * TILE * LANES], to: &mut [T], stride: usize) {
         let mut half = [[T::zero(); LANES]; WINDOW * TILE];
@@ -278,7 +278,7 @@ fn transform_grads_1d<T: Accum>(y: [T; TILE]) -> [T; WINDOW] {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// B^T d B for `LANES` channels of a tile. `strides` are the row stride of the window and the stride between elements of the result.
     fn transform_inputs<T: Accum>(window: &[T], to: &mut [T], strides: [usize; 2]) {
         let mut half = [[T::zero(); LANES]; ELEMENTS];
@@ -338,7 +338,7 @@ fn write_weights<T: Accum>(products: &[T], (len, cols): (usize, usize), channels
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// G^T m G for `LANES` input channels.
     fn transform_products<T: Accum>(elements: &[[T; LANES]; ELEMENTS], taps: &mut [[T; LANES]; 9]) {
         let mut half = [[T::zero(); LANES]; 3 * WINDOW];

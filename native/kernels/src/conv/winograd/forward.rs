@@ -72,7 +72,7 @@ pub(in crate::conv) fn transform_weights<T: Accum>(
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// G g G^T for the 3 x 3 kernels g of `LANES` output channels.
     fn transform_taps<T: Accum>(taps: &[[T; LANES]; 9], tile: &mut [[T; LANES]; ELEMENTS]) {
         let mut half = [[T::zero(); LANES]; 18];
@@ -120,7 +120,7 @@ fn transform_outputs_1d<T: Accum>(m: [T; 6]) -> [T; 4] {
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// B^T d B for a tile vector. `from` is (elements, `LANES`), `to` is (elements, `num_vectors` x `LANES`).
     fn transform_inputs<T: Accum>(from: &[T; ELEMENTS * LANES], to: &mut [T], num_vectors: usize) {
         match num_vectors {
@@ -154,7 +154,7 @@ fn transform_inputs_sized<T: Accum, const STRIDE: usize>(from: &[T; ELEMENTS * L
 }
 
 crate::simd::per_isa! {
-    avx512 if T::EVERY_LEVEL;
+    avx512 if T::USE_AVX512;
     /// A^T m A for a tile vector. `from` is (elements, `num_vectors` x `LANES`); `to` is (rows of a tile, tiles, columns of a
     /// tile).
     fn transform_outputs<T: Accum>(from: &[T], num_vectors: usize, to: &mut [[T; TILE * LANES]; TILE]) {

@@ -32,7 +32,7 @@ pub(crate) struct ByteWindows<'a> {
     pub dilate: [usize; 2],
 }
 
-/// True if the processor has the instructions, `FERROMX_ISA` allows them, and the windows of neighbouring outputs fit into a vector.
+/// True if the processor has the instructions, `FERROMX_ISA` allows them, and the windows of neighboring outputs fit into a vector.
 pub(crate) fn is_supported(stride: usize, dilate: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     return x86::is_supported(stride, dilate);

@@ -1,4 +1,4 @@
-//! NEON with its dot product: for each vector of four neighbouring outputs, one load and a table lookup give the bytes under four taps
+//! NEON with its dot product: for each vector of four neighboring outputs, one load and a table lookup give the bytes under four taps
 //! of a source row.
 
 use super::{ByteWindows, LANES, TAPS};

@@ -1,4 +1,4 @@
-//! AVX-512 with VBMI and VNNI: each source row is loaded once for sixteen neighbouring outputs, and a byte permutation gives each lane
+//! AVX-512 with VBMI and VNNI: each source row is loaded once for sixteen neighboring outputs, and a byte permutation gives each lane
 //! the bytes under four taps.
 
 use super::{ByteWindows, LANES, TAPS};

@@ -301,7 +301,7 @@ fn is_whole(conv: &PlaneConv, [y, x]: [usize; 2], lanes: usize) -> bool {
 }
 
 /// Convolves with a small K x K kernel and stride 1, two rows at a time, if the output has two rows of at least one vector.
-/// Unlike the vectors of a column, neighbouring vectors are independent of each other, but each tap is loaded separately.
+/// Unlike the vectors of a column, neighboring vectors are independent of each other, but each tap is loaded separately.
 ///
 /// # Safety
 /// As for [`convolve_planes`].

@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) trait Vector: Copy {
     /// Number of lanes.
     const LANES: usize;
-    /// True if loading three neighbouring vectors takes no longer than three multiply-adds, because few of them cross a cache line.
+    /// True if loading three neighboring vectors takes no longer than three multiply-adds, because few of them cross a cache line.
     const SHORT: bool;
     /// Selects lanes.
     type Mask: Copy;

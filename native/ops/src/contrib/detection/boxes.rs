@@ -141,7 +141,7 @@ params! {
 /// Decodes boxes, the inverse of [`BOX_ENCODE`].
 pub(super) static BOX_DECODE: Operator<BoxDecodeParam> = Operator::new("_contrib_box_decode")
     .doc(
-        "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
+        "Boxes from codes relative to anchors, the inverse of box_encode: the center is (code[0] * std0 * aw + ax, code[1] * std1 \
          * ah + ay), the size (exp(code[2] * std2) * aw, exp(code[3] * std3) * ah).\n\n\
          Shapes: data (batch, n, 4), anchors (1, n, 4), output (batch, n, 4) as corners. No gradient flows back.",
     )

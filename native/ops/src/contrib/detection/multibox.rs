@@ -22,9 +22,9 @@ params! {
         ratios: Tuple<f32> = (Tuple(vec![1.0]));
         /// Whether anchors are clipped to the image.
         clip: bool = false;
-        /// Distance (y, x) between neighbouring cells, relative to the image; -1 spaces the cells evenly.
+        /// Distance (y, x) between neighboring cells, relative to the image; -1 spaces the cells evenly.
         steps: Tuple<f32> = (Tuple(vec![-1.0, -1.0]));
-        /// Centre (y, x) of the anchors within a cell, relative to the cell.
+        /// Center (y, x) of the anchors within a cell, relative to the cell.
         offsets: Tuple<f32> = (Tuple(vec![0.5, 0.5]));
     }
 }

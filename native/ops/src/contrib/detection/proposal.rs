@@ -47,8 +47,8 @@ impl ProposalParam {
             stride: self.feature_stride as f32,
             scales: self.scales.0.clone(),
             ratios: self.ratios.0.clone(),
-            before: usize::try_from(self.rpn_pre_nms_top_n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX),
-            after: self.rpn_post_nms_top_n as usize,
+            pre_nms_top_n: usize::try_from(self.rpn_pre_nms_top_n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX),
+            post_nms_top_n: self.rpn_post_nms_top_n as usize,
             overlap: self.threshold,
             min_size: self.rpn_min_size as f32,
             use_corner_codes: self.iou_loss,
@@ -98,7 +98,7 @@ proposal!(
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, allows_batch: bool) -> Result<()> {
     let p = p.get::<ProposalParam>();
-    let anchors = p.proposals(1, 1)?.per_cell() as i64;
+    let anchors = p.proposals(1, 1)?.anchors_per_cell() as i64;
     let scores = io.ins[0].clone();
     if !scores.ndim_is_known() {
         return Ok(());

@@ -10,7 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{
-    AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, max_of_regions,
+    AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, max_pool_regions,
     offsets_backward, pool_regions, pool_regions_backward,
 };
 use ferromx_kernels::float::FloatElement;
@@ -29,7 +29,7 @@ params! {
         sample_ratio: i32 = (-1);
         /// Whether each bin pools its own channels, as in R-FCN.
         position_sensitive: bool = false;
-        /// Whether regions are shifted by -0.5 pixels, which aligns them with pixel centres.
+        /// Whether regions are shifted by -0.5 pixels, which aligns them with pixel centers.
         aligned: bool = false;
     }
 }
@@ -152,7 +152,7 @@ pub(super) static ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_contrib_R
 pub(super) static MAX_ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_onnx_MaxRoiAlign")
     .doc(
         "Pools regions of images as `_contrib_ROIAlign` does, but each bin is the largest interpolation term of its points, that is, \
-         the largest of the four neighbouring pixels times their weights.\n\n\
+         the largest of the four neighboring pixels times their weights.\n\n\
          Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel, pooled height, pooled width). Not \
          differentiable. Source: RoiAlign of ONNX with mode max.",
     )
@@ -163,7 +163,7 @@ pub(super) static MAX_ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_onnx_
         ensure!(!p.position_sensitive, "position_sensitive=True is not supported: use _contrib_ROIAlign");
         float_type!(ctx, (ins, outs), |T| {
             let regions = roi_align::<T>(ctx, &ins[1], ins[0].shape())?;
-            max_of_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
+            max_pool_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
             Ok(())
         })
     });
@@ -208,7 +208,7 @@ pub(super) static RROI_ALIGN: Operator<RotatedAlignParam> = Operator::new("_cont
     )
     .inputs(&[
         arg("data", "The images, of shape (batch, channel, height, width)."),
-        arg("rois", "The regions, of shape (regions, 6) with rows (image, x, y, width, height, degrees), where (x, y) is the centre."),
+        arg("rois", "The regions, of shape (regions, 6) with rows (image, x, y, width, height, degrees), where (x, y) is the center."),
     ])
     .shape(|p, io| {
         let p = p.get::<RotatedAlignParam>();

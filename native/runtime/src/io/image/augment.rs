@@ -93,7 +93,7 @@ impl Image {
         Image { height, width, samples, channels: self.channels }
     }
 
-    /// Adjusts the colours.
+    /// Adjusts the colors.
     pub(super) fn adjust(&mut self, change: Change) {
         image::adjust(None, self.channels, change, &mut self.samples);
     }

@@ -1,4 +1,4 @@
-//! Augmentation for object detection: colour jitter, mirroring, random padding and random crops, which transform the bounding boxes, too
+//! Augmentation for object detection: color jitter, mirroring, random padding and random crops, which transform the bounding boxes, too
 //! (Liu et al., "SSD: Single Shot MultiBox Detector", 2016).
 
 use ferromx_core::ensure;

@@ -99,7 +99,7 @@ params! {
 }
 
 params! {
-    /// Augmentation of labelled images.
+    /// Augmentation of labeled images.
     pub struct AugmentParam {
         /// First resizes the shorter side to this many pixels; -1 keeps it.
         resize: i32 = (-1), where -1..=1 << 16;
@@ -126,11 +126,11 @@ params! {
         contrast: f32 = 0.0, where 0.0..=f32::MAX;
         /// Largest deviation of the random saturation scale from 1.
         saturation: f32 = 0.0, where 0.0..=f32::MAX;
-        /// Standard deviation of the PCA colour noise.
+        /// Standard deviation of the PCA color noise.
         pca_noise: f32 = 0.0, where 0.0..=f32::MAX;
         /// Value of the pixels that padding, rotation and shear add.
         fill_value: i32 = 255, where 0..=255;
-        /// Interpolation: 0 nearest neighbour, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos, 9 bicubic to enlarge and area to shrink, 10 a
+        /// Interpolation: 0 nearest neighbor, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos, 9 bicubic to enlarge and area to shrink, 10 a
         /// random one of the first five.
         inter_method: i32 = 1, where 0..=10;
         /// Pixels added on each side before the crop.
@@ -165,7 +165,7 @@ param_enum! {
 }
 
 params! {
-    /// Random rotation, shear, scale and colour.
+    /// Random rotation, shear, scale and color.
     pub struct WarpParam {
         /// Largest random rotation in degrees, in either direction.
         max_rotate_angle: i32 = 0, where 0..=360;
@@ -191,7 +191,7 @@ params! {
 }
 
 params! {
-    /// Colour jitter of `ImageDetRecordIter`.
+    /// Color jitter of `ImageDetRecordIter`.
     pub struct DetectionColorParam {
         /// Largest random shift of the hue, where 180 is the full circle.
         max_random_hue: i32 = 0, where 0..=180;

@@ -283,7 +283,7 @@ fn two_objects(n: u64) -> TestFile {
     write(&(0..n).map(|i| record(i, &objects, &image)).collect::<Vec<_>>())
 }
 
-/// The labels of an epoch and the colours of the center pixels.
+/// The labels of an epoch and the colors of the center pixels.
 fn detections(path: &str, more: &[(&str, &str)]) -> (Vec<Vec<f32>>, Vec<[f32; 3]>) {
     let shape = [("data_shape", "(3, 20, 30)"), ("batch_size", "100"), ("seed", "3")];
     let mut it = make(create_detection, path, &[&shape[..], more].concat()).unwrap();
@@ -384,7 +384,7 @@ fn colors_of_detection_images_change_with_their_probability() {
                 "{more:?}: channel {c} from {least} to {most}"
             );
         }
-        assert_eq!(detections(&path, more).1, colors, "the same seed gives the same colours");
+        assert_eq!(detections(&path, more).1, colors, "the same seed gives the same colors");
     };
     // In MXNet 1.9.1 the hue's ranges are 114 to 150, 60 to 150, and 60.
     check(&[("max_random_hue", "30"), ("random_hue_prob", "0.5")], [[114., 150.], [60., 150.], [60., 60.]]);

@@ -27,8 +27,8 @@ fn listeners(n: usize) -> (Vec<Listener>, Vec<String>) {
 }
 
 fn join(listener: Listener, rank: usize, peers: &[String], secret: &[u8], timeout: Duration) -> Result<Job> {
-    let joining = Joining { rank, peers: peers.to_vec(), secret: secret.to_vec(), timeout };
-    Job::join(listener, joining, &|| false)
+    let options = JoinOptions { rank, peers: peers.to_vec(), secret: secret.to_vec(), timeout };
+    Job::join(listener, options, &|| false)
 }
 
 /// Runs a function on each of `n` ranks and returns the results by rank.
@@ -445,8 +445,8 @@ fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
     thread::scope(|scope| {
         scope.spawn(move || {
             let unauthenticated: Vec<_> = (0..5).map(|_| TcpStream::connect(&address).unwrap()).collect();
-            let us = Membership { rank: 1, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
-            let mut stream = connect::connect(&address, Purpose::Peer, &us, Instant::now() + TIMEOUT).unwrap();
+            let membership = Membership { rank: 1, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
+            let mut stream = connect::connect(&address, Purpose::Peer, &membership, Instant::now() + TIMEOUT).unwrap();
             act(&mut stream);
             drop(unauthenticated);
         });
@@ -491,8 +491,8 @@ fn hostile_messages_are_errors_that_name_the_rank() {
 fn a_peer_with_another_protocol_is_rejected_by_the_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let us = Membership { rank: 0, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
-    let acceptor = connect::Acceptor::open(listener, Purpose::Peer, us).unwrap();
+    let membership = Membership { rank: 0, size: 2, secret: SECRET.into(), timeout: TIMEOUT };
+    let acceptor = connect::Acceptor::open(listener, Purpose::Peer, membership).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[b'x'; 200]).unwrap();
     let refusal = acceptor.incoming.recv_timeout(TIMEOUT).unwrap().unwrap_err();

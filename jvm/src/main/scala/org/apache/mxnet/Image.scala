@@ -12,7 +12,7 @@ object Image {
   /** Decodes a JPEG, PNG or BMP image.
     *
     * @param buf the bytes of the file
-    * @param flag 1 for three channels, 0 for grey
+    * @param flag 1 for three channels, 0 for gray
     * @param to_rgb whether the channels are red, green, blue; else they are blue, green, red
     * @param out an array that receives the image
     */
@@ -59,7 +59,7 @@ object Image {
     * @param bot rows below
     * @param left columns on the left
     * @param right columns on the right
-    * @param typeOf the padding mode: 0 constant colour, 1 replicated edge, 2 reflection, 3 wrap, 4 reflection without
+    * @param typeOf the padding mode: 0 constant color, 1 replicated edge, 2 reflection, 3 wrap, 4 reflection without
     *   the edge pixels
     * @param value the value of all channels, if `values` is absent
     * @param values the value of each channel
@@ -88,7 +88,7 @@ object Image {
 
   /** Converts an array to an image of the JDK.
     *
-    * @param src an array (height, width, 3) of red, green and blue, or (height, width, 1) of grey, from 0 to 255
+    * @param src an array (height, width, 3) of red, green and blue, or (height, width, 1) of gray, from 0 to 255
     */
   def toImage(src: NDArray): BufferedImage = {
     requireNonNull("Image.toImage", "src" -> src)
@@ -107,7 +107,7 @@ object Image {
     image
   }
 
-  /** Draws boxes in different colours into an image.
+  /** Draws boxes in different colors into an image.
     *
     * @param coordinate `xmin`, `ymin`, `xmax` and `ymax` of each box, in pixels
     * @param names label of each box
@@ -156,7 +156,7 @@ object Image {
 
   private val defaultFontSize = 12f
 
-  /** A hue step that gives neighbouring boxes distinct colours. */
+  /** A hue step that gives neighboring boxes distinct colors. */
   private val goldenRatio = 0.618034f
 
   private def drawBox(graphics: Graphics2D, box: Map[String, Int], name: Option[String]): Unit = {

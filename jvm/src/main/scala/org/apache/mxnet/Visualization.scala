@@ -99,7 +99,7 @@ object Visualization {
     *
     * @param symbol the network
     * @param title name of the graph
-    * @param shape shapes of the inputs; if given, edges are labelled with the shapes of their arrays, without the batch
+    * @param shape shapes of the inputs; if given, edges are labeled with the shapes of their arrays, without the batch
     * @param nodeAttrs attributes of all nodes, for example `Map("shape" -> "oval", "fixedsize" -> "false")`
     * @param hideWeights whether to omit variables that are parameters
     */
@@ -134,7 +134,7 @@ object Visualization {
     *
     * @param symbol the network
     * @param title the title
-    * @param shape shapes of the inputs; if given, edges are labelled with the shapes of their arrays, without the batch
+    * @param shape shapes of the inputs; if given, edges are labeled with the shapes of their arrays, without the batch
     * @param hideWeights whether to omit variables that are parameters
     */
   def toSvg(

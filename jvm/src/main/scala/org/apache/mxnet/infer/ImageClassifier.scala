@@ -93,7 +93,7 @@ class ImageClassifier(
 /** Converts images to arrays. */
 object ImageClassifier {
 
-  /** Resizes an image. Each pixel has the colour of the nearest one of the original, as in MXNet's Scala package. */
+  /** Resizes an image. Each pixel has the color of the nearest one of the original, as in MXNet's Scala package. */
   def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage = {
     requireNonNull("ImageClassifier.reshapeImage", "img" -> img)
     require(newWidth > 0 && newHeight > 0, s"the new size is $newWidth x $newHeight; both must be 1 or more")

@@ -15,7 +15,7 @@ object Image {
   /** Decodes an image.
     *
     * @param buf the bytes of the file
-    * @param flag 1 for three channels, 0 for grey
+    * @param flag 1 for three channels, 0 for gray
     * @param toRGB whether the channels are red, green, blue; else they are blue, green, red
     */
   def imDecode(buf: Array[Byte], flag: Int, toRGB: Boolean): NDArray = CoreImage.imDecode(buf, flag, toRGB, None)
@@ -51,7 +51,7 @@ object Image {
   def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray =
     CoreImage.fixedCrop(JavaValues.unwrapped(src), x0, y0, w, h)
 
-  /** Converts an array of shape (height, width, channels), RGB or grey, to an image of the JDK. */
+  /** Converts an array of shape (height, width, channels), RGB or gray, to an image of the JDK. */
   def toImage(src: NDArray): BufferedImage = CoreImage.toImage(JavaValues.unwrapped(src))
 
   /** Draws boxes into an image.

@@ -84,7 +84,7 @@ abstract class BaseModule extends ResourceHolder {
     update()
   }
 
-  /** Evaluates the network on labelled data.
+  /** Evaluates the network on labeled data.
     *
     * @param evalData the data
     * @param evalMetric the metric, which is reset first

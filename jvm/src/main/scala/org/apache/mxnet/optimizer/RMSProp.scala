@@ -2,7 +2,7 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 
-/** RMSProp in the centred form of Graves (2013, equations 38 to 45), with 1e-4 under the root.
+/** RMSProp in the centered form of Graves (2013, equations 38 to 45), with 1e-4 under the root.
   *
   * @param learningRate learning rate (step size)
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size

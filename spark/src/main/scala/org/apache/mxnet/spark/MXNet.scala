@@ -8,7 +8,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.ferromx.Sessions
 import org.slf4j.LoggerFactory
 
-/** Trains a network on labelled points, with the interface of MXNet's package for Spark; [[MXNetEstimator]] does the work.
+/** Trains a network on labeled points, with the interface of MXNet's package for Spark; [[MXNetEstimator]] does the work.
   *
   * {{{
   * val model = new MXNet()
@@ -108,7 +108,7 @@ class MXNet extends Serializable {
     this
   }
 
-  /** Trains on labelled points. */
+  /** Trains on labeled points. */
   def fit(data: RDD[LabeledPoint]): MXNetModel = {
     requireNonNull("MXNet.fit", "data" -> data)
     val table = Sessions

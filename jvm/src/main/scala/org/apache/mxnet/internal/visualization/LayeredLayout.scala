@@ -7,7 +7,7 @@ import scala.collection.mutable
   * and Toda, 1981).
   *
   * An edge that spans several layers passes through a dummy vertex in each of them. The order within a layer follows
-  * the mean position of the neighbours, which avoids most crossings; positions are then moved towards the neighbours as
+  * the mean position of the neighbors, which avoids most crossings; positions are then moved towards the neighbors as
   * far as the boxes allow.
   *
   * @param widths width of each node
@@ -36,7 +36,7 @@ private[mxnet] final class LayeredLayout(
   orderRows()
   assignCoordinates()
 
-  /** Centre of each node. */
+  /** Center of each node. */
   val x: IndexedSeq[Double] = slots.map(_.x)
 
   /** For each edge, the horizontal positions in the layers from that of its start to that of its end. */
@@ -105,8 +105,8 @@ private[mxnet] final class LayeredLayout(
     }
   }
 
-  private def mean(neighbours: collection.Seq[Slot], default: Double): Double =
-    if (neighbours.isEmpty) default else neighbours.map(_.x).sum / neighbours.length
+  private def mean(neighbors: collection.Seq[Slot], default: Double): Double =
+    if (neighbors.isEmpty) default else neighbors.map(_.x).sum / neighbors.length
 
   private def assignCoordinates(): Unit = {
     rows.foreach { row =>
@@ -131,15 +131,15 @@ private[mxnet] final class LayeredLayout(
     rows.flatten.foreach(_.x -= left)
   }
 
-  /** The mean position of the neighbours, preferring those on the main path; the slot's own position without
-    * neighbours.
+  /** The mean position of the neighbors, preferring those on the main path; the slot's own position without
+    * neighbors.
     */
-  private def desiredX(neighbours: collection.Seq[Slot], slot: Slot): Double = {
-    val mainPath = neighbours.filter(other => other.node < 0 || other.above.nonEmpty)
-    mean(if (mainPath.nonEmpty) mainPath else neighbours, slot.x)
+  private def desiredX(neighbors: collection.Seq[Slot], slot: Slot): Double = {
+    val mainPath = neighbors.filter(other => other.node < 0 || other.above.nonEmpty)
+    mean(if (mainPath.nonEmpty) mainPath else neighbors, slot.x)
   }
 
-  /** Minimum distance between the centres of two slots of a row, with room for those between them. */
+  /** Minimum distance between the centers of two slots of a row, with room for those between them. */
   private def distance(row: collection.IndexedSeq[Slot], from: Int, to: Int): Double =
     (from until to).map(i => (row(i).width + row(i + 1).width) / 2 + gap).sum
 

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 package internal.visualization
 
-/** Draws a network: boxes coloured by the kind of operator, from the inputs at the top to the outputs at the bottom. */
+/** Draws a network: boxes colored by the kind of operator, from the inputs at the top to the outputs at the bottom. */
 private[mxnet] object NetworkPlot {
   private val BoxHeight = 46.0
   private val LayerGap = 40.0
@@ -11,7 +11,7 @@ private[mxnet] object NetworkPlot {
   private val CaptionSize = 13
   private val DetailSize = 11
 
-  /** Colour by kind of operator. */
+  /** Color by kind of operator. */
   def colorOf(op: String): String = op match {
     case "null"                                                                                          => "#8dd3c7"
     case "Convolution" | "Deconvolution" | "FullyConnected" | "Embedding" | "RNN"                        => "#fb8072"

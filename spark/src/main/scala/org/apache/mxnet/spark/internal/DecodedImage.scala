@@ -6,13 +6,13 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** An image of Spark's data source `image`: rows of pixels with `numChannels` bytes, of which the first three are blue, green
-  * and red, or one is grey.
+  * and red, or one is gray.
   */
 private[mxnet] final case class DecodedImage(height: Int, width: Int, numChannels: Int, bytes: Array[Byte]) {
 
   /** The pixels as an array (height, width, channels) of bytes.
     *
-    * @param channels 3 for red, green and blue, 1 for grey
+    * @param channels 3 for red, green and blue, 1 for gray
     */
   def toNDArray(channels: Int): NDArray = {
     val pixels = new Array[Byte](Math.multiplyExact(height * width, channels))

@@ -10,7 +10,7 @@ import org.apache.mxnet.{Image, NDArray, ResourceScope, Shape}
   */
 private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Double], std: Seq[Double]) {
 
-  /** Decodes an image to RGB (or grey, if the input has one channel), resizes and normalizes it, and writes it. */
+  /** Decodes an image to RGB (or gray, if the input has one channel), resizes and normalizes it, and writes it. */
   def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit =
     write(rowShape, target, offset) { channels =>
       Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)

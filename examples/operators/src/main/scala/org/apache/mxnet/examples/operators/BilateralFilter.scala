@@ -2,10 +2,10 @@ package org.apache.mxnet.examples.operators
 
 import org.apache.mxnet._
 
-/** The weights of the bilateral filter, by the distance and the difference in value of a neighbour. */
+/** The weights of the bilateral filter, by the distance and the difference in value of a neighbor. */
 private[operators] trait BilateralWeights {
 
-  /** Number of neighbours on each side. */
+  /** Number of neighbors on each side. */
   def radius: Int
 
   /** Standard deviation of the distance weight. */
@@ -21,8 +21,8 @@ private[operators] trait BilateralWeights {
 
   protected def rowLength(context: OpContext): Int = context.inputShapes(0).toVector.last
 
-  /** Calls `f` with the indices of an element and each of its neighbours, for every row of length `length`. */
-  protected def neighbours(count: Int, length: Int)(f: (Int, Int) => Unit): Unit = {
+  /** Calls `f` with the indices of an element and each of its neighbors, for every row of length `length`. */
+  protected def neighbors(count: Int, length: Int)(f: (Int, Int) => Unit): Unit = {
     var i = 0
     while (i < count) {
       val row = i / length * length
@@ -38,7 +38,7 @@ private[operators] trait BilateralWeights {
 }
 
 /** A filter along the last axis that smooths noise and keeps edges: every element becomes the weighted mean of its
-  * neighbours, whose weights decrease with their distance and their difference (Tomasi and Manduchi, 1998).
+  * neighbors, whose weights decrease with their distance and their difference (Tomasi and Manduchi, 1998).
   */
 @UserDefinedOp
 class BilateralFilter(val radius: Int, val sigmaSpace: Float, val sigmaRange: Float)
@@ -52,7 +52,7 @@ class BilateralFilter(val radius: Int, val sigmaSpace: Float, val sigmaRange: Fl
   override def exec(context: OpContext): Unit = {
     val x = context.input(0).toFloat64Array
     val (y, norms) = (new Array[Double](x.length), new Array[Double](x.length))
-    neighbours(x.length, rowLength(context)) { (i, j) =>
+    neighbors(x.length, rowLength(context)) { (i, j) =>
       val w = weight(i - j, x(i) - x(j))
       y(i) += w * x(j)
       norms(i) += w
@@ -82,11 +82,11 @@ class BilateralFilterGradient(val radius: Int, val sigmaSpace: Float, val sigmaR
     def values(index: Int): Array[Double] = context.input(index).toFloat64Array
     val (dy, x, y) = (values(0), values(1), values(2))
     val norms = new Array[Double](x.length)
-    neighbours(x.length, rowLength(context))((i, j) => norms(i) += weight(i - j, x(i) - x(j)))
+    neighbors(x.length, rowLength(context))((i, j) => norms(i) += weight(i - j, x(i) - x(j)))
     val dx = new Array[Double](x.length)
-    neighbours(x.length, rowLength(context)) { (i, j) =>
+    neighbors(x.length, rowLength(context)) { (i, j) =>
       val w = weight(i - j, x(i) - x(j))
-      // Product rule: through the neighbour's value, and through its weight, which depends on both values.
+      // Product rule: through the neighbor's value, and through its weight, which depends on both values.
       val share = dy(i) / norms(i)
       val moved = share * w * (x(j) - y(i)) * (x(i) - x(j)) / (sigmaRange * sigmaRange)
       dx(j) += share * w + moved

@@ -39,7 +39,7 @@ object Networks {
     scored(activations)
   }
 
-  /** A filter that smooths along the units of a hidden layer, so that neighbours learn similar features. */
+  /** A filter that smooths along the units of a hidden layer, so that neighbors learn similar features. */
   def filtered: Symbol = {
     val smooth = new BilateralFilter(radius = 2, sigmaSpace = 1f, sigmaRange = 0.5f)
     scored(relu(smooth.named("smooth", dense(pixels, 64, "first"))))

@@ -28,9 +28,9 @@ object Tables {
       val table = read.toDF(read.columns.map(_.replace('.', '_')).toIndexedSeq: _*)
       val features = table.columns.filter(_ != "class")
       val numClasses = table.select("class").distinct().count().toInt
-      val labelled = table.withColumn("label", col("class").cast(DoubleType))
+      val labeled = table.withColumn("label", col("class").cast(DoubleType))
       val isTest = hash(features.map(col).toIndexedSeq: _*) % 4 === 0
-      val (training, test) = (labelled.where(!isTest), labelled.where(isTest))
+      val (training, test) = (labeled.where(!isTest), labeled.where(isTest))
 
       val estimator = new MXNetEstimator()
         .setSymbol(perceptron(numClasses))

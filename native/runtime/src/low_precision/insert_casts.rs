@@ -14,7 +14,7 @@ use crate::symbol::{DTYPE_ATTR, Node, NodeEntry, Symbol};
 use crate::symbol_infer::infer_dtypes;
 
 /// An operator that runs in float32 if a parameter has one of the given values.
-pub struct Conditional {
+pub struct ConditionalOp {
     /// The operator.
     pub op: String,
     /// The parameter.
@@ -24,7 +24,7 @@ pub struct Conditional {
 }
 
 /// The rules of automatic mixed precision.
-pub struct Precision {
+pub struct AmpRules {
     /// The 16-bit type: float16 or bfloat16.
     pub target: DType,
     /// Operators that run in the 16-bit type.
@@ -34,7 +34,7 @@ pub struct Precision {
     /// Operators whose inputs are all cast to the widest type among them.
     pub widest_ops: HashSet<String>,
     /// Operators that run in float32 for some values of a parameter.
-    pub conditional: Vec<Conditional>,
+    pub conditional: Vec<ConditionalOp>,
     /// Names of nodes to keep in float32.
     pub excluded: HashSet<String>,
     /// Variables that hold trained parameters; they get their types as attributes.
@@ -58,7 +58,7 @@ struct MappedEntry {
 
 /// Rebuilds the graph with casts.
 struct Pass<'p> {
-    rules: &'p Precision,
+    rules: &'p AmpRules,
     mapped: HashMap<(*const Node, u32), MappedEntry>,
     /// Known types of outputs of the new graph.
     types: HashMap<(*const Node, u32), DType>,
@@ -72,7 +72,7 @@ impl Symbol {
     ///
     /// # Errors
     /// A type other than float16 and bfloat16; inconsistent types in the original or the new graph.
-    pub fn reduced_precision(&self, rules: &Precision) -> Result<Symbol> {
+    pub fn reduced_precision(&self, rules: &AmpRules) -> Result<Symbol> {
         ensure!(
             rules.target.is_half(),
             "Only float16 and bfloat16 target_dtypes are supported yet, target_dtype={}",
@@ -85,9 +85,9 @@ impl Symbol {
         let types = original_dtypes(self, rules)?;
         let mut pass = Pass { rules, mapped: HashMap::new(), types: HashMap::new(), stored_in_target: HashSet::new() };
         for (i, node) in nodes.iter().enumerate() {
-            pass.node(node, types.of_node(i))?;
+            pass.convert_node(node, types.of_node(i))?;
         }
-        let outputs = self.outputs.iter().map(|e| pass.output(e)).collect::<Result<_>>()?;
+        let outputs = self.outputs.iter().map(|e| pass.convert_output(e)).collect::<Result<_>>()?;
         let result = Symbol { outputs };
         pass.annotate(&nodes)?;
         infer_dtypes(&result, &data_types(&result, rules))?;
@@ -96,13 +96,13 @@ impl Symbol {
 }
 
 /// The types of `rules.data` for the variables of the graph.
-fn data_types(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
+fn data_types(symbol: &Symbol, rules: &AmpRules) -> Vec<(String, DType)> {
     let names = symbol.list_inputs();
     rules.data.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
 }
 
 /// The types of all entries before the pass. As in MXNet, types that variables have as attributes do not count: the pass sets them.
-fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<DType>>> {
+fn original_dtypes(symbol: &Symbol, rules: &AmpRules) -> Result<Entries<Option<DType>>> {
     let (mut graph, _) = Graph::from_symbol(symbol);
     for node in graph.nodes.iter_mut().filter(|node| node.attrs.contains_key(DTYPE_ATTR)) {
         Arc::make_mut(&mut node.attrs).shift_remove(DTYPE_ATTR);
@@ -176,13 +176,13 @@ impl Pass<'_> {
 
     fn needs_fp32(&self, node: &Node, op: &str) -> bool {
         let attrs = node.attrs.read();
-        let applies = |c: &&Conditional| c.op == op && attrs.get(&c.param).is_some_and(|v| c.values.contains(v));
+        let applies = |c: &&ConditionalOp| c.op == op && attrs.get(&c.param).is_some_and(|v| c.values.contains(v));
         self.rules.fp32_ops.contains(op) || self.rules.conditional.iter().any(|c| applies(&c))
     }
 
     /// The inputs of a node, cast to the widest type among them, and whether that type is known. If not, `amp_multicast` finds it at run
     /// time.
-    fn widest(&mut self, node: &Node) -> Result<(Vec<NodeEntry>, bool)> {
+    fn cast_to_widest(&mut self, node: &Node) -> Result<(Vec<NodeEntry>, bool)> {
         let mut are_known = true;
         let mut has_fp32 = false;
         for e in &node.inputs {
@@ -204,40 +204,40 @@ impl Pass<'_> {
     }
 
     /// Copies a node with casts of its inputs, and records the types of its outputs.
-    fn node(&mut self, node: &Arc<Node>, original_dtype: &[Option<DType>]) -> Result<()> {
+    fn convert_node(&mut self, node: &Arc<Node>, original_dtypes: &[Option<DType>]) -> Result<()> {
         let is_float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
         let (inputs, types) = match node.op() {
             None => (Vec::new(), vec![None]),
             Some(op) if self.rules.excluded.contains(node.name.as_str()) || self.needs_fp32(node, op.def.name) => {
                 let inputs = node.inputs.iter().map(|e| self.cast_to_fp32(e)).collect::<Result<_>>()?;
-                (inputs, original_dtype.iter().map(|d| d.or(Some(DType::F32))).collect())
+                (inputs, original_dtypes.iter().map(|d| d.or(Some(DType::F32))).collect())
             }
             Some(op) if self.rules.target_ops.contains(op.def.name) => {
                 let inputs = node.inputs.iter().map(|e| self.cast_to_target(e)).collect::<Result<_>>()?;
                 (
                     inputs,
-                    original_dtype.iter().map(|d| if is_float(d) { Some(self.rules.target) } else { *d }).collect(),
+                    original_dtypes.iter().map(|d| if is_float(d) { Some(self.rules.target) } else { *d }).collect(),
                 )
             }
             Some(op) if self.rules.widest_ops.contains(op.def.name) && !node.inputs.is_empty() => {
-                let (inputs, is_known) = self.widest(node)?;
+                let (inputs, is_known) = self.cast_to_widest(node)?;
                 let types = if is_known {
-                    self.infer_outputs(node, &inputs, original_dtype.len())?
+                    self.infer_outputs(node, &inputs, original_dtypes.len())?
                 } else {
-                    vec![None; original_dtype.len()]
+                    vec![None; original_dtypes.len()]
                 };
                 (inputs, types)
             }
             Some(_) => {
                 let inputs = node.inputs.iter().map(|e| self.uncast(e)).collect::<Result<Vec<_>>>()?;
-                let types = self.infer_outputs(node, &inputs, original_dtype.len())?;
+                let types = self.infer_outputs(node, &inputs, original_dtypes.len())?;
                 (inputs, types)
             }
         };
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
         let attrs = node.attrs.clone();
         let copy = Arc::new(Node { name, op, inputs, graphs, attrs });
-        for (index, (dtype, original_dtype)) in types.into_iter().zip(original_dtype).enumerate() {
+        for (index, (dtype, original_dtype)) in types.into_iter().zip(original_dtypes).enumerate() {
             let entry = NodeEntry { node: copy.clone(), index: index as u32 };
             if let Some(dtype) = dtype {
                 self.types.insert((Arc::as_ptr(&copy), index as u32), dtype);
@@ -261,7 +261,7 @@ impl Pass<'_> {
     }
 
     /// An output of the graph, cast to float32 unless it is an integer.
-    fn output(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+    fn convert_output(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         self.cast(e, DType::F32)
     }
 
@@ -286,11 +286,11 @@ mod tests {
 
     use super::*;
 
-    fn rules() -> Precision {
+    fn rules() -> AmpRules {
         let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
         let softrelu =
-            Conditional { op: "Activation".into(), param: "act_type".into(), values: vec!["softrelu".into()] };
-        Precision {
+            ConditionalOp { op: "Activation".into(), param: "act_type".into(), values: vec!["softrelu".into()] };
+        AmpRules {
             target: DType::F16,
             target_ops: set(&["FullyConnected"]),
             fp32_ops: set(&["softmax"]),
