@@ -56,9 +56,7 @@ impl Context {
         };
         Ok(Context { device_type: kind, device_id: device_id.max(0) })
     }
-}
 
-impl Context {
     /// The device of an imperative result whose first input is on this device. Pinned and shared memory serve transfers only, so results
     /// are in ordinary memory: they can be combined with parameters, as in MXNet.
     pub fn for_results(self) -> Context {
