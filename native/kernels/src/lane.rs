@@ -27,6 +27,19 @@ pub(crate) fn unchanged<A: Float>() -> A {
     std::hint::black_box(A::neg_zero())
 }
 
+/// Combines lanes by halves: the first half with the second, and so on. `N` is a power of two.
+#[inline(always)]
+pub(crate) fn tree_reduce<A: Copy, const N: usize>(mut lanes: [A; N], combine: impl Fn(A, A) -> A) -> A {
+    let mut half = N / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] = combine(lanes[i], lanes[i + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
     /// True if loops over these lanes are also compiled for AVX-512. Rarely used lane types go without it to save code.

@@ -7,6 +7,7 @@ use super::layout::{LANES, Layout};
 use super::phases::{PerPhase, Phase, phases};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
+use crate::lane::tree_reduce;
 use crate::par::{List, MatMut, parallel_blocks, with_scratch};
 use crate::simd::depthwise::{PlaneConv, PlaneConvKernels};
 use crate::simd::prefetch;
@@ -98,14 +99,7 @@ crate::simd::per_isa! {
                     lanes[i] = from[i].mul_add(grad[i], lanes[i]);
                 }
             }
-            let mut width = LANES / 2;
-            while width > 0 {
-                for i in 0..width {
-                    lanes[i] += lanes[i + width];
-                }
-                width /= 2;
-            }
-            *sum += lanes[0];
+            *sum += tree_reduce(lanes, |a, b| a + b);
         }
     }
 }

@@ -85,21 +85,34 @@ pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out:
     });
 }
 
+/// The operands of [`box_encode`].
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding<'a, T> {
+    /// Number of examples.
+    pub examples: usize,
+    /// Above one half for a positive anchor: (examples, anchors).
+    pub samples: &'a [T],
+    /// Indices into the references of the example: (examples, anchors).
+    pub matches: &'a [T],
+    /// Corners: (examples, anchors, 4).
+    pub anchors: &'a [T],
+    /// Corners of the references: (examples, references, 4).
+    pub refs: &'a [T],
+    /// Subtracted from each of the four codes.
+    pub means: &'a [T],
+    /// Divides each of the four codes.
+    pub stds: &'a [T],
+}
+
 /// The training targets of boxes, relative to their anchors.
 ///
-/// `samples` and `matches` are (examples, anchors). An anchor whose sample is above one half is positive, and its match is an
-/// index into the `refs` of the example. The target of a positive anchor is (offset of the center / anchor size, log of the ratio
-/// of sizes), minus `means`, divided by `stds`, and its mask is 1; targets and masks of the others are 0.
+/// The target of a positive anchor is (offset of the center / anchor size, log of the ratio of sizes), minus the means, divided by the
+/// standard deviations, and its mask is 1; targets and masks of the others are 0.
 ///
 /// # Panics
 /// Panics if the lengths do not match.
-pub fn box_encode<T: FloatElement>(
-    (samples, matches): (&[T], &[T]),
-    (anchors, refs): (&[T], &[T]),
-    (means, stds): (&[T], &[T]),
-    examples: usize,
-    (targets, masks): (&mut [T], &mut [T]),
-) {
+pub fn box_encode<T: FloatElement>(encoding: &Encoding<'_, T>, targets: &mut [T], masks: &mut [T]) {
+    let Encoding { examples, samples, matches, anchors, refs, means, stds } = *encoding;
     let per_example = samples.len().checked_div(examples).unwrap_or(0).max(1);
     let refs_per_example = refs.len().checked_div(4 * examples).unwrap_or(0);
     let means_stds = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));

@@ -20,7 +20,7 @@ mod suppression;
 #[cfg(test)]
 mod tests;
 
-pub use boxes::{BoxFormat, Decoding, bipartite_matching, box_decode, box_encode, box_iou};
+pub use boxes::{BoxFormat, Decoding, Encoding, bipartite_matching, box_decode, box_encode, box_iou};
 pub use multibox::{Anchors, Detection, NegativeMining, Targets, detections, multibox_targets, priors};
 pub use position_sensitive::{BinGroups, DeformableBins, PositionSensitive, offsets_backward};
 pub use proposal::{Proposals, proposals};

@@ -15,13 +15,16 @@ fn decoding_inverts_encoding() {
     let anchors = [0.0f64, 0.0, 4.0, 2.0, 1.0, 1.0, 2.0, 5.0];
     let boxes = [1.0f64, 0.5, 3.0, 4.0, 0.0, 2.0, 2.5, 4.5];
     let (mut codes, mut masks, mut again) = ([0f64; 8], [0f64; 8], [0f64; 8]);
-    box_encode(
-        (&[1.0, 1.0], &[0.0, 1.0]),
-        (&anchors, &boxes),
-        (&[0.0; 4], &[0.1, 0.1, 0.2, 0.2]),
-        1,
-        (&mut codes, &mut masks),
-    );
+    let encoding = Encoding {
+        examples: 1,
+        samples: &[1.0, 1.0],
+        matches: &[0.0, 1.0],
+        anchors: &anchors,
+        refs: &boxes,
+        means: &[0.0; 4],
+        stds: &[0.1, 0.1, 0.2, 0.2],
+    };
+    box_encode(&encoding, &mut codes, &mut masks);
     assert_eq!(masks, [1.0; 8]);
     let params = Decoding { format: BoxFormat::Corner, stds: [0.1, 0.1, 0.2, 0.2], clip: -1.0 };
     box_decode(&codes, &anchors, &params, &mut again);

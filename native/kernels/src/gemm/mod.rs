@@ -11,7 +11,7 @@
 //! - `few_rows`: dot products for a few rows of A, without packing.
 //! - `outer`: products of depth 1.
 //! - `batched`: many products of the same shape.
-//! - `reduced`: products of 16-bit floating-point operands.
+//! - `reduced_precision`: products of 16-bit floating-point operands.
 //! - `integers`: products of integer matrices.
 
 mod batched;
@@ -22,7 +22,7 @@ mod integers;
 mod outer;
 mod packed;
 mod product;
-mod reduced;
+mod reduced_precision;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +34,7 @@ pub use epilogue::{Activation, Bias, Epilogue};
 pub use integers::integer_products;
 pub use packed::{PackedA, PackedB};
 pub(crate) use packed::{depth_blocks, even_blocks};
-pub use reduced::{Reduced, gemm_reduced};
+pub use reduced_precision::{ReducedPrecision, gemm_reduced_precision};
 
 use crate::par;
 

@@ -322,7 +322,7 @@ fn batches_are_whole() {
     gemm_batched(1.0, operand(2, 2), operand(2, 3), 0.0, &mut c, (2, 3));
 }
 
-fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
+fn reduced_type<H: ReducedPrecision + num_traits::Float>(unit: f64) {
     for (m, n, k) in [(5, 7, 9), (33, 40, 100), (1, 30, 64), (20, 0, 3)] {
         let narrow = |values: Vec<f32>| values.into_iter().map(|x| H::from(x).expect("a float")).collect::<Vec<H>>();
         let wide = |values: &[H]| values.iter().map(|x| x.to_f32().expect("a float")).collect::<Vec<f32>>();
@@ -334,7 +334,14 @@ fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
             let sums = reference(1.0, MatRef::row_major(&wide_a, m, k), wide_b, 0.5, &wide_old, n + 1);
             let mut c = old.clone();
             let epilogue = Epilogue { bias: Bias::PerRow(&bias), ..Epilogue::default() };
-            gemm_reduced(1.0, MatRef::row_major(&a, m, k), b, 0.5, MatMut::new(&mut c, m, n, n + 1), &epilogue);
+            gemm_reduced_precision(
+                1.0,
+                MatRef::row_major(&a, m, k),
+                b,
+                0.5,
+                MatMut::new(&mut c, m, n, n + 1),
+                &epilogue,
+            );
             for (i, row) in c.chunks(n + 1).enumerate() {
                 assert!(row[n] == old[i * (n + 1) + n], "an element outside of C was written");
                 for (j, &got) in row[..n].iter().enumerate() {

@@ -1,8 +1,9 @@
 //! The reduction of a square matrix to bidiagonal form, and of that to diagonal form.
 
+use super::Scalar;
 use super::reflections::reflector;
 use super::rotations::{Block, Rotations};
-use super::{Scalar, total};
+use crate::lane::tree_reduce;
 use crate::par::with_scratch;
 use crate::simd::multiversion::per_isa;
 
@@ -89,7 +90,7 @@ per_isa! {
                 sums[k] += row[k] * u[k];
             }
         }
-        let mut sum = total(&sums);
+        let mut sum = tree_reduce(sums, |a, b| a + b);
         for k in blocks * LANES..n {
             row[k] -= v * w[k];
             sum += row[k] * u[k];

@@ -41,6 +41,7 @@ use std::sync::Mutex;
 use num_traits::{Float, NumAssign};
 
 use crate::gemm;
+use crate::lane::tree_reduce;
 use crate::par::{self, Pod};
 use crate::simd::multiversion::per_isa;
 
@@ -100,21 +101,6 @@ pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
 /// Number of partial sums in [`dot`].
 const SUMS: usize = 16;
 
-/// Sums a power-of-two number of partial sums pairwise.
-#[inline(always)]
-fn total<T: Scalar, const N: usize>(sums: &[T; N]) -> T {
-    let mut sums = *sums;
-    let mut half = N / 2;
-    while half > 0 {
-        for k in 0..half {
-            let other = sums[k + half];
-            sums[k] += other;
-        }
-        half /= 2;
-    }
-    sums[0]
-}
-
 per_isa! {
     /// The sum of `x[i] * y[i]`.
     fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
@@ -127,7 +113,7 @@ per_isa! {
                 sums[k] += x[k] * y[k];
             }
         }
-        let mut sum = total(&sums);
+        let mut sum = tree_reduce(sums, |a, b| a + b);
         for k in n / SUMS * SUMS..n {
             sum += x[k] * y[k];
         }

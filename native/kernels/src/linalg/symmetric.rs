@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::reflections::{Reflections, reflector};
 use super::rotations::{Block, Rotations};
-use super::{Scalar, axpy, dot, total};
+use super::{Scalar, axpy, dot};
+use crate::lane::tree_reduce;
 use crate::par::{List, parallel_rows2, with_scratch};
 use crate::simd::multiversion::per_isa;
 
@@ -133,7 +134,7 @@ per_isa! {
                 sums[k] += z[k] * a;
             }
         }
-        let mut sum = total(&sums);
+        let mut sum = tree_reduce(sums, |a, b| a + b);
         for k in 1 + blocks * LANES..n {
             row[k] -= x0 * y[k] + y0 * x[k];
             product[k] += z0 * row[k];

@@ -1,6 +1,7 @@
 //! Sums, means and variances of contiguous elements.
 
 use crate::float::{Accum, FloatElement};
+use crate::lane::tree_reduce;
 use num_traits::{Float, Zero};
 
 /// Number of independent accumulators.
@@ -108,7 +109,7 @@ fn sum_by_lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) ->
     for (sum, (a, b)) in sums.iter_mut().zip(a[full..].iter().zip(&b[full..])) {
         *sum += f(T::Acc::of(*a), T::Acc::of(*b));
     }
-    tree(sums)
+    tree_reduce(sums, |a, b| a + b)
 }
 
 #[inline(always)]
@@ -127,17 +128,5 @@ fn sum2_by_lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -
         first[i] += x;
         second[i] += y;
     }
-    [tree(first), tree(second)]
-}
-
-#[inline(always)]
-fn tree<A: Float>(mut sums: [A; LANES]) -> A {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            sums[i] = sums[i] + sums[i + width];
-        }
-        width /= 2;
-    }
-    sums[0]
+    [first, second].map(|sums| tree_reduce(sums, |a, b| a + b))
 }

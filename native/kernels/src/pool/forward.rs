@@ -3,6 +3,7 @@
 use super::phases::{BLOCK, block};
 use super::{Axis, PlaneWindows, PoolKind, PoolPower, PoolShape, Pooling};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
+use crate::lane::tree_reduce;
 use crate::par::{grain_for_all_threads, parallel_rows, with_scratch};
 use std::ops::Range;
 
@@ -298,14 +299,7 @@ fn fold_slice<A: Accum, F: Fold<A>>(xs: &[A]) -> A {
             *lane = F::step(*lane, *x);
         }
     }
-    let mut width = BLOCK / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] = F::step(lanes[i], lanes[i + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
+    tree_reduce(lanes, F::step)
 }
 
 /// The largest element, or the lowest finite number.

@@ -7,24 +7,24 @@
 //! - `bytes`: max pooling of 8-bit integers.
 //! - `phases`: the polyphase decomposition of rows.
 //! - `strided`: a loop over strided elements.
-//! - `ties`: max pooling whose gradient goes to all equal maxima.
-//! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
+//! - `max_ties`: max pooling whose gradient goes to all equal maxima.
+//! - `max_with_indices`: max pooling with dilation and indices (ONNX's `MaxPool`).
 
 mod backward;
 mod bytes;
 mod forward;
-pub mod maximum;
+mod max_ties;
+pub mod max_with_indices;
 mod phases;
 mod strided;
 #[cfg(test)]
 mod tests;
-mod ties;
 
 pub use backward::pool_backward;
 pub use bytes::max_pool_bytes;
 pub use forward::pool_forward;
+pub use max_ties::max_pool_backward_to_ties;
 pub(crate) use strided::each_strided;
-pub use ties::max_pool_backward_to_ties;
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use num_traits::Float;

@@ -2,6 +2,7 @@
 
 use super::SoftmaxKind;
 use crate::float::{Accum, FloatElement};
+use crate::lane::tree_reduce;
 use crate::simd::prefetch_at;
 use num_traits::{Float, One};
 
@@ -81,7 +82,7 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
         keep(&exps, i * LANES);
     }
     if rest.is_empty() {
-        return tree(sums, |a, b| a + b);
+        return tree_reduce(sums, |a, b| a + b);
     }
     if let Some(block) = x.last_chunk::<LANES>() {
         let num_old = LANES - rest.len();
@@ -99,7 +100,7 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
         }
         keep(&exps, 0);
     }
-    tree(sums, |a, b| a + b)
+    tree_reduce(sums, |a, b| a + b)
 }
 
 crate::simd::per_isa! {
@@ -117,7 +118,7 @@ crate::simd::per_isa! {
         for (sum, (y, grad)) in sums.iter_mut().zip(y[done..].iter().zip(&grad[done..])) {
             *sum += term(*y, *grad);
         }
-        let sum = tree(sums, |a, b| a + b);
+        let sum = tree_reduce(sums, |a, b| a + b);
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(grad)) {
             let value = if is_log { *grad - y.exponential() * sum } else { *y * (*grad - sum) };
             *x_grad = value * inv_temperature;
@@ -150,18 +151,5 @@ fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
             None => add(rest),
         }
     }
-    tree(lanes, larger)
-}
-
-/// Reduces the lanes by halves; `N` is a power of two.
-#[inline(always)]
-fn tree<A: Copy, const N: usize>(mut lanes: [A; N], join: impl Fn(A, A) -> A) -> A {
-    let mut width = N / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] = join(lanes[i], lanes[i + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
+    tree_reduce(lanes, larger)
 }

@@ -7,7 +7,7 @@ use ferromx_core::op::Cache;
 use ferromx_core::storage::{Out, Req};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::gemm::{
-    Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced,
+    Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced_precision,
 };
 use ferromx_kernels::par::with_scratch;
 
@@ -127,7 +127,7 @@ macro_rules! half_precision {
                 with_scratch(bias.map_or(0, <[Self]>::len), |wide: &mut [f32]| {
                     wide.iter_mut().zip(bias.unwrap_or(&[])).for_each(|(w, b)| *w = b.to_f32());
                     let bias = if bias.is_some() { Bias::PerCol(wide) } else { Bias::None };
-                    gemm_reduced(1.0, a, b, beta, c, &Epilogue { bias, ..Epilogue::default() });
+                    gemm_reduced_precision(1.0, a, b, beta, c, &Epilogue { bias, ..Epilogue::default() });
                 });
             }
         }

@@ -8,7 +8,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
-use ferromx_kernels::pool::maximum::{MAX_AXES, Windows, window_maxima, window_maxima_backward};
+use ferromx_kernels::pool::max_with_indices::{MAX_AXES, Windows, window_maxima, window_maxima_backward};
 use ferromx_kernels::reduce::NumericLane;
 
 use crate::elemwise::family::NUMERIC;

@@ -116,7 +116,8 @@ fn check_indices_shape(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
     let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
     ensure!(
         rank == other && (0..rank).all(fits),
-        "indices of shape {indices} do not match data of shape {data}: expected the same rank, and no longer than data on all axes but {axis}"
+        "indices of shape {indices} do not match data of shape {data}: expected the same rank, and no longer than data on all axes but \
+         {axis}"
     );
     Ok(())
 }

@@ -127,7 +127,7 @@ scalars |p| [
     let w = (sign(z) * lamda1 - z) / ((beta + sum.sqrt()) / lr + wd);
     // The product keeps a NaN from the root of a negative sum of squares, as in MXNet.
     [w * if z.abs() > lamda1 { C::ONE } else { C::ZERO }, z, sum]
-}, sparse = crate::sparse::all_row_sparse);
+}, sparse = crate::sparse::all_row_sparse_rule);
 
 params! {
     /// Parameters of `_sparse_adagrad_update`.
@@ -154,7 +154,7 @@ scalars |p| [lr = p.lr, epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad
     let g = clip(rescale * grad, limit) + wd * weight;
     let history = history + g * g;
     [weight - lr * g / (history + epsilon).sqrt(), history]
-}, sparse = crate::sparse::lazy);
+}, sparse = crate::sparse::lazy_update_rule);
 
 params! {
     /// Parameters of `ftml_update`.

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::group_adagrad::GroupAdaGrad;
 
 use super::family::bound;
-use crate::sparse::{lazy, lazy_update};
+use crate::sparse::{lazy_update, lazy_update_rule};
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&GROUP_ADAGRAD_UPDATE];
@@ -65,7 +65,7 @@ pub(super) static GROUP_ADAGRAD_UPDATE: Operator<GroupAdaGradParam> = Operator::
         );
         Ok(())
     })
-    .sparse(lazy, lazy_update)
+    .sparse(lazy_update_rule, lazy_update)
     .forward(forward)
     .inplace(&[(0, 0)]);
 

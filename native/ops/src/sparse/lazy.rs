@@ -17,20 +17,20 @@ use crate::axes::row_len;
 use StorageType::RowSparse;
 
 /// Storage rule of lazy updates: the gradient is row_sparse, the weight dense or row_sparse, and the states are stored like the weight.
-pub fn lazy(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub fn lazy_update_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let states = ins[2..].iter().all(|s| *s == ins[0]);
     (ins[1] == RowSparse && ins[0] != StorageType::Csr && states).then_some(ins[0])
 }
 
 /// Storage rule of lazy updates of row_sparse operands only.
-pub fn all_row_sparse(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub fn all_row_sparse_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
-/// Like [`lazy`], if the parameter `lazy_update` of `$P` is set.
+/// Like [`lazy_update_rule`], if the parameter `lazy_update` of `$P` is set.
 macro_rules! lazy_rule {
     ($P:ty) => {
-        |p, ins, out| if p.get::<$P>().lazy_update { $crate::sparse::lazy(p, ins, out) } else { None }
+        |p, ins, out| if p.get::<$P>().lazy_update { $crate::sparse::lazy_update_rule(p, ins, out) } else { None }
     };
 }
 pub(crate) use lazy_rule;

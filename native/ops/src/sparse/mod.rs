@@ -31,7 +31,7 @@ use crate::rules::new_array;
 
 pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
-pub use lazy::{add_rows, all_row_sparse, lazy, lazy_update};
+pub use lazy::{add_rows, all_row_sparse_rule, lazy_update, lazy_update_rule};
 pub use values::{
     broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
     product_rule, scatter_rule, zeros, zeros_rule,

@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
-use ferromx_kernels::detection::{self, Decoding};
+use ferromx_kernels::detection::{self, Decoding, Encoding};
 use ferromx_kernels::sort::Order;
 
 use super::{Format, check_last_axis};
@@ -98,13 +98,16 @@ fn box_encode<T: ferromx_kernels::float::FloatElement>(ins: &[In<'_>], outs: &mu
     let (mut discarded_targets, mut discarded_masks) = (Vec::new(), Vec::new());
     let targets = output_or_scratch(targets, &mut discarded_targets)?;
     let masks = output_or_scratch(masks, &mut discarded_masks)?;
-    detection::box_encode(
-        (ins[0].slice::<T>()?, ins[1].slice()?),
-        (ins[2].slice()?, ins[3].slice()?),
-        (ins[4].slice()?, ins[5].slice()?),
-        batch,
-        (targets, masks),
-    );
+    let encoding = Encoding {
+        examples: batch,
+        samples: ins[0].slice::<T>()?,
+        matches: ins[1].slice()?,
+        anchors: ins[2].slice()?,
+        refs: ins[3].slice()?,
+        means: ins[4].slice()?,
+        stds: ins[5].slice()?,
+    };
+    detection::box_encode(&encoding, targets, masks);
     Ok(())
 }
 

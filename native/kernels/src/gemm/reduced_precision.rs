@@ -9,16 +9,16 @@ use half::{bf16, f16};
 const GRAIN: usize = 1 << 15;
 
 /// A 16-bit floating-point type: `f16` and `bf16`.
-pub trait Reduced: Pod {
+pub trait ReducedPrecision: Pod {
     /// Writes the values of `from` to `to`, which must be of the same length.
     fn widen(from: &[Self], to: &mut [f32]);
     /// Writes the values of `from`, rounded to nearest even, to `to`, which must be of the same length.
     fn narrow(from: &[f32], to: &mut [Self]);
 }
 
-macro_rules! reduced {
+macro_rules! reduced_precision {
     ($($t:ty)*) => { $(
-        impl Reduced for $t {
+        impl ReducedPrecision for $t {
             fn widen(from: &[Self], to: &mut [f32]) {
                 <$t as Load<f32>>::load(from, to);
             }
@@ -29,14 +29,14 @@ macro_rules! reduced {
         }
     )* };
 }
-reduced!(f16 bf16);
+reduced_precision!(f16 bf16);
 
 /// Like [`gemm_fused`], for 16-bit operands: the product and the epilogue are computed in `f32`, and each element of C is rounded
 /// once. If `beta` is zero, the old contents of C are ignored.
 ///
 /// # Panics
 /// Panics if the shapes do not match.
-pub fn gemm_reduced<H: Reduced>(
+pub fn gemm_reduced_precision<H: ReducedPrecision>(
     alpha: f32,
     a: MatRef<'_, H>,
     b: MatRef<'_, H>,
@@ -66,7 +66,7 @@ pub fn gemm_reduced<H: Reduced>(
 }
 
 /// Calls `f` with a copy of the matrix in `f32`, row-major or column-major like the original.
-fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
+fn widened<H: ReducedPrecision, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
     // The transpose of a column-major matrix is a row-major one.
     let transposed = m.col_stride() != 1 && m.row_stride() == 1;
     let source = m.t_if(transposed);
