@@ -121,7 +121,7 @@ static void parameters_are_checked(void) {
   OK(MXSymbolGetOutput(internals, 2, &dense));
   REFUSED(MXSymbolSetAttr(dense, "num_hidden", "many"), "num_hidden");
   REFUSED(MXSymbolSetAttr(dense, "mood", "good"), "Cannot find argument 'mood'");
-  REFUSED(MXSymbolSetAttr(dense, "no_bias", "False"), "2 inputs");
+  REFUSED(MXSymbolSetAttr(dense, "no_bias", "False"), "which are 2 and 1");
   REFUSED(MXSymbolSetAttr(dense, "weight_lr_mult", "2"), "where the variable is created");
   OK(MXSymbolGetAttr(dense, "num_hidden", &value, &there));
   CHECK(there && strcmp(value, "3") == 0);
