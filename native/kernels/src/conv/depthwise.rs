@@ -138,7 +138,7 @@ fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(PlaneConv, &'stati
     let kernel = geometry.taps.len().isqrt();
     let tap = |i: usize| [first[0], first[1] + (i / kernel) as isize, first[2] + (i % kernel) as isize];
     let adjacent = (0..kernel * kernel).map(tap).eq(geometry.taps.iter().copied());
-    let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3];
+    let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3] && geometry.plane() > 0;
     let conv = PlaneConv {
         source: [geometry.source[1], geometry.source[2]],
         grid: [geometry.grid[1], geometry.grid[2]],

@@ -330,6 +330,14 @@ fn depthwise_keeps_nan() {
 }
 
 #[test]
+fn depthwise_windows_in_the_padding_of_an_empty_image_are_zero() {
+    let s = plane([1, 2, 2, 2], [[0, 3], [3, 3], [1, 1], [2, 1], [1, 1]]);
+    let mut got = vec![7.0; s.output_len()];
+    conv_forward(&s, &[], &vec![1.0f32; s.weights_len()], &ConvEpilogue::default(), &mut got);
+    assert_eq!(got, vec![0.0; 2 * 2 * 3]);
+}
+
+#[test]
 fn threads_do_not_change_bits() {
     let larger = [
         plane([1, 1, 40, 200], [[7, 7], [3, 3], [1, 1], [1, 1], [1, 1]]),
