@@ -18,14 +18,14 @@ pub(crate) const GRAIN: usize = 1 << 15;
 /// The largest number of operands.
 const MAX_OPERANDS: usize = 4;
 
-/// A loop over lanes: `body(operands, result)`. An operand has either the length of the result or [`REPEATED`] lanes, which are
-/// repeated.
+/// A loop over lanes: `body(operands, result)`. An operand has either the length of the result or fewer lanes, which are repeated:
+/// a multiple of [`LANE_MULTIPLE`], the same for all repeated operands.
 pub(crate) type Body<'b, C, D> = dyn Fn(&[&[C]], &mut [D]) + Sync + 'b;
 
-/// Lanes of a repeated operand: enough to amortize restarting the loop, few enough to write for each row.
+/// Lanes of a repeated constant: enough to amortize restarting the loop, few enough to write for each row.
 pub(crate) const REPEATED: usize = 4 * LANE_MULTIPLE;
 
-/// Splits the operands and the result of a loop into runs: runs of [`REPEATED`] lanes if an operand is repeated, else a single one.
+/// Splits the operands and the result of a loop into runs: as long as the repeated operands if there are any, else a single one.
 pub(crate) struct Runs<'x, 'y, C, D, const N: usize> {
     operands: [&'x [C]; N],
     result: &'y mut [D],
@@ -40,7 +40,7 @@ impl<'x, 'y, C, D, const N: usize> Runs<'x, 'y, C, D, N> {
         // Slices are stored as two words. Loading one as a single vector would fail store forwarding and stall, so the lengths
         // are computed anew.
         let operands: [&[C]; N] = std::array::from_fn(|k| &x[k][..x[k].len().min(len)]);
-        let run = if operands.iter().all(|x| x.len() == len) { len } else { REPEATED };
+        let run = operands.iter().map(|x| x.len()).fold(len, usize::min);
         Runs { operands, result: &mut y[..len], run }
     }
 }
@@ -140,6 +140,16 @@ impl<'a, C: Lane> Operand<'a, C> {
                 let lanes = C::view_any(elements)?;
                 let (offset, index, (n, stride)) = locate(axes, start);
                 if stride != 1 { None } else { Some(&lanes[offset..offset + n - index]) }
+            }
+            _ => None,
+        }
+    }
+
+    /// The lanes of an operand that is the same in every row of the output, for whole rows from output index `start` on.
+    fn repeated_row(&self, start: usize) -> Option<&'a [C]> {
+        match *self {
+            Operand::Strided(elements, &[(_, 0), (n, 1)]) if n % LANE_MULTIPLE == 0 && start % n == 0 => {
+                C::view_any(elements)
             }
             _ => None,
         }
@@ -254,7 +264,9 @@ pub(crate) fn drive<C: Lane, D: Lane>(operands: &[Operand<'_, C>], mut out: Elem
     if out.len() <= GRAIN {
         return drive_chunk(operands, 0, out, body);
     }
-    let grain = grain_for_all_threads(out.len(), GRAIN).next_multiple_of(LANE_MULTIPLE);
+    let whole_rows = operands.iter().find_map(|operand| operand.repeated_row(0)).map_or(1, <[C]>::len);
+    let multiple = if whole_rows <= GRAIN { whole_rows.max(LANE_MULTIPLE) } else { LANE_MULTIPLE };
+    let grain = grain_for_all_threads(out.len(), GRAIN).next_multiple_of(multiple);
     out.parallel_chunks(grain, &|start, out| drive_chunk(operands, start, out, body));
 }
 
@@ -341,8 +353,8 @@ fn drive_row<C: Lane, D: Lane>(
     }
 }
 
-/// Computes the chunk up to a multiple of [`LANE_MULTIPLE`] in place if all operands and the output are lanes in memory, and
-/// returns the number of elements computed. Without buffers this has little overhead.
+/// Computes the chunk up to a multiple of [`LANE_MULTIPLE`] in place if the output and all operands are lanes in memory, contiguous
+/// or one row that is repeated, and returns the number of elements computed. Without buffers this has little overhead.
 fn drive_in_place<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     start: usize,
@@ -352,8 +364,9 @@ fn drive_in_place<C: Lane, D: Lane>(
     let len = out.len() / LANE_MULTIPLE * LANE_MULTIPLE;
     let mut inputs = [&[][..]; MAX_OPERANDS];
     for (input, operand) in inputs.iter_mut().zip(operands) {
-        match operand.run(start) {
-            Some(run) if run.len() >= len => *input = &run[..len],
+        match (operand.run(start), operand.repeated_row(start)) {
+            (Some(run), _) if run.len() >= len => *input = &run[..len],
+            (_, Some(row)) => *input = row,
             _ => return 0,
         }
     }

@@ -1,6 +1,6 @@
 //! Argmax and argmin.
 
-use super::{Loops, Max, Min, NumericLane, ROW_BLOCK, ReducerLoops, Stage, fold_row, reduce_with};
+use super::{Loops, Max, Min, NumericLane, ROW_BLOCK, ReducerLoops, Stage, fold_rows, reduce_with};
 use crate::map::{Elements, ElementsMut, Lane, Load, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 
@@ -63,8 +63,12 @@ fn arg<C: NumericLane, const LARGEST: bool>(
                 let x = x.part((o + i) * n * inner..(o + i + 1) * n * inner);
                 let out = chunk.row_mut(i);
                 if inner == 1 {
-                    let block = |start: usize| x.part(start..n.min(start + ROW_BLOCK));
-                    let blocks = (0..n).step_by(ROW_BLOCK).map(|start| fold_row(fold, block(start), Stage::Later));
+                    let blocks = (0..n).step_by(ROW_BLOCK).map(|start| {
+                        let block = x.part(start..n.min(start + ROW_BLOCK));
+                        let mut best = [fold.identity];
+                        fold_rows(fold, block, block.len(), &mut best, Stage::Later);
+                        best[0]
+                    });
                     let best = blocks.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity);
                     out[0] = index_of(x, best);
                 } else {

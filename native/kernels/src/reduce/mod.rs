@@ -14,6 +14,7 @@ mod reducer;
 pub use arg::{argmax, argmin};
 pub use reducer::{L1Norm, L2Norm, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
+use crate::lane::tree_reduce;
 use crate::map::{Elements, ElementsMut, LaneFn, Load, Loop, Operand, Store, apply};
 use crate::movement::missing_axes;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
@@ -87,8 +88,8 @@ enum Stage {
 /// type.
 struct Loops<C: 'static> {
     identity: C,
-    /// Reduces at most one block of a row.
-    row: [fn(&[C]) -> C; 2],
+    /// Reduces rows of at most one block to the elements of the result.
+    rows: [fn(&[C], &mut [C]); 2],
     /// Reduces a short row, one element after the other.
     sequential: [fn(&[C]) -> C; 2],
     /// Merges rows into the accumulators.
@@ -104,7 +105,7 @@ struct ReducerLoops<R, C>(PhantomData<(R, C)>);
 impl<R: Reducer<C>, C: NumericLane> ReducerLoops<R, C> {
     const LOOPS: Loops<C> = Loops {
         identity: R::IDENTITY,
-        row: [row::<R, C, false>, if R::MAPS { row::<R, C, true> } else { row::<R, C, false> }],
+        rows: [rows::<R, C, false>, if R::MAPS { rows::<R, C, true> } else { rows::<R, C, false> }],
         sequential: [
             sequential::<R, C, false>,
             if R::MAPS { sequential::<R, C, true> } else { sequential::<R, C, false> },
@@ -233,45 +234,53 @@ fn reduce_blocks<C: NumericLane>(
     let tile = inner.min(4 * TILE);
     let chunk_rows = (GRAIN / (block * inner).max(1)).max(1);
     parallel_blocks(MatMut::new(out, rows, inner, inner), chunk_rows, tile, |row, col, mut chunk| {
+        if (inner, blocks) == (1, 1) {
+            let x = x.part(row * n..(row + chunk.rows()) * n);
+            return fold_rows(fold, x, n, chunk.dense_mut(), stage);
+        }
         for i in 0..chunk.rows() {
             let (o, b) = ((row + i) / blocks, (row + i) % blocks);
             let (from, to) = (b * block, ((b + 1) * block).min(n));
             let x = x.part((o * n + from) * inner..(o * n + to) * inner);
             let out = chunk.row_mut(i);
             match inner {
-                1 => out[0] = fold_row(fold, x, stage),
+                1 => fold_rows(fold, x, to - from, out, stage),
                 _ => fold_columns(fold, x, inner, col, out, stage),
             }
         }
     });
 }
 
-struct Row<'a, R, C, const MAP: bool>(&'a [C], PhantomData<R>);
+struct RowKernel<'a, R, C, const MAP: bool>(&'a [C], &'a mut [C], PhantomData<R>);
 
-impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
-    type Output = C;
+impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for RowKernel<'_, R, C, MAP> {
+    type Output = ();
     // Bound by memory: Zen 4 reads faster in AVX2 vectors than in AVX-512 ones.
     const USE_AVX512: bool = false;
 
     #[inline(always)]
-    fn run(self) -> C {
-        let mut acc = [R::IDENTITY; LANES];
-        let (chunks, rest) = self.0.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (a, &x) in acc.iter_mut().zip(chunk) {
-                *a = R::merge(*a, if MAP { R::map(x) } else { x });
-            }
+    fn run(self) {
+        let RowKernel(x, out, _) = self;
+        let len = x.len() / out.len();
+        for (row, out) in x.chunks_exact(len).zip(out) {
+            *out = reduce_row::<R, C, MAP>(row);
         }
-        merge_rest::<R, C, MAP>(&mut acc, rest);
-        let mut width = LANES / 2;
-        while width > 0 {
-            for i in 0..width {
-                acc[i] = R::merge(acc[i], acc[i + width]);
-            }
-            width /= 2;
-        }
-        acc[0]
     }
+}
+
+#[inline(always)]
+fn reduce_row<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
+    let mut acc = [R::IDENTITY; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (a, &x) in acc.iter_mut().zip(chunk) {
+            *a = R::merge(*a, if MAP { R::map(x) } else { x });
+        }
+    }
+    if !rest.is_empty() {
+        merge_rest::<R, C, MAP>(&mut acc, rest);
+    }
+    tree_reduce(acc, R::merge)
 }
 
 /// Merges fewer than [`LANES`] elements into the accumulators at their indices, and the identity into the others, so that whole
@@ -295,8 +304,8 @@ fn merge_rest<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C; LANE
     }
 }
 
-fn row<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
-    multiversion::run(Row::<R, C, MAP>(x, PhantomData))
+fn rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [C]) {
+    multiversion::run(RowKernel::<R, C, MAP>(x, out, PhantomData));
 }
 
 fn sequential<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
@@ -307,25 +316,39 @@ fn sequential<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
 /// Rows with fewer elements than this are reduced one element after the other.
 const SHORT_ROW: usize = 16;
 
-/// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
-fn fold_row<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, stage: Stage) -> C {
-    let (row, sequential) = (fold.row[stage as usize], fold.sequential[stage as usize]);
-    let len = x.len();
+/// Reduces rows of `len` elements, at most [`ROW_BLOCK`], to the elements of `out`.
+fn fold_rows<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, len: usize, out: &mut [C], stage: Stage) {
+    let (rows, sequential) = (fold.rows[stage as usize], fold.sequential[stage as usize]);
+    let reduce = |lanes: &[C], out: &mut [C]| {
+        if lanes.len() < SHORT_ROW * out.len() {
+            lanes.chunks_exact(len).zip(out).for_each(|(row, out)| *out = sequential(row));
+        } else {
+            rows(lanes, out);
+        }
+    };
     if let Some(lanes) = C::view_any(x) {
-        return if len < SHORT_ROW { sequential(lanes) } else { row(lanes) };
-    }
-    if len < SHORT_ROW {
-        let mut buf = [C::default(); SHORT_ROW];
-        C::load_any(x, 0, &mut buf[..len]);
-        return sequential(&buf[..len]);
+        return reduce(lanes, out);
     }
     let mut buf = [C::default(); TILE];
-    let results = (0..len).step_by(TILE).map(|start| {
-        let lanes = &mut buf[..TILE.min(len - start)];
-        C::load_any(x, start, lanes);
-        row(lanes)
-    });
-    results.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity)
+    if len <= TILE {
+        let group = TILE / len;
+        for (i, out) in out.chunks_mut(group).enumerate() {
+            let lanes = &mut buf[..len * out.len()];
+            C::load_any(x, i * group * len, lanes);
+            reduce(lanes, out);
+        }
+        return;
+    }
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = fold.identity;
+        for start in (0..len).step_by(TILE) {
+            let lanes = &mut buf[..TILE.min(len - start)];
+            C::load_any(x, i * len + start, lanes);
+            let mut part = [fold.identity];
+            rows(lanes, &mut part);
+            *out = if start == 0 { part[0] } else { fold.merge(*out, part[0]) };
+        }
+    }
 }
 
 impl<C: NumericLane> Loops<C> {

@@ -96,8 +96,8 @@ per_isa! {
     }
 }
 
-/// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. An operand has the length of the result, or
-/// `map::drive::REPEATED` elements, which are repeated.
+/// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. An operand has the length of the result or fewer elements,
+/// which are repeated.
 pub trait LoopBody<C, D> {
     /// False to compile the loop for AVX2 at most.
     const USE_AVX512: bool = true;
@@ -154,11 +154,8 @@ impl<C, D> Loop<C, D> {
         }
     }
 
-    /// Runs the version for this processor on operands of the length of `y`, a multiple of
+    /// Runs the version for this processor. The lengths of `y` and of the operands are multiples of
     /// [`LANE_MULTIPLE`](crate::map::LANE_MULTIPLE).
-    ///
-    /// # Panics
-    /// Panics if an operand is shorter.
     pub fn run(&self, x: &[&[C]], y: &mut [D]) {
         #[allow(clippy::match_single_binding)] // debug builds have the last arm only
         let version = match level() {
