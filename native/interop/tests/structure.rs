@@ -3,7 +3,6 @@
 
 mod common;
 
-use ferromx_runtime::op::Mode;
 use std::collections::HashMap;
 
 use common::hex;
@@ -16,6 +15,7 @@ use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Dim;
 use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run;
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::symbol::Symbol;
 use serde_json::Value;
 

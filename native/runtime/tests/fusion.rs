@@ -3,11 +3,11 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
+use ferromx_core::op::Mode;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::symbol::Symbol;

@@ -1,6 +1,5 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
-use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::arrays::dtype_of_code;
@@ -9,6 +8,7 @@ use ferromx_runtime::error::Error;
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, ReshapeOptions, SimpleBind};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};

@@ -1,10 +1,10 @@
 //! Imperative execution and autograd.
 
-use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor, Tensors};
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::storage::Req;
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};

@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Forward;
 use ferromx_core::storage::{Chain, ChainCall, Operand, Region, Req};
 
-use super::plan::{Kernel, StepKind};
+use super::plan::{Kernel, Step};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains;
 use crate::passes::infer::Entries;
@@ -122,7 +122,7 @@ impl ChainDraft {
     }
 
     /// Checks the operands and builds the step.
-    pub(super) fn build(self, graph: &Graph, region: &Region) -> Result<StepKind> {
+    pub(super) fn build(self, graph: &Graph, region: &Region) -> Result<Step> {
         let mut kernels = Vec::new();
         for i in &self.nodes {
             let node = &graph.nodes[*i];
@@ -150,6 +150,6 @@ impl ChainDraft {
         }
         let chain = Chain::new(region, self.arrays, &self.calls, BLOCK_LEN)
             .map_err(|e| kernels.last().map_or(Error::Internal(String::new()), |k| e.in_operator(k.op, &k.node)))?;
-        Ok(StepKind::Chain(kernels, chain))
+        Ok(Step::Chain(kernels, chain))
     }
 }

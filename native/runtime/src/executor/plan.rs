@@ -88,20 +88,14 @@ impl ForeignCall {
     }
 }
 
-/// What a step calls.
-pub(super) enum StepKind {
+/// A step of the plan.
+pub(super) enum Step {
     /// Calls a kernel.
     Single(Kernel, Box<Call>),
     /// Calls several kernels block by block.
     Chain(Vec<Kernel>, Chain),
     /// Calls a foreign function.
     Foreign(ForeignCall),
-}
-
-/// A step of the plan.
-pub(super) struct Step {
-    /// The calls.
-    pub kind: StepKind,
 }
 
 /// An array that is reported to a monitor.
@@ -129,32 +123,32 @@ impl Step {
     /// Operator and node of every call in the step.
     fn calls(&self) -> Vec<String> {
         let call = |op: &str, node: &str| format!("{op} '{node}'");
-        match &self.kind {
-            StepKind::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
-            StepKind::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            StepKind::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
+        match self {
+            Step::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
+            Step::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
+            Step::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
         }
     }
 
     fn is_foreign(&self) -> bool {
-        matches!(self.kind, StepKind::Foreign(_))
+        matches!(self, Step::Foreign(_))
     }
 
     /// The name in profiles: that of the operator, or of all operators of a chain.
     fn profiled_name(&self) -> String {
-        match &self.kind {
-            StepKind::Single(kernel, _) => kernel.profiled_name.clone(),
-            StepKind::Chain(kernels, _) => kernels.iter().map(|k| &*k.profiled_name).collect::<Vec<_>>().join("+"),
-            StepKind::Foreign(call) => call.profiled_name.clone(),
+        match self {
+            Step::Single(kernel, _) => kernel.profiled_name.clone(),
+            Step::Chain(kernels, _) => kernels.iter().map(|k| &*k.profiled_name).collect::<Vec<_>>().join("+"),
+            Step::Foreign(call) => call.profiled_name.clone(),
         }
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, mode: Mode) -> Result<()> {
         let _measured = profiler::symbolic(|| self.profiled_name());
-        match &self.kind {
-            StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
-            StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
-            StepKind::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
+        match self {
+            Step::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
+            Step::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
+            Step::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
         }
     }
 }
@@ -239,10 +233,10 @@ impl Plan {
     pub(super) fn replace(&mut self, old: &NDArray, new: &NDArray) {
         let Some(replacement) = self.region.replace(old, new) else { return };
         for step in &mut self.steps {
-            match &mut step.kind {
-                StepKind::Single(_, call) => call.replace(&replacement),
-                StepKind::Chain(_, chain) => chain.replace(&replacement),
-                StepKind::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
+            match step {
+                Step::Single(_, call) => call.replace(&replacement),
+                Step::Chain(_, chain) => chain.replace(&replacement),
+                Step::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
             }
         }
         let reports = self.forward_reports.iter_mut().chain(&mut self.backward_reports);
@@ -352,7 +346,7 @@ pub(super) fn describe_stepwise() -> String {
 
 /// Runs one foreign call without the locks, or several kernels under one lock.
 fn run_group(region: &mut Region, group: &[Step], mode: Mode) -> Result<()> {
-    if let [step @ Step { kind: StepKind::Foreign(call), .. }] = group {
+    if let [step @ Step::Foreign(call)] = group {
         let _measured = profiler::symbolic(|| step.profiled_name());
         return call.run(mode);
     }

@@ -42,8 +42,8 @@ impl StepwiseGraph {
     /// The graph of a symbol.
     pub(crate) fn new(symbol: &Symbol) -> StepwiseGraph {
         let (graph, outputs) = Graph::from_symbol(symbol);
-        let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
-        let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
+        let is_aux = symbol.variables().into_iter().map(|(_, is_aux)| is_aux);
+        let variables = graph.variables().zip(is_aux).collect();
         let used_entries = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&outputs).copied().collect();
         StepwiseGraph { graph, outputs, used_entries, variables }
     }

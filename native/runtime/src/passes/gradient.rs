@@ -8,7 +8,7 @@ use ferromx_core::params::Attrs;
 use ferromx_ops::definitions::{ADD_N, ZEROS_LIKE};
 use hashbrown::HashMap;
 
-use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
+use crate::graph::{Action, CheckedGradient, GradientBuilder, Graph, entry};
 use crate::symbol::OpCall;
 
 /// The arguments of the pass, as in MXNet's `autograd.grad`.
@@ -226,7 +226,7 @@ fn add_terms(graph: &mut Graph, node: usize, mut terms: Vec<Entry>) -> Result<Op
         return Ok(terms.pop());
     }
     let prefix = format!("{}_grad", graph.nodes[node].name);
-    let mut builder = Builder { graph, prefix };
+    let mut builder = GradientBuilder { graph, prefix };
     builder.op(op!(ADD_N(..terms))).map(Some)
 }
 
@@ -276,7 +276,7 @@ fn or_zeros(graph: &mut Graph, e: Entry, gradient: Option<Entry>) -> Result<Entr
         Some(g) => Ok(g),
         None => {
             let prefix = format!("{}_grad", graph.node(e).name);
-            Builder { graph, prefix }.op(op!(ZEROS_LIKE(e)))
+            GradientBuilder { graph, prefix }.op(op!(ZEROS_LIKE(e)))
         }
     }
 }
@@ -294,7 +294,7 @@ fn compose_gradient(
         (0..node.num_visible()).map(|k| or_zeros(graph, entry(i, k), ograds[k])).collect::<Result<Vec<_>>>()?;
     let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
     let grad_node = GradNode { params: &op.params, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
-    let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
+    let gradients = compose(&mut GradientBuilder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
     if matches!(op.def.kernels.forward, Forward::Foreign(_)) {
         let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));
         graph.checked_gradients.extend(pairs.map(|(input, gradient)| CheckedGradient { of: i, input, gradient }));

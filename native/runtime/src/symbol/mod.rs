@@ -78,16 +78,9 @@ impl Symbol {
         for (i, node) in nodes.iter().enumerate() {
             let entry = |(k, index): (usize, u32)| NodeEntry { node: new_nodes[k].clone(), index };
             let inputs: Vec<NodeEntry> = inputs(i).into_iter().map(entry).collect();
-            let is_same = |(a, b): (&NodeEntry, &NodeEntry)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index;
-            new_nodes.push(match inputs.iter().zip(&node.inputs).all(is_same) {
+            new_nodes.push(match inputs.iter().zip(&node.inputs).all(|(new, old)| new.is_same(old)) {
                 true => node.clone(),
-                false => Arc::new(Node {
-                    name: node.name.clone(),
-                    op: node.op.clone(),
-                    inputs,
-                    graphs: node.graphs.clone(),
-                    attrs: node.attrs.clone(),
-                }),
+                false => node.with_inputs(inputs),
             });
         }
         let by_old: HashMap<*const Node, &Arc<Node>> = nodes.iter().map(Arc::as_ptr).zip(&new_nodes).collect();
