@@ -32,7 +32,7 @@ impl Inference {
     /// Builds the graph of a symbol.
     pub fn new(symbol: &Symbol) -> Inference {
         let (graph, outputs) = Graph::from_symbol(symbol);
-        let is_aux = symbol.variables().into_iter().map(|(_, is_aux)| is_aux);
+        let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
         let variables = graph.variables().zip(is_aux).collect();
         Inference { graph, outputs, variables }
     }

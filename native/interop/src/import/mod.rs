@@ -62,6 +62,13 @@ pub struct Imported {
     pub outputs: Vec<String>,
 }
 
+impl Imported {
+    /// The parameters, constants and auxiliary states by name, as an export takes them.
+    pub fn params(&self) -> IndexMap<String, NDArray> {
+        self.args.iter().chain(&self.aux).map(|(name, array)| (name.clone(), array.clone())).collect()
+    }
+}
+
 /// An import in progress.
 struct Importer<'t> {
     emitter: Emitter<'t>,

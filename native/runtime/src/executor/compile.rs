@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step};
+use super::plan::{Completed, ForeignCall, Kernel, Plan, PlannedNode, Report, Step};
 use super::reports::{self, ReportDraft, Reports};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
@@ -517,32 +517,17 @@ impl Compiler<'_> {
 
     fn build_step(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
-        let (op, node_name, params, cache, context) = (d.op, node.name.clone(), d.params, d.cache, node.context);
+        let planned = PlannedNode::new(node, d.op, d.params, d.cache);
         Ok(match d.callee {
             Callee::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
-                    .map_err(|e| e.in_operator(op, &node.name))?;
-                Step::Single(
-                    Kernel { op, profiled_name: node.profiled_name(), node: node_name, kernel, params, cache, context },
-                    Box::new(call),
-                )
+                    .map_err(|e| e.in_operator(d.op, &node.name))?;
+                Step::Single(Kernel { node: planned, kernel }, Box::new(call))
             }
             Callee::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
-                let title = node.op().map_or(op, OpCall::title).to_string();
-                Step::Foreign(ForeignCall {
-                    op,
-                    title,
-                    profiled_name: node.profiled_name(),
-                    node: node_name,
-                    function,
-                    params,
-                    cache,
-                    ins,
-                    outs,
-                    reqs,
-                    context,
-                })
+                let title = node.op().map_or(d.op, OpCall::title).to_string();
+                Step::Foreign(ForeignCall { node: planned, title, function, ins, outs, reqs })
             }
         })
     }

@@ -172,10 +172,9 @@ impl VariableEntries {
 
 /// Finds the entries of arguments and auxiliary states. The graph has its variables in the order of the symbol.
 pub(super) fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
-    let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
     let (mut args, mut aux) = (Vec::new(), Vec::new());
-    for (e, is_aux) in graph.variables().zip(is_aux) {
-        if is_aux { aux.push(e) } else { args.push(e) }
+    for (e, variable) in graph.variables().zip(symbol.variables()) {
+        if variable.is_aux { aux.push(e) } else { args.push(e) }
     }
     VariableEntries { args, aux }
 }

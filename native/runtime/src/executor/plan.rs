@@ -15,25 +15,50 @@ use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
 use super::{InstalledMonitor, OnComplete};
+use crate::graph::GraphNode;
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
-/// A kernel and the part of its context that all runs share.
-pub(super) struct Kernel {
-    /// Operator name.
+/// A node of the plan, with the part of the operator's context that all runs share.
+pub(super) struct PlannedNode {
+    /// The name of the node.
+    pub name: String,
+    /// The name of the operator.
     pub op: &'static str,
     /// The name in profiles.
-    pub profiled_name: String,
-    /// Node name.
-    pub node: String,
+    profiled_name: String,
+    params: Params,
+    /// State that the node keeps between runs.
+    cache: Arc<Cache>,
+    context: Context,
+}
+
+impl PlannedNode {
+    /// A node that runs `op` with these parameters. A gradient node shares the cache of its forward node.
+    pub(super) fn new(node: &GraphNode, op: &'static str, params: Params, cache: Arc<Cache>) -> PlannedNode {
+        let (name, profiled_name) = (node.name.clone(), node.profiled_name());
+        PlannedNode { name, op, profiled_name, params, cache, context: node.context }
+    }
+
+    fn op_ctx<'a>(&'a self, mode: Mode, recorder: Option<&'a LoopRecorder>) -> OpCtx<'a> {
+        OpCtx {
+            op: self.op,
+            params: &self.params,
+            is_train: mode.is_training(),
+            random: random::source(self.context),
+            cache: Some(&self.cache),
+            context: self.context,
+            recorder,
+        }
+    }
+}
+
+/// A node that calls a kernel.
+pub(super) struct Kernel {
+    /// The node.
+    pub node: PlannedNode,
     /// The kernel.
     pub kernel: KernelFn,
-    /// Its parameters.
-    pub params: Params,
-    /// State that the node keeps between runs.
-    pub cache: Arc<Cache>,
-    /// The device.
-    pub context: Context,
 }
 
 impl Kernel {
@@ -43,48 +68,32 @@ impl Kernel {
 
     /// Runs the kernel, or lets it record its loops.
     fn call(&self, recorder: Option<&LoopRecorder>, mode: Mode, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-        let context = self.context;
-        let (random, is_train) = (random::source(context), mode.is_training());
-        let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
-        (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
+        let PlannedNode { op, name, .. } = &self.node;
+        (self.kernel)(&self.node.op_ctx(mode, recorder), ins, outs).map_err(|e| e.in_operator(op, name))
     }
 }
 
-/// A call of a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
+/// A node that calls a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
 pub(super) struct ForeignCall {
-    /// Operator name.
-    pub op: &'static str,
+    /// The node.
+    pub node: PlannedNode,
     /// The operator name in messages: for a user operator, the name that it is registered under.
     pub title: String,
-    /// The name in profiles.
-    pub profiled_name: String,
-    /// Node name.
-    pub node: String,
     /// The function.
     pub function: ForeignFn,
-    /// Its parameters.
-    pub params: Params,
-    /// State that the node keeps between runs, and between its forward and backward step.
-    pub cache: Arc<Cache>,
     /// Inputs.
     pub ins: Vec<NDArray>,
     /// Outputs.
     pub outs: Vec<NDArray>,
     /// The request of each output.
     pub reqs: Vec<Req>,
-    /// The device.
-    pub context: Context,
 }
 
 impl ForeignCall {
     fn run(&self, mode: Mode) -> Result<()> {
-        let context = self.context;
-        let (random, is_train) = (random::source(context), mode.is_training());
-        let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
+        let ctx = self.node.op_ctx(mode, None);
         unrecorded(mode, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
-            .map_err(|e| e.in_operator(&self.title, &self.node))
+            .map_err(|e| e.in_operator(&self.title, &self.node.name))
     }
 }
 
@@ -124,9 +133,9 @@ impl Step {
     fn calls(&self) -> Vec<String> {
         let call = |op: &str, node: &str| format!("{op} '{node}'");
         match self {
-            Step::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
-            Step::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            Step::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
+            Step::Single(kernel, _) => vec![call(kernel.node.op, &kernel.node.name)],
+            Step::Chain(kernels, _) => kernels.iter().map(|k| call(k.node.op, &k.node.name)).collect(),
+            Step::Foreign(foreign) => vec![call(&foreign.title, &foreign.node.name)],
         }
     }
 
@@ -137,9 +146,9 @@ impl Step {
     /// The name in profiles: that of the operator, or of all operators of a chain.
     fn profiled_name(&self) -> String {
         match self {
-            Step::Single(kernel, _) => kernel.profiled_name.clone(),
-            Step::Chain(kernels, _) => kernels.iter().map(|k| &*k.profiled_name).collect::<Vec<_>>().join("+"),
-            Step::Foreign(call) => call.profiled_name.clone(),
+            Step::Single(kernel, _) => kernel.node.profiled_name.clone(),
+            Step::Chain(kernels, _) => kernels.iter().map(|k| &*k.node.profiled_name).collect::<Vec<_>>().join("+"),
+            Step::Foreign(call) => call.node.profiled_name.clone(),
         }
     }
 

@@ -48,7 +48,7 @@ pub fn infer_storage(
         return Ok(None);
     }
     let (mut graph, outputs) = Graph::from_symbol(symbol);
-    let is_aux = symbol.variables().into_iter().map(|(_, is_aux)| is_aux);
+    let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
     let variables: Vec<(Entry, bool)> = graph.variables().zip(is_aux).collect();
     let mut variable_types = HashMap::new();
     for (e, _) in &variables {

@@ -237,7 +237,7 @@ impl Node {
         match (self.subgraph(), self.op()) {
             (Some(subgraph), _) => {
                 let variables = subgraph.variables().into_iter().enumerate();
-                variables.filter(|(_, (_, is_aux))| *is_aux).map(|(i, _)| i).collect()
+                variables.filter(|(_, v)| v.is_aux).map(|(i, _)| i).collect()
             }
             (None, Some(op)) => Cow::Borrowed(op.mutated()),
             (None, None) => Cow::Borrowed(&[]),
