@@ -250,7 +250,7 @@ def graphs():
         constants = parameters | ({} if opset < 18 else {"last": ints(-1)})
         constants = {k: np.asarray(v) for k, v in constants.items()}
         yield Case(f"LayerNorm of opset {opset}", normal, {"x": x}, ["y"], constants, opset=opset)
-    yield Case("LayerNorm with its centre", normal, {"x": x}, ["y", "c"], constants, opset=18)
+    yield Case("LayerNorm with its center", normal, {"x": x}, ["y", "c"], constants, opset=18)
 
 
 def losses():
@@ -297,7 +297,7 @@ def indexing():
     yield one("BitShift", [np.array([1, 200, 3], dtype=np.uint8), np.array([1, 2, 3], dtype=np.uint8)], direction="LEFT")
 
 
-def quantised():
+def quantized():
     x = numbers((2, 3, 4))
     scale, zero = np.array([0.02, 0.05, 0.01], dtype=np.float32), np.array([0, 10, -4], dtype=np.int8)
     yield one("QuantizeLinear", [x, np.float32(0.03), np.uint8(128)])
@@ -517,7 +517,7 @@ def sampling():
     boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], np.float32)
     scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3], [0.1, 0.2, 0.9, 0.3, 0.2, 0.8]]], np.float32)
     yield one("NonMaxSuppression", [boxes, scores, ints(3), np.float32([0.5]), np.float32([0.25])], constants=(2, 3, 4))
-    yield one("NonMaxSuppression", [np.abs(boxes) + 0.5, scores, ints(2)], "NonMaxSuppression_centre", constants=(2,), center_point_box=1)
+    yield one("NonMaxSuppression", [np.abs(boxes) + 0.5, scores, ints(2)], "NonMaxSuppression_center", constants=(2,), center_point_box=1)
     weights, offset = numbers((4, 3, 2, 2)), np.round(numbers((2, 8, 5, 4)) * 0.5, 2)
     yield one("DeformConv", [x, weights, offset, numbers((4,)), np.abs(numbers((2, 4, 5, 4)))], opset=19, constants=(1, 3), pads=[1, 0, 1, 0])
     yield one("DeformConv", [x, weights, offset[:, :, :4]], "DeformConv_asymmetric", opset=19, constants=(1,), pads=[1, 0, 0, 0])
@@ -583,9 +583,9 @@ def microsoft():
     a, b = (bytes_of((1, 2, 4, 4), seed) for seed in (5, 6))
     scale = lambda x: np.float32(x)
     zero = lambda x: np.uint8(x)
-    quantised = lambda op, arrays, **more: ours(op, arrays, f"com.microsoft.{op}", constants=[k for k, x in enumerate(arrays) if x.ndim < 2], **more)
-    yield quantised("QLinearAveragePool", [a, scale(0.021), zero(100), scale(0.017), zero(120)], kernel_shape=[2, 2], strides=[1, 1])
-    yield quantised("QLinearConcat", [scale(0.037), zero(120), a, scale(0.021), zero(100), b, scale(0.033), zero(90)], axis=1)
+    quantized = lambda op, arrays, **more: ours(op, arrays, f"com.microsoft.{op}", constants=[k for k, x in enumerate(arrays) if x.ndim < 2], **more)
+    yield quantized("QLinearAveragePool", [a, scale(0.021), zero(100), scale(0.017), zero(120)], kernel_shape=[2, 2], strides=[1, 1])
+    yield quantized("QLinearConcat", [scale(0.037), zero(120), a, scale(0.021), zero(100), b, scale(0.033), zero(90)], axis=1)
     yield ours("QLinearWhere", [a > 100, a, scale(0.021), zero(100), b, scale(0.033), zero(90), scale(0.037), zero(120)], "com.microsoft.QLinearWhere", constants=(2, 3, 5, 6, 7, 8))
     rows, weights = bytes_of((2, 8), 7), (bytes_of((8, 3), 8).astype(np.int16) - 128).astype(np.int8)
     yield ours("MatMulIntegerToFloat", [rows, weights, scale(0.021), np.array([0.01, 0.02, 0.03], np.float32), zero(7), np.int8(0)], "com.microsoft.MatMulIntegerToFloat", constants=(1, 2, 3, 4, 5))
@@ -634,4 +634,4 @@ def bytes_of(shape, seed):
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
 
 
-FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control, sampling, signal, microsoft, narrow]}
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantized, recurrent, control, sampling, signal, microsoft, narrow]}

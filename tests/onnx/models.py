@@ -111,9 +111,9 @@ class Yolo(nn.Module):
         n, _, h, w = p.shape
         p = p.view(n, 2, 7, h, w).permute(0, 1, 3, 4, 2).contiguous()
         ys, xs = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
-        centre = (p[..., :2].sigmoid() * 2 - 0.5 + torch.stack((xs, ys), 2).float()) * 4
+        center = (p[..., :2].sigmoid() * 2 - 0.5 + torch.stack((xs, ys), 2).float()) * 4
         size = (p[..., 2:4].sigmoid() * 2) ** 2
-        return torch.cat((centre, size, p[..., 4:].sigmoid()), -1).view(n, -1, 7), self.up(a)
+        return torch.cat((center, size, p[..., 4:].sigmoid()), -1).view(n, -1, 7), self.up(a)
 
 
 class ScaledDot(nn.Module):
@@ -168,7 +168,7 @@ def parts():
     for dynamo in [False, True]:
         yield f"attention, truth values{', new exporter' if dynamo else ''}", ScaledDot("truth values"), (x, mask), {"dynamo": dynamo}
     keep = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
-    yield "convolution and normalisation", ConvNorm(), (torch.randn(2, 3, 6, 5),), keep
+    yield "convolution and normalization", ConvNorm(), (torch.randn(2, 3, 6, 5),), keep
 
 
 def models():

@@ -2,15 +2,15 @@
 //! errors.
 //!
 //! - [`c`]: MXNet's C API; `jni`: the native methods of the Scala library.
-//! - [`handle`]: the table of handles, with `objects`, which only the C API has; `guard`: the messages of caught panics.
+//! - [`handle`]: the table of handles, with `objects`, which only the C API has; `panics`: the messages of caught panics.
 //! - `sparse`: the components of sparse arrays; `gradient_names`: the names of MXNet's gradient operators.
 
 pub mod c;
 mod gradient_names;
-mod guard;
 pub mod handle;
 mod jni;
 mod objects;
+mod panics;
 mod sparse;
 
 #[global_allocator]

@@ -111,7 +111,7 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
 
 /// Exports the imported model for the shapes of these inputs, or for the declared shapes if there are none.
 fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
-    let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+    let params = imported.params();
     let options = ExportOptions {
         shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
         dtypes: inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),

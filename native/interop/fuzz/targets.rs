@@ -21,7 +21,7 @@ use ferromx_runtime::symbol::Symbol;
 pub(crate) fn onnx(bytes: &[u8]) {
     let Ok(model) = onnx::read(Bytes::copy_from_slice(bytes), &External::refused()) else { return };
     let Ok(imported) = import::import(&model, &ImportOptions::default()) else { return };
-    let params = imported.args.iter().chain(&imported.aux).map(|(name, array)| (name.clone(), array.clone())).collect();
+    let params = imported.params();
     let options = ExportOptions { outputs: imported.outputs.clone(), ..ExportOptions::default() };
     let Ok(exported) = export::export(&imported.symbol, &params, &options) else { return };
     let Ok(bytes) = onnx::to_bytes(&exported) else { return };

@@ -92,6 +92,11 @@ impl Error {
         Error::Value(message.into())
     }
 
+    /// The error of an operation on a file.
+    pub(crate) fn io(path: impl fmt::Display, e: &std::io::Error) -> Error {
+        Error::Engine(ferromx_core::error::Error::io(path, e))
+    }
+
     /// True if the mapping could succeed if the values of inputs were given.
     pub fn needs_values(&self) -> bool {
         match self {

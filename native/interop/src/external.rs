@@ -30,7 +30,7 @@ impl External {
     /// # Errors
     /// The directory cannot be resolved.
     pub fn within(directory: &Path) -> Result<External> {
-        let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(directory.display(), &e));
+        let io = |e: std::io::Error| Error::io(directory.display(), &e);
         Ok(External { directory: Some(directory.canonicalize().map_err(io)?), ..External::default() })
     }
 
@@ -83,10 +83,8 @@ impl External {
                  externalData = true in Scala"
             )));
         };
-        let path = directory
-            .join(location)
-            .canonicalize()
-            .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
+        let path =
+            directory.join(location).canonicalize().map_err(|e| Error::io(directory.join(location).display(), &e))?;
         if !path.starts_with(directory) || !path.is_file() {
             return Err(Error::format(format!(
                 "external data '{location}' is not a file in the directory of the model"

@@ -21,7 +21,7 @@ const MIN_MAPPED_BYTES: u64 = 1 << 16;
 /// # Errors
 /// The file cannot be opened or mapped.
 pub(crate) fn open(path: &Path) -> Result<Bytes> {
-    let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(path.display(), &e));
+    let io = |e: std::io::Error| Error::io(path.display(), &e);
     let file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.len() < MIN_MAPPED_BYTES {
         return std::fs::read(path).map(Bytes::from).map_err(io);

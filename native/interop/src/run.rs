@@ -1,6 +1,5 @@
 //! Runs imported models on arrays.
 
-use ferromx_runtime::op::Mode;
 use std::collections::HashMap;
 
 use ferromx_core::context::Context;
@@ -8,6 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor};
+use ferromx_runtime::op::Mode;
 
 use crate::emit::NumpyShapes;
 use crate::error::{Error, Result};

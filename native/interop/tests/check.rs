@@ -16,6 +16,8 @@ use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run;
 use ferromx_interop::{Error, Result};
 
+/// Codes of element types in ONNX.
+const UINT16: i64 = 4;
 const UINT4: i64 = 21;
 const INT4: i64 = 22;
 
@@ -116,7 +118,7 @@ fn declared_types_and_shapes_are_used() {
 }
 
 #[test]
-fn what_only_follows_is_not_reported() {
+fn consequences_of_a_fault_are_not_reported() {
     // Each of these fails as long as its inputs, or their values, are unknown.
     let nodes = vec![
         node("NoSuchOp", "x", "a b c d", &[]),
@@ -224,7 +226,7 @@ fn faults_in_bodies_of_loops_are_found_once() {
 }
 
 #[test]
-fn inputs_wiring_and_nodes_are_reported_together() {
+fn problems_of_inputs_edges_and_nodes_are_reported_together() {
     let nodes = vec![
         node("Relu", "u", "a", &[]),
         node("Add", "a nowhere", "b", &[]),
@@ -249,7 +251,7 @@ fn inputs_wiring_and_nodes_are_reported_together() {
 /// Breaks each node of models that can be mapped, one at a time: the check reports that problem alone. A second fault after the last
 /// node is reported, too.
 #[test]
-fn as_many_problems_as_faults() {
+fn each_fault_is_reported_as_one_problem() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/onnx/data");
     let (mut wrong, mut broken) = (Vec::new(), 0);
     for file in std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).filter(|f| !f.ends_with("exports.jsonl"))
@@ -300,7 +302,7 @@ fn a_value_that_is_needed_is_reported_after_a_fault() {
 }
 
 #[test]
-fn what_is_tried_is_bounded() {
+fn the_number_of_attempts_is_bounded() {
     // Ruling out their inputs as the cause takes many attempts.
     let statistics =
         |i: usize| node("BatchNormalization", "a x x x x", &format!("s{i}"), &[("spatial", Value::Int(0))]);
@@ -311,8 +313,6 @@ fn what_is_tried_is_bounded() {
     assert!(others.len() > 20 && others.len() < 401, "{}", others.len());
     assert!(last.location == "model" && last.message.contains("fix these first"), "{last}");
 }
-
-const UINT16: i64 = 4;
 
 /// 16-bit integers are computed in 32 bits and wrap around; an export declares their original type.
 #[test]

@@ -31,7 +31,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("models", include_str!("../../../tests/onnx/data/models.jsonl")),
     ("narrow", include_str!("../../../tests/onnx/data/narrow.jsonl")),
     ("parts", include_str!("../../../tests/onnx/data/parts.jsonl")),
-    ("quantised", include_str!("../../../tests/onnx/data/quantised.jsonl")),
+    ("quantized", include_str!("../../../tests/onnx/data/quantized.jsonl")),
     ("recurrent", include_str!("../../../tests/onnx/data/recurrent.jsonl")),
     ("reductions", include_str!("../../../tests/onnx/data/reductions.jsonl")),
     ("sampling", include_str!("../../../tests/onnx/data/sampling.jsonl")),
@@ -95,7 +95,7 @@ fn exported_models_give_the_same_values() {
     let (mut wrong, mut unmapped, mut exported) = (Vec::new(), Vec::new(), 0);
     for case in cases() {
         let Ok((outputs, Run::Graph(imported))) = run::run(&case.model, case.inputs.clone()) else { continue };
-        let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let params = imported.params();
         let options = ExportOptions {
             shapes: case.inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
             dtypes: case.inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
@@ -206,7 +206,7 @@ fn exported_operators_give_mxnets_values() {
 }
 
 #[test]
-fn old_versions_lack_only_what_came_later() {
+fn old_versions_lack_only_newer_operators() {
     let newer = [
         "col2im",
         "_contrib_ROIAlign",

@@ -11,9 +11,10 @@ use std::panic;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ferromx_core::memory::OutOfMemory;
-use ferromx_core::memory::ReservingAllocator;
-use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
+use ferromx_core::memory::{OutOfMemory, ReservingAllocator};
+use ferromx_interop::onnx::proto::{
+    AttributeProto, DimensionValue, GraphProto, ModelProto, NodeProto, TensorProto, TypeValue,
+};
 use prost::Message;
 
 /// The library's allocator, with which running out of memory is an error and does not end the process.
@@ -31,19 +32,24 @@ impl Random {
         (self.0 % n.max(1) as u64) as usize
     }
 
+    /// One of [`EDGES`].
+    fn edge(&mut self) -> i64 {
+        EDGES[self.below(EDGES.len())]
+    }
+
     fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 }
 
 /// The files of a target's corpus, by name. For FerroMX's own formats, these are the fixtures of other tests.
-fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
-    let (directory, suffix) = match kind {
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let (directory, suffix) = match target {
         "onnx" => ("fuzz/corpus/onnx", ".onnx"),
         "images" => ("fuzz/corpus/images", ""),
         "records" => ("fuzz/corpus/records", ""),
         "tables" => ("fuzz/corpus/tables", ""),
-        "nnef" => return texts(),
+        "nnef" => return nnef_graphs(),
         "symbol" => ("../../tests/oracle/fixtures", "-symbol.json"),
         _ => ("../../tests/oracle/fixtures", ".params"),
     };
@@ -62,13 +68,13 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// The graphs of the recorded cases of NNEF.
-fn texts() -> Vec<(String, Vec<u8>)> {
+fn nnef_graphs() -> Vec<(String, Vec<u8>)> {
     let cases = include_str!("../../../tests/nnef/data/cases.jsonl").lines();
     let cases = cases.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     cases.map(|c| (c["name"].as_str().unwrap().into(), c["text"].as_str().unwrap().as_bytes().to_vec())).collect()
 }
 
-/// Numbers that often break code.
+/// Numbers at which code often fails.
 const EDGES: [i64; 16] = [
     0,
     1,
@@ -88,8 +94,9 @@ const EDGES: [i64; 16] = [
     -7,
 ];
 
-/// Changes some bytes.
-fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[(String, Vec<u8>)]) {
+/// Changes some bytes, or inserts some of another input.
+fn mutated_bytes(random: &mut Random, from: &[u8], others: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = from.to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len());
         match random.below(5) {
@@ -106,23 +113,24 @@ fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[(String, Vec<u8>)])
             }
         }
     }
+    bytes
 }
 
-fn tensor(random: &mut Random, t: &mut TensorProto) {
+fn mutate_tensor(random: &mut Random, t: &mut TensorProto) {
     match random.below(4) {
         0 => t.data_type = random.below(24) as i32,
         1 => {
             if let Some(i) = (!t.dims.is_empty()).then(|| random.below(t.dims.len())) {
-                t.dims[i] = EDGES[random.below(EDGES.len())];
+                t.dims[i] = random.edge();
             }
         }
-        2 => t.int64_data.iter_mut().for_each(|x| *x = EDGES[random.below(EDGES.len())]),
+        2 => t.int64_data.iter_mut().for_each(|x| *x = random.edge()),
         _ => {
             // Shapes, axes and limits are usually numbers of eight bytes.
             if let Some(raw) = &t.raw_data {
                 let mut raw = raw.to_vec();
                 let at = random.below(raw.len()) / 8 * 8;
-                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+                let edge = random.edge().to_le_bytes();
                 raw.iter_mut().skip(at).zip(edge).for_each(|(x, e)| *x = e);
                 t.raw_data = Some(raw.into());
             }
@@ -130,8 +138,8 @@ fn tensor(random: &mut Random, t: &mut TensorProto) {
     }
 }
 
-fn attribute(random: &mut Random, a: &mut AttributeProto) {
-    let edge = EDGES[random.below(EDGES.len())];
+fn mutate_attribute(random: &mut Random, a: &mut AttributeProto) {
+    let edge = random.edge();
     match random.below(6) {
         0 => a.i = a.i.map(|_| edge),
         1 => a.f = a.f.map(|_| [0.0, -1.0, f32::NAN, f32::INFINITY, 1e30][random.below(5)]),
@@ -144,17 +152,17 @@ fn attribute(random: &mut Random, a: &mut AttributeProto) {
         4 => a.ints.push(edge),
         _ => {
             if let Some(t) = a.t.as_mut() {
-                tensor(random, t);
+                mutate_tensor(random, t);
             }
         }
     }
     if let Some(g) = a.g.as_mut() {
-        graph(random, g, &[]);
+        mutate_graph(random, g, &[]);
     }
 }
 
 /// Changes a graph so that it remains a well-formed file.
-fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
+fn mutate_graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
     let values: Vec<String> =
         g.input.iter().map(|i| i.name.clone()).chain(g.node.iter().flat_map(|n| n.output.clone())).collect();
     let node = (!g.node.is_empty()).then(|| random.below(g.node.len()));
@@ -164,11 +172,7 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
             let other = random.pick(others).and_then(|m| m.graph.as_ref()).and_then(|g| g.node.first().cloned());
             if let Some(other) = other {
                 let old = &g.node[n];
-                g.node[n] = ferromx_interop::onnx::proto::NodeProto {
-                    input: old.input.clone(),
-                    output: old.output.clone(),
-                    ..other
-                };
+                g.node[n] = NodeProto { input: old.input.clone(), output: old.output.clone(), ..other };
             }
         }
         (1, Some(n)) => {
@@ -182,13 +186,13 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
         (4 | 5, Some(n)) => {
             let i = random.below(g.node[n].attribute.len());
             if let Some(a) = g.node[n].attribute.get_mut(i) {
-                attribute(random, a);
+                mutate_attribute(random, a);
             }
         }
         (6, _) => {
             let i = random.below(g.initializer.len());
             if let Some(t) = g.initializer.get_mut(i) {
-                tensor(random, t);
+                mutate_tensor(random, t);
             }
         }
         (7, _) => {
@@ -201,8 +205,7 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
                     g.input.push(input);
                 }
             } else if let Some(input) = g.input.first_mut()
-                && let Some(ferromx_interop::onnx::proto::TypeValue::Tensor(t)) =
-                    input.r#type.as_mut().and_then(|t| t.value.as_mut())
+                && let Some(TypeValue::Tensor(t)) = input.r#type.as_mut().and_then(|t| t.value.as_mut())
             {
                 t.elem_type = random.below(14) as i32;
                 if random.below(2) == 0 {
@@ -212,12 +215,12 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
         }
         _ => {
             let i = random.below(g.input.len());
-            if let Some(ferromx_interop::onnx::proto::TypeValue::Tensor(t)) =
+            if let Some(TypeValue::Tensor(t)) =
                 g.input.get_mut(i).and_then(|i| i.r#type.as_mut()).and_then(|t| t.value.as_mut())
                 && let Some(shape) = t.shape.as_mut()
                 && let Some(dim) = shape.dim.first_mut()
             {
-                dim.value = Some(ferromx_interop::onnx::proto::DimensionValue::Value(EDGES[random.below(EDGES.len())]));
+                dim.value = Some(DimensionValue::Value(random.edge()));
             }
         }
     }
@@ -285,70 +288,59 @@ fn onnx() {
         if let (true, Ok(mut model)) = (random.below(4) > 0, ModelProto::decode(from)) {
             for _ in 0..=random.below(3) {
                 if let Some(g) = model.graph.as_mut() {
-                    graph(random, g, &models);
+                    mutate_graph(random, g, &models);
                 }
             }
             return model.encode_to_vec();
         }
-        let mut changed = from.to_vec();
-        bytes(random, &mut changed, &files);
-        changed
+        mutated_bytes(random, from, &files)
     });
 }
 
 #[test]
 fn symbol() {
     let files = corpus("symbol");
-    fuzz("symbol", 2000, targets::symbol, |random, from| {
-        let mut changed = from.to_vec();
-        bytes(random, &mut changed, &files);
-        changed
-    });
+    fuzz("symbol", 2000, targets::symbol, |random, from| mutated_bytes(random, from, &files));
 }
 
 #[test]
 fn params() {
     let files = corpus("params");
-    fuzz("params", 4000, targets::params, |random, from| {
-        let mut changed = from.to_vec();
-        bytes(random, &mut changed, &files);
-        changed
-    });
+    fuzz("params", 4000, targets::params, |random, from| mutated_bytes(random, from, &files));
 }
 
 #[test]
 fn images() {
-    media("images", 1000, targets::images);
+    fuzz_binary("images", 1000, targets::images);
 }
 
 #[test]
 fn records() {
-    media("records", 500, targets::records);
+    fuzz_binary("records", 500, targets::records);
 }
 
 #[test]
 fn tables() {
-    media("tables", 500, targets::tables);
+    fuzz_binary("tables", 500, targets::tables);
 }
 
-/// Fuzzes a target with changed bytes, and with numbers that often break code.
-fn media(kind: &str, rounds: usize, target: fn(&[u8])) {
+/// Fuzzes a target of binary or text files with changed bytes and with [`EDGES`].
+fn fuzz_binary(kind: &str, rounds: usize, target: fn(&[u8])) {
     let files = corpus(kind);
     fuzz(kind, rounds, target, |random, from| {
-        let mut changed = from.to_vec();
-        if random.below(3) == 0 {
-            let at = random.below(changed.len());
-            let edge = EDGES[random.below(EDGES.len())];
-            let number = if random.below(2) == 0 {
-                edge.to_le_bytes()
-            } else {
-                edge.to_string().repeat(8).as_bytes()[..8].try_into().unwrap()
-            };
-            let len = 1 << random.below(4);
-            changed.iter_mut().skip(at).zip(number).take(len).for_each(|(x, e)| *x = e);
-        } else {
-            bytes(random, &mut changed, &files);
+        if random.below(3) > 0 {
+            return mutated_bytes(random, from, &files);
         }
+        let mut changed = from.to_vec();
+        let at = random.below(changed.len());
+        let edge = random.edge();
+        let number = if random.below(2) == 0 {
+            edge.to_le_bytes()
+        } else {
+            edge.to_string().repeat(8).as_bytes()[..8].try_into().unwrap()
+        };
+        let len = 1 << random.below(4);
+        changed.iter_mut().skip(at).zip(number).take(len).for_each(|(x, e)| *x = e);
         changed
     });
 }
@@ -365,7 +357,7 @@ fn nnef() {
                 let positions: Vec<usize> =
                     text.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(i, _)| i).collect();
                 if let Some(at) = random.pick(&positions) {
-                    let edge = EDGES[random.below(EDGES.len())].to_string();
+                    let edge = random.edge().to_string();
                     changed.splice(*at..at + 1, edge.into_bytes());
                 }
             }
@@ -380,7 +372,7 @@ fn nnef() {
                     changed.splice(*at..*at, line);
                 }
             }
-            _ => bytes(random, &mut changed, &files),
+            _ => changed = mutated_bytes(random, from, &files),
         }
         changed
     });

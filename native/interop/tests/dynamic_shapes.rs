@@ -96,7 +96,7 @@ fn check(imported: &Imported) {
 }
 
 #[test]
-fn graphs_with_open_dimensions_fit_inputs_of_any_size() {
+fn graphs_with_dynamic_dimensions_fit_inputs_of_any_size() {
     let imported = import::import(&model(), &ImportOptions::default()).unwrap();
     check(&imported);
     // As it comes from a file.
@@ -105,7 +105,7 @@ fn graphs_with_open_dimensions_fit_inputs_of_any_size() {
 }
 
 #[test]
-fn open_dimensions_and_the_order_of_inputs_survive_an_export() {
+fn dynamic_dimensions_and_the_order_of_inputs_survive_an_export() {
     let imported = import::import(&model(), &ImportOptions::default()).unwrap();
     let params = imported.args.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
     for opset in [14, 21] {

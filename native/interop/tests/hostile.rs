@@ -94,7 +94,7 @@ fn everything_that_cannot_be_mapped_is_reported_at_once() {
 }
 
 #[test]
-fn wrong_nodes_are_named() {
+fn invalid_nodes_are_named() {
     assert_says(model(vec![node("Relu", &["y"], &["y"])], vec![]), &["n_Relu", "depends on its own output"]);
     assert_says(model(vec![node("Relu", &["z"], &["y"])], vec![]), &["n_Relu", "'z' is neither"]);
     assert_says(model(vec![node("Relu", &["x", "x"], &["y"])], vec![]), &["it has 2 inputs; Relu takes at most 1"]);
@@ -109,7 +109,7 @@ fn wrong_nodes_are_named() {
 }
 
 #[test]
-fn tensors_are_checked_before_memory_is_taken() {
+fn tensors_are_checked_before_memory_is_allocated() {
     let tensor = |dims: &[i64], raw: &[u8]| TensorProto {
         name: "w".into(),
         data_type: 1,
@@ -206,7 +206,7 @@ fn read(model: &ModelProto) -> ferromx_interop::Result<ferromx_interop::ir::Mode
 
 /// If every level doubled the time, these would take minutes. The limit for files is not much deeper.
 #[test]
-fn nested_branches_take_time_by_their_number() {
+fn nested_branches_take_linear_time() {
     let deep = read(&with_condition(vec![nested(18, "Relu", "y")])).unwrap();
     let imported = import::check(&deep, &ImportOptions::default()).unwrap();
     let mut arguments = imported.symbol.list_arguments();
@@ -219,7 +219,7 @@ fn nested_branches_take_time_by_their_number() {
 }
 
 #[test]
-fn folded_constants_have_a_budget() {
+fn the_size_of_folded_constants_is_limited() {
     let mut nodes: Vec<NodeProto> = (0..26)
         .map(|i| {
             let (from, to) = (format!("k{i}"), format!("k{}", i + 1));
@@ -239,7 +239,7 @@ fn folded_constants_have_a_budget() {
 }
 
 #[test]
-fn functions_and_loops_have_a_budget() {
+fn the_size_of_functions_and_loops_is_limited() {
     let own = |op: &str, from: &str, to: &str| NodeProto { domain: "own".into(), ..node(op, &[from], &[to]) };
     let mut many = model(vec![own("F29", "x", "y")], vec![]);
     for i in 0..30 {

@@ -108,7 +108,7 @@ fn mistakes_are_named_with_line_and_column() {
 }
 
 #[test]
-fn what_cannot_be_bound_is_a_problem_of_the_check() {
+fn a_check_reports_what_cannot_be_bound() {
     let reshape = |n: usize| {
         let shape = ferromx_core::ndarray::NDArray::from_slice(&[7i64, -1], &[2]).unwrap();
         let dim = if n == 0 { Dim::Named("n".into()) } else { Dim::Known(n) };

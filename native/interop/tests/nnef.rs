@@ -38,7 +38,7 @@ fn models_give_the_interpreters_values() {
                 return Ok(Some(why));
             }
             // An imported graph is an ordinary graph: it can be exported to ONNX.
-            let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+            let params = imported.params();
             let options = ExportOptions {
                 shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
                 outputs: imported.outputs.clone(),
@@ -82,7 +82,7 @@ fn everything_that_cannot_be_mapped_is_reported_at_once() {
 }
 
 #[test]
-fn wrong_texts_are_errors_with_a_line() {
+fn malformed_graphs_are_errors_with_a_line() {
     // Errors begin with file, line and column.
     let starts = |statements: &str, with: &str| {
         let text = error(statements);

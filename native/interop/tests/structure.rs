@@ -3,7 +3,6 @@
 
 mod common;
 
-use ferromx_runtime::op::Mode;
 use std::collections::HashMap;
 
 use common::hex;
@@ -16,6 +15,7 @@ use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Dim;
 use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run;
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::symbol::Symbol;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn operators(family: &str, name: &str, options: &ImportOptions) -> HashMap<Strin
 }
 
 #[test]
-fn what_data_decides_becomes_operators_with_graphs() {
+fn data_dependent_control_flow_becomes_operators_with_subgraphs() {
     let made = |name: &str| operators("control", name, &ImportOptions::default());
     assert_eq!(made("If of data")["_cond"], 1);
     assert_eq!(made("Loop until")["_while_loop"], 1);
@@ -54,7 +54,7 @@ fn what_data_decides_becomes_operators_with_graphs() {
 }
 
 #[test]
-fn operators_with_graphs_are_written_as_such() {
+fn control_flow_operators_are_exported_as_such() {
     let cases = [
         ("If of data", "If"),
         ("Loop until", "Loop"),
@@ -66,7 +66,7 @@ fn operators_with_graphs_are_written_as_such() {
     ];
     for (name, op) in cases {
         let made = imported("control", name, &ImportOptions::default());
-        let params = made.args.iter().chain(&made.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let params = made.params();
         let options = ExportOptions { outputs: made.outputs.clone(), ..ExportOptions::default() };
         let model = export::export(&made.symbol, &params, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(model.graph.nodes.iter().filter(|n| n.op == op).count(), 1, "{name}");
@@ -74,7 +74,7 @@ fn operators_with_graphs_are_written_as_such() {
 }
 
 #[test]
-fn sub_graphs_become_one_operator() {
+fn subgraphs_are_fused_into_one_operator() {
     for name in ["LayerNorm of opset 13", "LayerNorm of opset 18"] {
         let made = operators("graphs", name, &ImportOptions::default());
         assert_eq!((made.len(), made["LayerNorm"]), (1, 1), "{name}: {made:?}");
@@ -86,12 +86,12 @@ fn sub_graphs_become_one_operator() {
     let made = operators("graphs", "Linear, bias first", &ImportOptions::default());
     assert_eq!((made.len(), made["FullyConnected"]), (1, 1), "{made:?}");
     // A value inside the pattern with another reader keeps its operator.
-    let made = operators("graphs", "LayerNorm with its centre", &ImportOptions::default());
+    let made = operators("graphs", "LayerNorm with its center", &ImportOptions::default());
     assert!(!made.contains_key("LayerNorm"), "{made:?}");
 }
 
 #[test]
-fn attention_and_its_activations_become_one_operator() {
+fn attention_and_gelu_are_fused_into_one_operator() {
     for how in ["function", "causal", "scaled after", "multiplied after", "scaled before", "truth values"] {
         for exporter in ["", ", new exporter"] {
             let name = format!("attention, {how}{exporter}");
@@ -112,7 +112,7 @@ fn attention_and_its_activations_become_one_operator() {
 #[test]
 fn weights_of_quantized_layers_stay_integers() {
     let weights = |name: &str| {
-        let made = imported("quantised", name, &ImportOptions::default());
+        let made = imported("quantized", name, &ImportOptions::default());
         let matrices = made.args.values().filter(|array| array.shape().dims().len() > 1).map(|array| array.dtype());
         matrices.collect::<Vec<_>>()
     };
@@ -124,11 +124,11 @@ fn weights_of_quantized_layers_stay_integers() {
 }
 
 #[test]
-fn attention_is_written_as_each_version_has_it() {
+fn attention_is_exported_as_each_version_defines_it() {
     let cases = ["attention, scaled after", "attention, truth values"].map(|n| [(n, 17, 0, 1), (n, 23, 1, 0)]);
     for (name, opset, attention, softmax) in cases.into_iter().flatten() {
         let made = imported("parts", name, &ImportOptions::default());
-        let params = made.args.iter().chain(&made.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let params = made.params();
         let shapes = [("x0", [2, 5, 8].into()), ("x1", [2, 1, 5, 5].into())];
         let shapes = shapes.into_iter().map(|(n, s): (&str, Shape)| (n.to_string(), s)).collect();
         let options = ExportOptions { opset: Some(opset), shapes, ..ExportOptions::default() };
@@ -144,8 +144,8 @@ fn attention_is_written_as_each_version_has_it() {
 }
 
 #[test]
-fn convolution_and_normalization_stay_apart_and_run_as_one_step() {
-    let made = imported("parts", "convolution and normalisation", &ImportOptions::default());
+fn convolution_and_normalization_stay_separate_nodes_and_run_as_one_step() {
+    let made = imported("parts", "convolution and normalization", &ImportOptions::default());
     let nodes = made.symbol.nodes();
     let ops: Vec<_> = nodes.iter().filter_map(|n| n.op()).map(|op| op.def.name).collect();
     assert_eq!(ops, ["Convolution", "BatchNorm"]);
@@ -157,7 +157,7 @@ fn convolution_and_normalization_stay_apart_and_run_as_one_step() {
 }
 
 #[test]
-fn whole_models_of_open_shape_have_layers_of_ours() {
+fn models_with_dynamic_shapes_are_mapped_to_layers() {
     let made = operators("models", "bert", &ImportOptions::default());
     assert_eq!(made["LayerNorm"], 5, "{made:?}");
     assert_eq!(made["LeakyReLU"], 2, "{made:?}");
@@ -166,7 +166,7 @@ fn whole_models_of_open_shape_have_layers_of_ours() {
 }
 
 #[test]
-fn names_of_open_dimensions_are_kept_in_files() {
+fn names_of_dynamic_dimensions_are_kept_in_files() {
     let path = format!("{}/../../tests/onnx/data/elementwise.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let case = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).find(|c| c["name"] == "Add_broadcast");

@@ -3,12 +3,13 @@
 //! Prints microseconds per call, the best of seven rounds.
 #![allow(clippy::print_stdout)] // its purpose
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_ops::registry;
 use ferromx_runtime::imperative::{Tensor, call};
-use std::sync::Arc;
-use std::time::Instant;
 
 fn one() -> Result<Arc<Tensor>> {
     Ok(Arc::new(Tensor::new(NDArray::from_slice(&[1.0f32], &[1])?)))

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::arrays::is_same_view;
 use crate::executor::{Bound, Executor};
 use crate::imperative::{
-    Hook, Observer, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, operator_mode,
+    Hook, InstalledHook, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, operator_mode,
     recorded_constant,
 };
 use crate::passes::storage::infer_storage;
@@ -51,7 +51,7 @@ pub struct CachedOp {
     is_stepwise: bool,
     /// Plans that no call is using.
     idle: Mutex<Vec<BoundPlan>>,
-    observer: Mutex<Option<Observer>>,
+    hook: Mutex<Option<InstalledHook>>,
 }
 
 /// Maximum number of idle plans; the oldest are dropped first.
@@ -94,8 +94,8 @@ impl CachedOp {
         let graph = StepwiseGraph::new(symbol);
         let makes_sparse = infer_storage(symbol, &[], &[])?.is_some_and(|storage| storage.has_sparse);
         let is_stepwise = makes_sparse || symbol.is_dynamic();
-        let (idle, observer) = (Mutex::default(), Mutex::default());
-        Ok(CachedOp { symbol: symbol.clone(), graph, is_stepwise, idle, observer })
+        let (idle, hook) = (Mutex::default(), Mutex::default());
+        Ok(CachedOp { symbol: symbol.clone(), graph, is_stepwise, idle, hook })
     }
 
     /// The graph.
@@ -105,7 +105,7 @@ impl CachedOp {
 
     /// Installs a hook, or removes it. With a hook, operators run one by one; with `monitor_all` the hook also gets their inputs.
     pub fn set_hook(&self, hook: Option<Hook>, monitor_all: bool) {
-        *self.observer.lock() = hook.map(|hook| Observer { hook, monitor_all });
+        *self.hook.lock() = hook.map(|callback| InstalledHook { callback, monitor_all });
     }
 
     /// Calls the graph. Results are written to `outputs`, or to new tensors if that is empty, and returned.
@@ -130,9 +130,9 @@ impl CachedOp {
         self.check_contexts(inputs)?;
         let is_recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
-        let observer = self.observer.lock().clone();
-        if is_recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
-            let results = self.graph.run(inputs, outputs, observer)?;
+        let hook = self.hook.lock().clone();
+        if is_recorded || hook.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
+            let results = self.graph.run(inputs, outputs, hook)?;
             if !is_recorded || !outputs.is_empty() {
                 return Ok(results);
             }

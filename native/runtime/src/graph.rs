@@ -215,6 +215,12 @@ impl Graph {
         keeps_shape && is_equal && self.checked_gradients.is_empty()
     }
 
+    /// The entries of the variables, in topological order.
+    pub fn variables(&self) -> impl Iterator<Item = Entry> {
+        let variables = self.nodes.iter().enumerate().filter(|(_, node)| matches!(node.action, Action::Variable));
+        variables.map(|(i, _)| entry(i, 0))
+    }
+
     /// The node that an entry belongs to.
     pub fn node(&self, e: Entry) -> &GraphNode {
         &self.nodes[e.node as usize]
@@ -236,14 +242,14 @@ impl Graph {
 }
 
 /// Adds the operators of composed gradients, named after the node that is differentiated.
-pub struct Builder<'g> {
+pub struct GradientBuilder<'g> {
     /// The graph to extend.
     pub graph: &'g mut Graph,
     /// Prefix of the names of new nodes.
     pub prefix: String,
 }
 
-impl Builder<'_> {
+impl GradientBuilder<'_> {
     fn push(&mut self, call: OpCall, inputs: &[Entry], attrs: Attrs) -> Vec<Entry> {
         let name = format!("{}_{}", self.prefix, call.title());
         let first = self.graph.push(&name, Action::Forward(call), inputs.to_vec(), attrs);
@@ -251,7 +257,7 @@ impl Builder<'_> {
     }
 }
 
-impl GradGraph for Builder<'_> {
+impl GradGraph for GradientBuilder<'_> {
     fn apply(&mut self, def: &'static OpDef, inputs: &[Entry], attrs: Attrs) -> Result<Vec<Entry>> {
         let call = OpCall { name: def.name, def, params: def.parse(&attrs)? };
         Ok(self.push(call, inputs, attrs))

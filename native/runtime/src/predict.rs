@@ -105,9 +105,7 @@ impl Network {
         let inputs = inputs.iter().map(|(name, _)| name.clone()).collect();
         Ok(Predictor { network: self.clone(), inputs, executor })
     }
-}
 
-impl Network {
     /// Binds the network once per thread; the predictors share the parameters.
     ///
     /// # Errors

@@ -117,33 +117,49 @@ pub fn seed(seed: u64) {
 pub struct State {
     /// The seed of devices that have drawn no number yet.
     pub global_seed: u64,
-    /// Device, seed and next stream of the other devices, in the order of devices.
-    pub devices: SmallVec<[(Context, u64, u64); 4]>,
+    /// The other devices, in ascending order.
+    pub devices: SmallVec<[DeviceState; 4]>,
+}
+
+/// The state of the generator of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceState {
+    /// The device.
+    pub context: Context,
+    /// Its seed.
+    pub seed: u64,
+    /// The stream that the next call draws from.
+    pub next_stream: u64,
 }
 
 /// The current state of all generators. The random numbers of a thread are reported as those of the first device.
 pub fn state() -> State {
     if let Some(RandomKey { seed, stream }) = THREAD_KEY.get() {
-        return State { global_seed: seed, devices: [(Context::default(), seed, stream)].into_iter().collect() };
+        let device = DeviceState { context: Context::default(), seed, next_stream: stream };
+        return State { global_seed: seed, devices: [device].into_iter().collect() };
     }
     let all = states().read();
     let mut devices: SmallVec<_> = (all.by_context.iter())
-        .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next_stream.load(Ordering::Relaxed)))
+        .map(|(context, device)| DeviceState {
+            context: *context,
+            seed: device.seed.load(Ordering::Relaxed),
+            next_stream: device.next_stream.load(Ordering::Relaxed),
+        })
         .collect();
-    devices.sort_unstable();
+    devices.sort_unstable_by_key(|device: &DeviceState| device.context);
     State { global_seed: all.global_seed, devices }
 }
 
 /// Restores a state. A device that it does not list starts from the global seed.
 pub fn restore(state: &State) {
     if THREAD_KEY.get().is_some() {
-        let first = state.devices.iter().find(|(context, ..)| *context == Context::default());
-        let (seed, stream) = first.map_or((state.global_seed, 0), |(_, seed, stream)| (*seed, *stream));
+        let first = state.devices.iter().find(|device| device.context == Context::default());
+        let (seed, stream) = first.map_or((state.global_seed, 0), |device| (device.seed, device.next_stream));
         THREAD_KEY.set(Some(RandomKey { seed, stream }));
         return;
     }
     seed(state.global_seed);
-    for (context, seed, next_stream) in &state.devices {
+    for DeviceState { context, seed, next_stream } in &state.devices {
         device(*context).set(*seed, *next_stream);
     }
 }
@@ -175,8 +191,8 @@ mod tests {
         let context = Context::cpu(78);
         seed_context(5, context);
         device(context).next_key();
-        let before = state().devices.into_iter().find(|(c, ..)| *c == context);
-        assert_eq!(before, Some((context, 5, 1)));
+        let before = state().devices.into_iter().find(|device| device.context == context);
+        assert_eq!(before, Some(DeviceState { context, seed: 5, next_stream: 1 }));
         let second = device(context).next_key();
         device(context).set(5, 1);
         assert_eq!(device(context).next_key(), second);

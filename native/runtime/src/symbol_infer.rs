@@ -6,7 +6,7 @@ use ferromx_core::grad::Entry;
 use ferromx_core::shape::Shape;
 use hashbrown::{HashMap, HashSet};
 
-use crate::graph::{Action, Graph, entry};
+use crate::graph::Graph;
 use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
 
@@ -32,11 +32,8 @@ impl Inference {
     /// Builds the graph of a symbol.
     pub fn new(symbol: &Symbol) -> Inference {
         let (graph, outputs) = Graph::from_symbol(symbol);
-        let variables = (0..graph.nodes.len())
-            .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
-            .map(|i| entry(i, 0))
-            .zip(symbol.variables().into_iter().map(|(_, is_aux)| is_aux))
-            .collect();
+        let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
+        let variables = graph.variables().zip(is_aux).collect();
         Inference { graph, outputs, variables }
     }
 

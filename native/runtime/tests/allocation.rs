@@ -4,12 +4,12 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::*;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::symbol::Symbol;

@@ -3,10 +3,10 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{bind, fill, gradients, op, variable};
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor};

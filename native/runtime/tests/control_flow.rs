@@ -1,23 +1,16 @@
 //! Loops and branches: outputs and gradients of executors in float64, compared with finite differences.
 #![allow(clippy::unwrap_used)] // Tests may panic.
 
+mod common;
+
+use common::{op, variable};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Mode;
-use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor};
-use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
-
-fn var(name: &str) -> Symbol {
-    Symbol::variable(name, Attrs::new())
-}
-
-fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Symbol {
-    let attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    AtomicSymbol::new(op, attrs).unwrap().compose(name, inputs, None).unwrap()
-}
+use ferromx_runtime::symbol::Symbol;
 
 fn array(values: &[f64], dims: &[i64]) -> NDArray {
     NDArray::from_slice(values, dims).unwrap()
@@ -25,7 +18,7 @@ fn array(values: &[f64], dims: &[i64]) -> NDArray {
 
 /// `while i < 3: (out = x * w, x = x * w + i, i = i + 1)`, with the inputs i, x, w.
 fn while_loop() -> Symbol {
-    let (i, x, w) = (var("i"), var("x"), var("w"));
+    let (i, x, w) = (variable("i"), variable("x"), variable("w"));
     let cond = op("_lesser_scalar", "cond", std::slice::from_ref(&i), &[("scalar", "3")]);
     let product = op("elemwise_mul", "product", &[x, w], &[]);
     let sum = op("broadcast_add", "sum", &[product.clone(), i.clone()], &[]);
@@ -40,7 +33,7 @@ fn while_loop() -> Symbol {
         ("func_input_locs", "(1, 2, 0)"),
         ("func_var_locs", "(2, 0)"),
     ];
-    op("_while_loop", "loop", &[cond, body, var("count"), var("start"), var("weight")], &attrs)
+    op("_while_loop", "loop", &[cond, body, variable("count"), variable("start"), variable("weight")], &attrs)
 }
 
 /// The sum of all outputs, with a different weight for each element.
@@ -113,9 +106,9 @@ fn while_loops_compute_and_differentiate() {
 #[test]
 fn variables_may_be_swapped_in_long_loops() {
     // (a, b) = (b, a + 1) while a < 1000: the first output of an iteration is one of its variables.
-    let cond = op("_lesser_scalar", "less", &[var("a")], &[("scalar", "1000")]);
-    let next = op("_plus_scalar", "next", &[var("a")], &[("scalar", "1")]);
-    let body = Symbol::group(&[var("b"), next]);
+    let cond = op("_lesser_scalar", "less", &[variable("a")], &[("scalar", "1000")]);
+    let next = op("_plus_scalar", "next", &[variable("a")], &[("scalar", "1")]);
+    let body = Symbol::group(&[variable("b"), next]);
     assert_eq!(body.list_inputs(), ["b", "a"]);
     let attrs = [
         ("num_outputs", "2"),
@@ -125,7 +118,7 @@ fn variables_may_be_swapped_in_long_loops() {
         ("func_input_locs", "(1, 0)"),
         ("func_var_locs", "(1, 0)"),
     ];
-    let symbol = op("_while_loop", "loop", &[cond, body, var("x"), var("y")], &attrs);
+    let symbol = op("_while_loop", "loop", &[cond, body, variable("x"), variable("y")], &attrs);
     let executor = bind(&symbol, &[array(&[0.0], &[1]), array(&[0.0], &[1])], Req::Null);
     for mode in [Mode::Inference, Mode::Training, Mode::Inference] {
         executor.forward(mode).unwrap();
@@ -136,13 +129,13 @@ fn variables_may_be_swapped_in_long_loops() {
 
 #[test]
 fn the_taken_branch_is_differentiated() {
-    let (a, b) = (var("a"), var("b"));
-    let pred = op("_copy", "pred", &[var("p")], &[]);
+    let (a, b) = (variable("a"), variable("b"));
+    let pred = op("_copy", "pred", &[variable("p")], &[]);
     let product = op("elemwise_mul", "product", &[a.clone(), b.clone()], &[]);
     let square = op("square", "square", &[b], &[]);
     let attrs =
         [("num_outputs", "1"), ("cond_input_locs", "(0,)"), ("then_input_locs", "(1, 2)"), ("else_input_locs", "(2,)")];
-    let symbol = op("_cond", "cond", &[pred, product, square, var("p"), var("x"), var("y")], &attrs);
+    let symbol = op("_cond", "cond", &[pred, product, square, variable("p"), variable("x"), variable("y")], &attrs);
     let again = Symbol::from_json(&symbol.to_json()).unwrap();
     assert_eq!(again.to_json(), symbol.to_json());
     for p in [1.0, 0.0] {
@@ -153,8 +146,8 @@ fn the_taken_branch_is_differentiated() {
 
 #[test]
 fn nested_loops_over_rows_differentiate() {
-    let cell = op("broadcast_mul", "cell", &[var("c"), var("w")], &[]);
-    let sum = op("broadcast_add", "sum", &[cell, var("s")], &[]);
+    let cell = op("broadcast_mul", "cell", &[variable("c"), variable("w")], &[]);
+    let sum = op("broadcast_add", "sum", &[cell, variable("s")], &[]);
     let inner = Symbol::group(&[op("tanh", "out", std::slice::from_ref(&sum), &[]), op("_copy", "state", &[sum], &[])]);
     assert_eq!(inner.list_inputs(), ["c", "w", "s"]);
     let attrs = [
@@ -165,12 +158,12 @@ fn nested_loops_over_rows_differentiate() {
         ("remain_locs", "(1,)"),
     ];
     let loop_over = |graph: &Symbol, name: &str, data: &str, state: &str, weight: &str| {
-        op("_foreach", name, &[graph.clone(), var(data), var(state), var(weight)], &attrs)
+        op("_foreach", name, &[graph.clone(), variable(data), variable(state), variable(weight)], &attrs)
     };
     let middle = loop_over(&inner, "inner", "c", "s", "w");
     assert_eq!(middle.list_inputs(), ["c", "s", "w"]);
     let attrs = [&attrs[..3], &[("in_state_locs", "(1,)"), ("remain_locs", "(2,)")]].concat();
-    let outer = op("_foreach", "outer", &[middle, var("data"), var("begin"), var("weight")], &attrs);
+    let outer = op("_foreach", "outer", &[middle, variable("data"), variable("begin"), variable("weight")], &attrs);
     let values: Vec<f64> = (0..12).map(|i| 0.1 * f64::from(i) - 0.5).collect();
     let args = [array(&values, &[2, 3, 2]), array(&[0.25, -0.5], &[2]), array(&[0.5, 1.5], &[2])];
     check_gradients(&outer, &args, &[0, 1, 2]);
@@ -188,23 +181,19 @@ fn nested_loops_over_rows_differentiate() {
 
 #[test]
 fn incompatible_graphs_are_errors() {
-    let attrs = |locs: &str| -> Attrs {
-        let pairs = [
+    let body = op("relu", "body", &[variable("x")], &[]);
+    let error = |locs: &str, inputs: &[Symbol]| {
+        let attrs = [
             ("num_outputs", "1"),
             ("num_out_data", "1"),
             ("in_data_locs", locs),
             ("in_state_locs", "()"),
             ("remain_locs", "()"),
         ];
-        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+        Symbol::op("_foreach", "loop", inputs, &attrs).err().map(|e| e.to_string()).unwrap_or_default()
     };
-    let body = op("relu", "body", &[var("x")], &[]);
-    let error = |locs: &str, inputs: &[Symbol]| {
-        let made = AtomicSymbol::new("_foreach", attrs(locs)).and_then(|a| a.compose("loop", inputs, None));
-        made.err().map(|e| e.to_string()).unwrap_or_default()
-    };
-    assert_eq!(error("(0,)", &[body.clone(), var("data")]), "");
-    assert!(error("(0, 1)", &[body.clone(), var("data"), var("more")]).contains("the graph has 1 inputs"));
-    assert!(error("(3,)", &[body, var("data")]).contains("index 3"));
+    assert_eq!(error("(0,)", &[body.clone(), variable("data")]), "");
+    assert!(error("(0, 1)", &[body.clone(), variable("data"), variable("more")]).contains("the graph has 1 inputs"));
+    assert!(error("(3,)", &[body, variable("data")]).contains("index 3"));
     assert!(error("(0,)", &[]).contains("num_args is out of range"));
 }

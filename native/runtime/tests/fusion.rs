@@ -3,17 +3,22 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
+use ferromx_core::op::Mode;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::symbol::Symbol;
 
-/// Outputs, gradients and auxiliary states after one pass from fixed initial values.
-type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>);
+/// The values of arrays after one pass from fixed initial values.
+#[derive(Debug, Default, PartialEq)]
+struct Results {
+    outputs: Vec<Vec<f32>>,
+    gradients: Vec<Vec<f32>>,
+    states: Vec<Vec<f32>>,
+}
 
 /// The passes that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +34,7 @@ fn run(executor: &Executor, seed: u64, mode: Mode, passes: Passes) -> Results {
         let heads: Vec<_> = executor.outputs().to_vec();
         executor.backward(&heads, Mode::Training).unwrap();
     }
-    (values(executor.outputs()), gradients(executor), values(executor.aux()))
+    Results { outputs: values(executor.outputs()), gradients: gradients(executor), states: values(executor.aux()) }
 }
 
 /// Runs fused and unfused.
@@ -42,7 +47,7 @@ fn both(executor: &Executor, seed: u64, mode: Mode, passes: Passes) -> (Results,
 }
 
 fn assert_close(a: &Results, b: &Results, tolerance: f32, what: &str) {
-    for (a, b) in [(&a.0, &b.0), (&a.1, &b.1), (&a.2, &b.2)] {
+    for (a, b) in [(&a.outputs, &b.outputs), (&a.gradients, &b.gradients), (&a.states, &b.states)] {
         for (a, b) in a.iter().zip(b) {
             assert_eq!(a.len(), b.len());
             let scale = b.iter().fold(0f32, |m, x| m.max(x.abs())).max(1e-3);
@@ -53,7 +58,7 @@ fn assert_close(a: &Results, b: &Results, tolerance: f32, what: &str) {
     }
 }
 
-/// A random graph of elementwise operators on `data` and `other` with several outputs.
+/// A random graph of elementwise operators on three variables with several outputs.
 fn random_net(numbers: &mut Numbers) -> Symbol {
     let unary = ["sin", "exp", "tanh", "sigmoid", "square", "negative", "relu", "sqrt"];
     let binary = ["elemwise_add", "_npi_multiply", "broadcast_sub", "elemwise_div", "_maximum", "_npi_add"];
@@ -89,8 +94,8 @@ fn random_elementwise_graphs_agree_bit_for_bit() {
         let same = |a: &[Vec<f32>], b: &[Vec<f32>]| {
             a.iter().flatten().map(|x| x.to_bits()).eq(b.iter().flatten().map(|x| x.to_bits()))
         };
-        assert!(same(&fused.0, &unfused.0), "outputs of graph {seed}");
-        assert!(same(&fused.1, &unfused.1), "gradients of graph {seed}");
+        assert!(same(&fused.outputs, &unfused.outputs), "outputs of graph {seed}");
+        assert!(same(&fused.gradients, &unfused.gradients), "gradients of graph {seed}");
     }
 }
 
@@ -196,15 +201,15 @@ fn changes_of_arrays_between_runs_take_effect() {
             run(&executor, 3, Mode::Inference, Passes::Forward);
             Numbers(77).fill(array);
             executor.forward(Mode::Inference).unwrap();
-            let changed = values(executor.outputs());
+            let fused = Results { outputs: values(executor.outputs()), ..Results::default() };
             executor.set_monitor(Some(Arc::new(|_, _| {})), false);
             executor.forward(Mode::Inference).unwrap();
             executor.set_monitor(None, false);
-            let unfused = values(executor.outputs());
-            assert_close(&(changed, vec![], vec![]), &(unfused, vec![], vec![]), 2e-6, name);
+            let unfused = Results { outputs: values(executor.outputs()), ..Results::default() };
+            assert_close(&fused, &unfused, 2e-6, name);
         }
     }
-    assert_eq!(run(&executor, 3, Mode::Inference, Passes::Forward).0, first.0);
+    assert_eq!(run(&executor, 3, Mode::Inference, Passes::Forward).outputs, first.outputs);
 }
 
 #[test]
@@ -216,7 +221,7 @@ fn gradients_after_an_inference_pass_use_its_inputs() {
     fill(&executor, 9);
     executor.forward(Mode::Training).unwrap();
     let got = run(&executor, 5, Mode::Inference, Passes::Both);
-    assert_eq!((got.0, got.1), (expected.0, expected.1));
+    assert_eq!((got.outputs, got.gradients), (expected.outputs, expected.gradients));
 }
 
 #[test]

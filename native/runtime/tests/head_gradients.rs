@@ -3,13 +3,13 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{Numbers, bind, gradients, op, variable};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
@@ -52,18 +52,19 @@ fn heads(seed: u64) -> Vec<NDArray> {
         .collect()
 }
 
+fn to_f64(arrays: &[NDArray]) -> Vec<NDArray> {
+    let convert = |array: &NDArray| {
+        let values: Vec<f64> = array.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect();
+        NDArray::from_slice(&values, array.shape().dims()).unwrap()
+    };
+    arrays.iter().map(convert).collect()
+}
+
 /// The gradients of a new executor for the values of `heads`, which it converts and therefore copies.
 fn expected(heads: &[NDArray], req: Req) -> Vec<Vec<f32>> {
     let executor = bound(req);
-    let converted: Vec<NDArray> = heads
-        .iter()
-        .map(|head| {
-            let wide: Vec<f64> = head.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect();
-            NDArray::from_slice(&wide, head.shape().dims()).unwrap()
-        })
-        .collect();
     executor.forward(Mode::Training).unwrap();
-    executor.backward(&converted, Mode::Training).unwrap();
+    executor.backward(&to_f64(heads), Mode::Training).unwrap();
     gradients(&executor)
 }
 
@@ -90,18 +91,12 @@ fn large_arrays_are_read_in_place_until_others_are_given() {
     assert_eq!(backward(&executor, &first), expected(&heads(9), Req::Write), "new contents");
     assert_eq!(backward(&executor, &second), expected(&second, Req::Write));
     assert!(!first.iter().any(is_shared));
-    let wide = expected(&first, Req::Write);
-    let doubles: Vec<NDArray> = first
-        .iter()
-        .map(|h| {
-            NDArray::from_slice(
-                &h.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect::<Vec<_>>(),
-                h.shape().dims(),
-            )
-            .unwrap()
-        })
-        .collect();
-    assert_eq!(backward(&executor, &doubles), wide, "an array of another type after one that was read in place");
+    let expected_of_first = expected(&first, Req::Write);
+    assert_eq!(
+        backward(&executor, &to_f64(&first)),
+        expected_of_first,
+        "an array of another type after one that was read in place"
+    );
     assert_eq!(
         second[0].to_vec::<f32>().unwrap(),
         heads(8)[0].to_vec::<f32>().unwrap(),

@@ -4,12 +4,12 @@
 
 mod common;
 
-use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use common::{Numbers, op, variable};
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Executor, SimpleBind};

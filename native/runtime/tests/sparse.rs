@@ -15,7 +15,7 @@ use ferromx_runtime::executor::{BoundStored, Executor, ReshapeOptions, SimpleBin
 use ferromx_runtime::imperative::invoke_stored;
 use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 
-const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
+const STORAGE_TYPES: [StorageType; 3] = [Dense, RowSparse, Csr];
 
 /// An array of density `eighths` / 8: the expected fraction of elements that are not zero.
 fn numbers(dims: &[i64], seed: u64, eighths: u64) -> NDArray {
@@ -45,9 +45,10 @@ fn run(op: &'static str, pairs: &[(&str, &str)], inputs: &[Array]) -> Vec<f32> {
 fn check(op: &'static str, pairs: &[(&str, &str)], inputs: &[NDArray]) {
     let dense: Vec<Array> = inputs.iter().cloned().map(Array::Dense).collect();
     let expected = run(op, pairs, &dense);
-    for k in 0..KINDS.len().pow(inputs.len() as u32) {
-        let kinds = (0..inputs.len()).map(|i| KINDS[k / KINDS.len().pow(i as u32) % KINDS.len()]);
-        let stored: Vec<Array> = dense.iter().zip(kinds).map(|(a, kind)| cast(a, kind).unwrap()).collect();
+    for k in 0..STORAGE_TYPES.len().pow(inputs.len() as u32) {
+        let types =
+            (0..inputs.len()).map(|i| STORAGE_TYPES[k / STORAGE_TYPES.len().pow(i as u32) % STORAGE_TYPES.len()]);
+        let stored: Vec<Array> = dense.iter().zip(types).map(|(a, storage)| cast(a, storage).unwrap()).collect();
         let given = run(op, pairs, &stored);
         assert_eq!(given.len(), expected.len(), "{op} {pairs:?} {stored:?}");
         for (g, e) in given.iter().zip(&expected) {
@@ -93,13 +94,13 @@ fn outputs_may_have_any_storage_type() {
     let (a, b) = (numbers(&[4, 3], 1, 3), numbers(&[4, 3], 2, 3));
     let call = OpCall::new("elemwise_add", &Attrs::new()).unwrap();
     let expected = run("elemwise_add", &[], &[a.clone().into(), b.clone().into()]);
-    for kind in KINDS {
-        for storage in KINDS {
+    for input_type in STORAGE_TYPES {
+        for output_type in STORAGE_TYPES {
             let zeros = NDArray::zeros(&Shape::new(&[4, 3]), DType::F32, Context::default()).unwrap();
-            let out = cast(&zeros.into(), storage).unwrap();
-            let inputs = [cast(&a.clone().into(), kind).unwrap(), cast(&b.clone().into(), kind).unwrap()];
+            let out = cast(&zeros.into(), output_type).unwrap();
+            let inputs = [&a, &b].map(|array| cast(&array.clone().into(), input_type).unwrap());
             invoke_stored(&call, None, &inputs, std::slice::from_ref(&out)).unwrap();
-            assert_eq!(out.storage_type(), storage);
+            assert_eq!(out.storage_type(), output_type);
             assert_eq!(to_dense(&out).unwrap().to_vec::<f32>().unwrap(), expected);
         }
     }
@@ -155,46 +156,92 @@ fn on_variables(op: &str, pairs: &[(&str, &str)], inputs: &[(&str, Option<Storag
     AtomicSymbol::new(op, attrs(pairs)).unwrap().compose("op", &inputs, None).unwrap()
 }
 
+/// An input of an operator: its shape, its storage type, and whether its gradient is requested.
+type StoredInput<'a> = (&'a [i64], StorageType, bool);
+
+/// An operator with the storage types of its output and of the gradients of its inputs.
+struct StorageCase<'a> {
+    op: &'a str,
+    attrs: &'a [(&'a str, &'a str)],
+    inputs: &'a [StoredInput<'a>],
+    gradients: &'a [StorageType],
+    output: StorageType,
+}
+
 /// Storage types of gradients and outputs, as MXNet 1.9.1 infers them.
 #[test]
 fn storage_types_are_inferred() {
-    type Case<'a> =
-        (&'a str, &'a [(&'a str, &'a str)], &'a [(&'a [i64], StorageType, bool)], &'a [StorageType], StorageType);
-    let cases: &[Case<'_>] = &[
-        ("dot", &[], &[(&[4, 5], Csr, false), (&[5, 3], RowSparse, true)], &[Dense, RowSparse], Dense),
-        (
-            "Embedding",
-            &[("input_dim", "5"), ("output_dim", "3"), ("sparse_grad", "True")],
-            &[(&[4], Dense, false), (&[5, 3], Dense, true)],
-            &[Dense, RowSparse],
-            Dense,
-        ),
-        (
-            "elemwise_add",
-            &[],
-            &[(&[4, 3], RowSparse, true), (&[4, 3], RowSparse, true)],
-            &[RowSparse, RowSparse],
-            RowSparse,
-        ),
-        ("square", &[], &[(&[4, 3], RowSparse, true)], &[RowSparse], RowSparse),
-        ("exp", &[], &[(&[4, 3], RowSparse, true)], &[Dense], Dense),
-        ("_mul_scalar", &[("scalar", "2")], &[(&[4, 3], Csr, true)], &[Csr], Csr),
-        ("cast_storage", &[("stype", "csr")], &[(&[4, 5], Dense, true)], &[Csr], Csr),
-        ("cast_storage", &[("stype", "default")], &[(&[4, 5], Csr, true)], &[Dense], Dense),
-        (
-            "FullyConnected",
-            &[("num_hidden", "3"), ("no_bias", "True")],
-            &[(&[4, 5], Csr, true), (&[3, 5], Dense, true)],
-            &[Dense, Dense],
-            Dense,
-        ),
+    let cases: &[StorageCase<'_>] = &[
+        StorageCase {
+            op: "dot",
+            attrs: &[],
+            inputs: &[(&[4, 5], Csr, false), (&[5, 3], RowSparse, true)],
+            gradients: &[Dense, RowSparse],
+            output: Dense,
+        },
+        StorageCase {
+            op: "Embedding",
+            attrs: &[("input_dim", "5"), ("output_dim", "3"), ("sparse_grad", "True")],
+            inputs: &[(&[4], Dense, false), (&[5, 3], Dense, true)],
+            gradients: &[Dense, RowSparse],
+            output: Dense,
+        },
+        StorageCase {
+            op: "elemwise_add",
+            attrs: &[],
+            inputs: &[(&[4, 3], RowSparse, true), (&[4, 3], RowSparse, true)],
+            gradients: &[RowSparse, RowSparse],
+            output: RowSparse,
+        },
+        StorageCase {
+            op: "square",
+            attrs: &[],
+            inputs: &[(&[4, 3], RowSparse, true)],
+            gradients: &[RowSparse],
+            output: RowSparse,
+        },
+        StorageCase {
+            op: "exp",
+            attrs: &[],
+            inputs: &[(&[4, 3], RowSparse, true)],
+            gradients: &[Dense],
+            output: Dense,
+        },
+        StorageCase {
+            op: "_mul_scalar",
+            attrs: &[("scalar", "2")],
+            inputs: &[(&[4, 3], Csr, true)],
+            gradients: &[Csr],
+            output: Csr,
+        },
+        StorageCase {
+            op: "cast_storage",
+            attrs: &[("stype", "csr")],
+            inputs: &[(&[4, 5], Dense, true)],
+            gradients: &[Csr],
+            output: Csr,
+        },
+        StorageCase {
+            op: "cast_storage",
+            attrs: &[("stype", "default")],
+            inputs: &[(&[4, 5], Csr, true)],
+            gradients: &[Dense],
+            output: Dense,
+        },
+        StorageCase {
+            op: "FullyConnected",
+            attrs: &[("num_hidden", "3"), ("no_bias", "True")],
+            inputs: &[(&[4, 5], Csr, true), (&[3, 5], Dense, true)],
+            gradients: &[Dense, Dense],
+            output: Dense,
+        },
     ];
     let names = ["x", "w"];
-    for (op, pairs, inputs, gradients, output) in cases {
+    for StorageCase { op, attrs, inputs, gradients, output } in cases {
         for by_attribute in [false, true] {
             let of = |storage: StorageType| by_attribute.then_some(storage);
             let variables: Vec<_> = names.iter().zip(*inputs).map(|(name, x)| (*name, of(x.1))).collect();
-            let symbol = on_variables(op, pairs, &variables);
+            let symbol = on_variables(op, attrs, &variables);
             let given = names.iter().zip(*inputs).filter(|_| !by_attribute);
             let mut simple_bind = SimpleBind {
                 shapes: names.iter().zip(*inputs).map(|(name, x)| (name.to_string(), Shape::new(x.0))).collect(),
@@ -203,11 +250,11 @@ fn storage_types_are_inferred() {
                 ..SimpleBind::default()
             };
             let executor = simple_bind.bind(&symbol).unwrap();
-            let kinds: Vec<_> = executor.stored_args().iter().map(Array::storage_type).collect();
-            assert_eq!(kinds, inputs.iter().map(|x| x.1).collect::<Vec<_>>(), "{op}");
+            let types: Vec<_> = executor.stored_args().iter().map(Array::storage_type).collect();
+            assert_eq!(types, inputs.iter().map(|x| x.1).collect::<Vec<_>>(), "{op}");
             let found = executor.stored_grads().into_iter().map(|g| g.map_or(Dense, |g| g.storage_type()));
-            assert_eq!(found.collect::<Vec<_>>(), *gradients, "gradients of {op} {pairs:?}");
-            assert_eq!(executor.output_tensors()[0].storage_type(), Some(*output), "output of {op} {pairs:?}");
+            assert_eq!(found.collect::<Vec<_>>(), *gradients, "gradients of {op} {attrs:?}");
+            assert_eq!(executor.output_tensors()[0].storage_type(), Some(*output), "output of {op} {attrs:?}");
         }
     }
 }
@@ -293,15 +340,27 @@ fn factorization_machine() -> Symbol {
     apply("elemwise_sub", &[], &[&linear, &squares])
 }
 
-/// The values and indices of the stored rows.
-fn rows(array: &Array) -> (Vec<f32>, Vec<i64>) {
-    let components = array.sparse().unwrap().components().unwrap();
-    (components.data.to_vec().unwrap(), components.indices.to_vec().unwrap())
+/// The stored rows of an array.
+#[derive(Debug, PartialEq)]
+struct Rows {
+    values: Vec<f32>,
+    indices: Vec<i64>,
 }
 
-/// The outputs, the stored rows of the gradients, and those of the weights after an update, of a factorization machine on 8 features that
-/// are `distance` columns apart.
-fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec<f32>, Vec<(Vec<f32>, Vec<i64>)>) {
+fn rows(array: &Array) -> Rows {
+    let components = array.sparse().unwrap().components().unwrap();
+    Rows { values: components.data.to_vec().unwrap(), indices: components.indices.to_vec().unwrap() }
+}
+
+/// The results of a training step.
+struct Step {
+    outputs: Vec<f32>,
+    /// The rows of each gradient, followed by those of the updated weight.
+    rows: Vec<Rows>,
+}
+
+/// A training step of a factorization machine on 8 features that are `distance` columns apart.
+fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> Step {
     let num_features = 8 * distance;
     let mut simple_bind = SimpleBind {
         shapes: vec![
@@ -348,7 +407,7 @@ fn step_of_factorization_machine(distance: i64, optimizer: &'static str) -> (Vec
         invoke_stored(&call, None, &inputs, std::slice::from_ref(weight)).unwrap();
         stored.extend([rows(&gradient), rows(weight)]);
     }
-    (executor.output_tensors()[0].array().unwrap().to_vec().unwrap(), stored)
+    Step { outputs: executor.output_tensors()[0].array().unwrap().to_vec().unwrap(), rows: stored }
 }
 
 /// A dense copy of an array with 2^43 rows would not fit into memory.
@@ -357,12 +416,12 @@ fn graphs_of_sparse_arrays_need_memory_for_stored_elements_only() {
     for optimizer in ["sgd_update", "adam_update"] {
         let (small, large) =
             (step_of_factorization_machine(1, optimizer), step_of_factorization_machine(1 << 40, optimizer));
-        assert_eq!(small.0, large.0);
-        assert_eq!(small.1.len(), 4);
-        for ((small, small_rows), (large, large_rows)) in small.1.iter().zip(&large.1) {
-            assert!(!small.is_empty());
-            assert_eq!(small, large);
-            assert_eq!(small_rows.iter().map(|r| r << 40).collect::<Vec<_>>(), *large_rows);
+        assert_eq!(small.outputs, large.outputs);
+        assert_eq!(small.rows.len(), 4);
+        for (small, large) in small.rows.iter().zip(&large.rows) {
+            assert!(!small.values.is_empty());
+            assert_eq!(small.values, large.values);
+            assert_eq!(small.indices.iter().map(|r| r << 40).collect::<Vec<_>>(), large.indices);
         }
     }
 }
@@ -396,7 +455,8 @@ fn lookups_in_row_sparse_tables_read_and_write_rows_only() {
     for pass in [1.0, 2.0] {
         executor.backward(std::slice::from_ref(&head), Mode::Training).unwrap();
         let gradient = rows(executor.stored_grads()[1].as_ref().unwrap());
-        assert_eq!(gradient, ([[2.0 * pass; 512], [pass; 512]].concat(), vec![5, 2_000_000_000]));
+        let values = [[2.0 * pass; 512], [pass; 512]].concat();
+        assert_eq!(gradient, Rows { values, indices: vec![5, 2_000_000_000] });
     }
     args[0].dense().unwrap().copy_from_slice(&[-1i32, 5, 5]).unwrap();
     assert!(executor.forward(Mode::Inference).unwrap_err().to_string().contains("index -1 is outside"));
@@ -451,7 +511,7 @@ fn an_executor_with_a_sparse_weight_is_reshaped_for_other_batches() {
     let outputs = smaller.output_tensors()[0].array().unwrap().to_vec::<f32>().unwrap();
     assert_eq!(outputs, [&weights[6..], &weights[..2]].concat());
     smaller.backward(&[numbers(&[2, 2], 7, 8)], Mode::Training).unwrap();
-    assert_eq!(rows(executor.stored_grads()[1].as_ref().unwrap()).1, [0, 3], "the gradient is shared");
+    assert_eq!(rows(executor.stored_grads()[1].as_ref().unwrap()).indices, [0, 3], "the gradient is shared");
     let csr = apply("dot", &[], &[&variable("x", Csr), &variable("w", Dense)]);
     let mut simple_bind = SimpleBind {
         shapes: vec![("x".into(), Shape::new(&[4, 3])), ("w".into(), Shape::new(&[3, 2]))],

@@ -10,10 +10,13 @@ use ferromx_runtime::executor::Devices;
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::params::Attrs;
+use ferromx_runtime::semantics;
+use ferromx_runtime::shape::Shape;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::symbol::Symbol;
 use smallvec::SmallVec;
 
+use super::number::Integer;
 use super::types::{NDArrayHandle, SymbolHandle};
 use crate::handle;
 
@@ -63,6 +66,12 @@ pub fn text<'a>(p: *const c_char, what: &str) -> Result<Cow<'a, str>> {
 /// A C string that may be null.
 pub fn optional_text<'a>(p: *const c_char) -> Option<Cow<'a, str>> {
     text(p, "").ok()
+}
+
+/// The shape of a new array, from its dimensions in NumPy or legacy semantics.
+pub fn array_shape<D: Integer>(dims: *const D, ndim: usize) -> Result<Shape> {
+    let dims: Vec<i64> = slice(dims, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
+    semantics::array_shape_from_user(&dims)
 }
 
 /// `n` values. Null is allowed if `n` is 0.

@@ -1,10 +1,10 @@
 //! Recording operators and computing gradients.
 
-use ferromx_runtime::op::Mode;
 use std::ffi::c_int;
 
 use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, deferring};
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::storage::Req;
 
 use super::args::{id, optional, put, raw, slice, tensors};

@@ -1,6 +1,5 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
-use ferromx_runtime::op::Mode;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, ReshapeOptions};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::kvstore::Key;
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::semantics;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{JobRole, Key, KvStore, SparseOutputs, Update, Updater, has_job, role, set_environment};
+use ferromx_runtime::kvstore::{
+    JobRole, Key, KeyedArrays, KvStore, SparseOutputs, Update, Updater, has_job, role, set_environment,
+};
 
 use super::args::{UserData, attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
@@ -331,7 +333,9 @@ pub extern "C" fn MXKVStorePushPull(
     guard(|| {
         let _ = priority;
         let (pushed, pulled) = (arrays(vals, vnum, "vals")?, arrays(outs, onum, "outs")?);
-        kv_store(id(handle))?.push_pull((&numbers(vkeys, vnum)?, &pushed), (&numbers(okeys, onum)?, &pulled))
+        let (keys, out_keys) = (numbers(vkeys, vnum)?, numbers(okeys, onum)?);
+        let outputs = KeyedArrays { keys: &out_keys, arrays: &pulled };
+        kv_store(id(handle))?.push_pull(KeyedArrays { keys: &keys, arrays: &pushed }, outputs)
     })
 }
 
@@ -350,7 +354,9 @@ pub extern "C" fn MXKVStorePushPullEx(
     guard(|| {
         let _ = priority;
         let (pushed, pulled) = (arrays(vals, vnum, "vals")?, arrays(outs, onum, "outs")?);
-        kv_store(id(handle))?.push_pull((&names(vkeys, vnum)?, &pushed), (&names(okeys, onum)?, &pulled))
+        let (keys, out_keys) = (names(vkeys, vnum)?, names(okeys, onum)?);
+        let outputs = KeyedArrays { keys: &out_keys, arrays: &pulled };
+        kv_store(id(handle))?.push_pull(KeyedArrays { keys: &keys, arrays: &pushed }, outputs)
     })
 }
 
@@ -369,7 +375,9 @@ pub extern "C" fn MXKVStoreBroadcast(
     guard(|| {
         let _ = priority;
         let (given, pulled) = (arrays(vals, vnum, "vals")?, arrays(outs, onum, "outs")?);
-        kv_store(id(handle))?.broadcast((&numbers(vkeys, vnum)?, &given), (&numbers(okeys, onum)?, &pulled))
+        let (keys, out_keys) = (numbers(vkeys, vnum)?, numbers(okeys, onum)?);
+        let outputs = KeyedArrays { keys: &out_keys, arrays: &pulled };
+        kv_store(id(handle))?.broadcast(KeyedArrays { keys: &keys, arrays: &given }, outputs)
     })
 }
 
@@ -388,7 +396,9 @@ pub extern "C" fn MXKVStoreBroadcastEx(
     guard(|| {
         let _ = priority;
         let (given, pulled) = (arrays(vals, vnum, "vals")?, arrays(outs, onum, "outs")?);
-        kv_store(id(handle))?.broadcast((&names(vkeys, vnum)?, &given), (&names(okeys, onum)?, &pulled))
+        let (keys, out_keys) = (names(vkeys, vnum)?, names(okeys, onum)?);
+        let outputs = KeyedArrays { keys: &out_keys, arrays: &pulled };
+        kv_store(id(handle))?.broadcast(KeyedArrays { keys: &keys, arrays: &given }, outputs)
     })
 }
 

@@ -78,12 +78,12 @@ fn class_first(message: String) -> String {
 
 /// Runs the body of an exported function. Errors and panics become -1 and the message of `MXGetLastError`.
 pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
-    crate::guard::remember_backtraces();
+    crate::panics::remember_backtraces();
     let _measured = profiler::api(|| function_name::<F>().into());
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
         Ok(Err(e)) => class_first(e.to_string()),
-        Err(payload) => crate::guard::panic_message(payload.as_ref()),
+        Err(payload) => crate::panics::panic_message(payload.as_ref()),
     };
     set_last_error(&message);
     -1

@@ -10,24 +10,16 @@ use ferromx_runtime::shape::Shape;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::{arrays, semantics};
 
-use super::args::{array, copy_from, copy_to, count, id, put, raw, slice};
+use super::args::{array, array_shape, copy_from, copy_to, count, id, put, raw, slice};
 use super::guard;
 use super::number::Integer;
 use super::ret::{Ret, put_handle};
 use super::types::NDArrayHandle;
 use crate::handle::{self, insert_tensor, tensor};
 
-fn create<D: Integer>(
-    shape: *const D,
-    ndim: usize,
-    device: (c_int, c_int),
-    dtype: c_int,
-    out: *mut NDArrayHandle,
-) -> Result<()> {
-    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::array_shape_from_user(&dims)?;
-    let context = Context::from_codes(device.0, device.1)?;
-    put_handle(out, || Ok(insert_tensor(Tensor::new(arrays::create(&shape, dtype, context)?))))
+fn create(shape: &Shape, dev_type: c_int, dev_id: c_int, dtype: c_int, out: *mut NDArrayHandle) -> Result<()> {
+    let context = Context::from_codes(dev_type, dev_id)?;
+    put_handle(out, || Ok(insert_tensor(Tensor::new(arrays::create(shape, dtype, context)?))))
 }
 
 /// Returns the shape of an array; the rank of an array that was not written yet is unknown.
@@ -66,7 +58,7 @@ pub extern "C" fn MXNDArrayCreate(
 ) -> c_int {
     guard(|| {
         let _ = delay_alloc;
-        create(shape, ndim as usize, (dev_type, dev_id), 0, out)
+        create(&array_shape(shape, ndim as usize)?, dev_type, dev_id, 0, out)
     })
 }
 
@@ -83,7 +75,7 @@ pub extern "C" fn MXNDArrayCreateEx(
 ) -> c_int {
     guard(|| {
         let _ = delay_alloc;
-        create(shape, ndim as usize, (dev_type, dev_id), dtype, out)
+        create(&array_shape(shape, ndim as usize)?, dev_type, dev_id, dtype, out)
     })
 }
 
@@ -100,7 +92,7 @@ pub extern "C" fn MXNDArrayCreateEx64(
 ) -> c_int {
     guard(|| {
         let _ = delay_alloc;
-        create(shape, count(ndim, "ndim")?, (dev_type, dev_id), dtype, out)
+        create(&array_shape(shape, count(ndim, "ndim")?)?, dev_type, dev_id, dtype, out)
     })
 }
 

@@ -92,14 +92,15 @@ struct Conditions {
     ops: *mut *const c_char,
     params: *mut *const c_char,
     values: *mut *const c_char,
-    starts: (*const c_int, u32),
-    count: u32,
+    starts: *const c_int,
+    num_starts: u32,
+    num_ops: u32,
 }
 
 impl Conditions {
     fn read(&self) -> Result<Vec<ConditionalOp>> {
-        let n = self.count as usize;
-        let starts = slice(self.starts.0, self.starts.1 as usize, "ind_ptr")?;
+        let n = self.num_ops as usize;
+        let starts = slice(self.starts, self.num_starts as usize, "ind_ptr")?;
         let is_ordered = starts.first().is_none_or(|s| *s >= 0) && starts.is_sorted();
         ensure!(starts.len() > n && is_ordered, "ind_ptr must be {} ascending numbers, but is {starts:?}", n + 1);
         let values = texts(self.values, starts[n] as usize, "conditional_param_vals")?;
@@ -146,8 +147,9 @@ pub extern "C" fn MXReducePrecisionSymbol(
             ops: conditional_fp32_op_names,
             params: conditional_param_names,
             values: conditional_param_vals,
-            starts: (ind_ptr, num_ind_ptr),
-            count: num_conditional_fp32_op_names,
+            starts: ind_ptr,
+            num_starts: num_ind_ptr,
+            num_ops: num_conditional_fp32_op_names,
         };
         let types = slice(arg_type_data, num_args as usize, "arg_type_data")?.iter().map(|code| dtype_of_code(*code));
         let rules = AmpRules {

@@ -159,7 +159,7 @@ pub extern "C" fn MXProfileCreateTask(
     guard(|| {
         put_profiler_object(
             out,
-            ProfilerObject::duration(
+            ProfilerObject::span(
                 profiler_object(id(domain))?.domain()?,
                 &text(task_name, "task_name")?,
                 Kind::Overlapping,
@@ -178,7 +178,7 @@ pub extern "C" fn MXProfileCreateFrame(
     guard(|| {
         put_profiler_object(
             out,
-            ProfilerObject::duration(
+            ProfilerObject::span(
                 &format!("{},frame", profiler_object(id(domain))?.domain()?),
                 &text(frame_name, "frame_name")?,
                 Kind::Frame,
@@ -190,9 +190,7 @@ pub extern "C" fn MXProfileCreateFrame(
 /// Creates an event without a domain, which lasts from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateEvent(event_name: *const c_char, out: *mut ProfileHandle) -> c_int {
-    guard(|| {
-        put_profiler_object(out, ProfilerObject::duration("event", &text(event_name, "event_name")?, Kind::Nested))
-    })
+    guard(|| put_profiler_object(out, ProfilerObject::span("event", &text(event_name, "event_name")?, Kind::Nested)))
 }
 
 /// Creates a counter of value 0.

@@ -4,17 +4,17 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
 
+use ferromx_runtime::arrays;
 use ferromx_runtime::context::{Context, DeviceType};
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
 use ferromx_runtime::storage::Chunk;
-use ferromx_runtime::{arrays, semantics};
 
-use super::args::{array, count, put, slice};
+use super::args::{array, array_shape, count, put};
 use super::guard;
-use super::number::Integer;
 use super::ret::put_handle;
 use super::types::NDArrayHandle;
 use crate::handle::insert_tensor;
@@ -49,14 +49,7 @@ fn import(pid: c_int, descriptor: c_int) -> Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-fn create<D: Integer>(
-    (pid, descriptor): (c_int, c_int),
-    (shape, ndim): (*const D, usize),
-    dtype: c_int,
-    out: *mut NDArrayHandle,
-) -> Result<()> {
-    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::array_shape_from_user(&dims)?;
+fn create(pid: c_int, descriptor: c_int, shape: &Shape, dtype: c_int, out: *mut NDArrayHandle) -> Result<()> {
     let dtype = arrays::dtype_of_code(dtype)?;
     ensure!(
         dtype != ferromx_runtime::dtype::DType::Bool,
@@ -95,7 +88,7 @@ pub extern "C" fn MXNDArrayCreateFromSharedMem(
     dtype: c_int,
     out: *mut NDArrayHandle,
 ) -> c_int {
-    guard(|| create((shared_pid, shared_id), (shape, ndim as usize), dtype, out))
+    guard(|| create(shared_pid, shared_id, &array_shape(shape, ndim as usize)?, dtype, out))
 }
 
 /// Like `MXNDArrayCreateFromSharedMem`, with signed dimensions.
@@ -108,5 +101,5 @@ pub extern "C" fn MXNDArrayCreateFromSharedMemEx(
     dtype: c_int,
     out: *mut NDArrayHandle,
 ) -> c_int {
-    guard(|| create((shared_pid, shared_id), (shape, count(ndim, "ndim")?), dtype, out))
+    guard(|| create(shared_pid, shared_id, &array_shape(shape, count(ndim, "ndim")?)?, dtype, out))
 }

@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
+use ferromx_runtime::arrays;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
 use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::sparse::{FormatCheck, SparseArray, StorageType};
-use ferromx_runtime::{arrays, semantics};
 
-use super::args::{count, id, put, slice};
+use super::args::{array_shape, count, id, put, slice};
 use super::guard;
 use super::number::Integer;
 use super::ret::put_handle;
@@ -32,8 +32,7 @@ fn create<D: Integer>(
     for code in slice(aux_type, n, "aux_type")? {
         sparse::check_index_type(arrays::dtype_of_code(*code)?)?;
     }
-    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::array_shape_from_user(&dims)?;
+    let shape = array_shape(shape, ndim)?;
     let (dtype, context) = (arrays::dtype_of_code(dtype)?, Context::from_codes(device.0, device.1)?);
     put_handle(out, || Ok(insert_tensor(Tensor::new(SparseArray::zeros(storage_type, &shape, dtype, context)?))))
 }

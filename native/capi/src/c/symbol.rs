@@ -108,9 +108,9 @@ fn variables(handle: SymbolHandle, option: c_int) -> Result<Vec<Symbol>> {
         }
     };
     let mut symbols = Vec::new();
-    for (node, is_aux) in symbol(id(handle))?.variables() {
-        if is_selected(is_aux)? {
-            symbols.push(Symbol::of_variable(node));
+    for variable in symbol(id(handle))?.variables() {
+        if is_selected(variable.is_aux)? {
+            symbols.push(Symbol::of_variable(variable.node));
         }
     }
     Ok(symbols)

@@ -1,6 +1,5 @@
 //! Executors: binding, running, outputs, reshaping, monitors.
 
-use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::arrays::dtype_of_code;
@@ -9,6 +8,7 @@ use ferromx_runtime::error::Error;
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, ReshapeOptions, SimpleBind};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
@@ -20,15 +20,15 @@ use jni::sys::{jboolean, jint, jlong};
 use super::declarations::MXMonitorCallback;
 use super::kvstore::keys_and_arrays;
 use super::symbol::unpack_shapes;
-use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
+use super::{EngineResult, Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
 use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, kv_store, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
-    Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_runtime::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<EngineResult<_>>()?)
 }
 
 fn stored(handles: &[jlong]) -> Result<Vec<Array>> {
-    Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<ferromx_runtime::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<EngineResult<_>>()?)
 }
 
 fn wrap(array: impl Into<Array>) -> jlong {

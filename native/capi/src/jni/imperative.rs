@@ -1,16 +1,16 @@
 //! Imperative execution and autograd.
 
-use ferromx_runtime::op::Mode;
 use std::sync::Arc;
 
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor, Tensors};
+use ferromx_runtime::op::Mode;
 use ferromx_runtime::storage::Req;
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jdouble, jlong};
 
-use super::{Result, ints, longs, native, new_longs, pairs, same_length};
+use super::{EngineResult, Result, ints, longs, native, new_longs, pairs, same_length};
 use crate::handle::{self, insert_tensor, tensor};
 
 fn tensors(handles: &[jlong]) -> Result<Tensors> {
@@ -46,7 +46,7 @@ fn heads_of(
     let gradients = gradients
         .into_iter()
         .map(|h| if h == 0 { Ok(None) } else { tensor(h as u64).map(Some) })
-        .collect::<ferromx_runtime::error::Result<_>>()?;
+        .collect::<EngineResult<_>>()?;
     Ok((heads, gradients))
 }
 

@@ -17,7 +17,7 @@ use super::declarations::HookBridge;
 use super::gradient_graph::take_symbols;
 use super::symbol::new_shapes;
 use super::user_op::{Object, in_jvm};
-use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings, upcalls};
+use super::{EngineResult, JniError, Result, longs, new_ints, new_longs, new_strings, string, strings, upcalls};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
 /// A `HookBridge`.
@@ -160,12 +160,12 @@ macro_rules! field {
 
 /// Takes ownership of handles: returns their arrays and frees them.
 fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
-    let take = |handle: &jlong| -> ferromx_runtime::error::Result<NDArray> {
+    let take = |handle: &jlong| -> EngineResult<NDArray> {
         let array = tensor(*handle as u64)?.array()?;
         handle::free(*handle as u64, "NDArray")?;
         Ok(array)
     };
-    Ok(handles.iter().map(take).collect::<ferromx_runtime::error::Result<_>>()?)
+    Ok(handles.iter().map(take).collect::<EngineResult<_>>()?)
 }
 
 /// Reads names and arrays of the constants that a hook added.

@@ -3,7 +3,8 @@
 use ferromx_runtime::context::Context;
 use ferromx_runtime::error::Error;
 use ferromx_runtime::op::RandomKey;
-use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
+use ferromx_runtime::random::{self, DeviceState};
+use ferromx_runtime::{MXNET_VERSION, features, semantics};
 use jni::objects::{JBooleanArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 
@@ -70,8 +71,8 @@ native! {
     fn randomState(env) -> JLongArray<'l> {
         let state = random::state();
         let mut flat = vec![state.global_seed as jlong];
-        for (context, seed, next) in state.devices {
-            flat.extend([context.device_type as jlong, context.device_id.into(), seed as jlong, next as jlong]);
+        for DeviceState { context, seed, next_stream } in state.devices {
+            flat.extend([context.device_type as jlong, context.device_id.into(), seed as jlong, next_stream as jlong]);
         }
         new_longs(env, &flat)
     }
@@ -80,9 +81,10 @@ native! {
         let flat = longs(env, &state, "the random state")?;
         let [global_seed, devices @ ..] = &flat[..] else { return Err(wrong_random_state(flat.len())) };
         let (devices, []) = devices.as_chunks::<4>() else { return Err(wrong_random_state(flat.len())) };
-        let devices = devices.iter().map(|&[kind, id, seed, next]| {
-            let (kind, id) = (i32::try_from(kind).unwrap_or(-1), i32::try_from(id).unwrap_or(-1));
-            Ok((Context::from_codes(kind, id)?, seed as u64, next as u64))
+        let devices = devices.iter().map(|&[device_type, id, seed, next_stream]| {
+            let (device_type, id) = (i32::try_from(device_type).unwrap_or(-1), i32::try_from(id).unwrap_or(-1));
+            let context = Context::from_codes(device_type, id)?;
+            Ok(DeviceState { context, seed: seed as u64, next_stream: next_stream as u64 })
         });
         let devices = devices.collect::<Result<_, Error>>()?;
         random::restore(&random::State { global_seed: *global_seed as u64, devices });

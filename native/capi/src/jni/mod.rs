@@ -30,7 +30,7 @@ mod user_op;
 
 use std::any::Any;
 
-use ferromx_runtime::error::Error;
+use ferromx_runtime::error::{Error, Result as EngineResult};
 use ferromx_runtime::params::Attrs;
 use jni::errors::ErrorPolicy;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString, JThrowable};
@@ -100,7 +100,7 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
         _: &mut (),
         payload: Box<dyn Any + Send + 'static>,
     ) -> jni::errors::Result<T> {
-        throw(env, &crate::guard::panic_message(payload.as_ref()));
+        throw(env, &crate::panics::panic_message(payload.as_ref()));
         Ok(T::default())
     }
 }
@@ -115,7 +115,7 @@ macro_rules! native {
             _this: jni::objects::JObject<'l>,
             $($arg: $ty),*
         ) $(-> $ret)? {
-            $crate::guard::remember_backtraces();
+            $crate::panics::remember_backtraces();
             unowned
                 .with_env(|$env| -> $crate::jni::Result<_> { $body })
                 .resolve::<$crate::jni::ThrowMxNetError>()

@@ -26,7 +26,8 @@ use super::declarations::{HookBridge, ImportedParts};
 use super::import_hooks::JvmHooks;
 use super::symbol::unpack_shapes;
 use super::{
-    JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings, upcalls,
+    EngineResult, JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings,
+    upcalls,
 };
 use crate::handle::{insert_symbol, insert_tensor, symbol, tensor};
 
@@ -229,7 +230,7 @@ native! {
     {
         let file = string(env, &file, "path")?;
         let arrays = longs(env, &handles, "handles")?.into_iter().map(|h| tensor(h as u64)?.array());
-        let arrays = arrays.collect::<ferromx_runtime::error::Result<Vec<NDArray>>>()?;
+        let arrays = arrays.collect::<EngineResult<Vec<NDArray>>>()?;
         let names = strings(env, &names, "names")?;
         same_length(names.len(), arrays.len(), "names", "handles")?;
         let shapes = named_shapes(env, &inputs, &ndims, &dims)?;

@@ -11,11 +11,13 @@ use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jint, jlong};
 
 use super::declarations::{InferredShapes, InferredTypes};
-use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings, upcalls};
+use super::{
+    EngineResult, Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings, upcalls,
+};
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
 fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
-    Ok(handles.iter().map(|h| symbol(*h as u64)).collect::<ferromx_runtime::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| symbol(*h as u64)).collect::<EngineResult<_>>()?)
 }
 
 fn flat(items: Vec<(String, String)>) -> Vec<String> {

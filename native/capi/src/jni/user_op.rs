@@ -32,7 +32,10 @@ use super::declarations::OperatorBridge;
 use super::gradient_graph::{self, Template};
 use super::symbol::new_shapes;
 use super::upcalls::ResolvedMethod;
-use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings, upcalls};
+use super::{
+    EngineResult, JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings,
+    upcalls,
+};
 use crate::handle::{self, insert_tensor, tensor};
 
 pub(super) type Object = Global<JObject<'static>>;
@@ -95,7 +98,7 @@ impl Bridge {
 }
 
 /// Runs `f` with the JVM's environment. A thread that is not attached to the JVM is attached for the duration of the call.
-pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_runtime::error::Result<R> {
+pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> EngineResult<R> {
     let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
     let run = |env: &mut Env<'_>| {
         if env.exception_check() {
@@ -148,7 +151,7 @@ fn call_object<'l>(
 struct Factory(String);
 
 impl UserOpFactory for Factory {
-    fn make(&self, attrs: &Attrs) -> ferromx_runtime::error::Result<Arc<dyn UserOperator>> {
+    fn make(&self, attrs: &Attrs) -> EngineResult<Arc<dyn UserOperator>> {
         in_jvm(|env| {
             let bridge = bridge()?;
             let op_type = env.new_string(&self.0)?;
@@ -202,11 +205,7 @@ impl<K, V> Default for LastResult<K, V> {
 
 impl<K: PartialEq, V: Clone> LastResult<K, V> {
     /// The cached result for these inputs, or that of `infer`.
-    fn get_or_infer(
-        &self,
-        inputs: K,
-        infer: impl FnOnce() -> ferromx_runtime::error::Result<V>,
-    ) -> ferromx_runtime::error::Result<V> {
+    fn get_or_infer(&self, inputs: K, infer: impl FnOnce() -> EngineResult<V>) -> EngineResult<V> {
         if let Some((_, result)) = self.0.lock().as_ref().filter(|(cached, _)| *cached == inputs) {
             return Ok(result.clone());
         }
@@ -230,14 +229,8 @@ impl Operator {
         let outs = all.split_off(ins);
         Ok(InferredArgs { ins: all, outs, states })
     }
-}
 
-impl Operator {
-    fn infer_shapes_in_jvm(
-        &self,
-        ins: &[Shape],
-        outs: &[Shape],
-    ) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
+    fn infer_shapes_in_jvm(&self, ins: &[Shape], outs: &[Shape]) -> EngineResult<InferredArgs<Shape>> {
         in_jvm(|env| {
             let (ins, outs) = (new_shapes(env, ins)?, new_shapes(env, outs)?);
             let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into(), (&outs).into()])?;
@@ -259,7 +252,7 @@ impl Operator {
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
-    ) -> ferromx_runtime::error::Result<InferredArgs<Option<DType>>> {
+    ) -> EngineResult<InferredArgs<Option<DType>>> {
         in_jvm(|env| {
             let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
             let (ins, outs) = (new_ints(env, &codes(ins))?, new_ints(env, &codes(outs))?);
@@ -284,17 +277,13 @@ impl UserOperator for Operator {
         self.states.clone()
     }
 
-    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
+    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> EngineResult<InferredArgs<Shape>> {
         self.shapes.get_or_infer((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || {
             self.infer_shapes_in_jvm(ins, outs)
         })
     }
 
-    fn infer_dtype(
-        &self,
-        ins: &[Option<DType>],
-        outs: &[Option<DType>],
-    ) -> ferromx_runtime::error::Result<InferredArgs<Option<DType>>> {
+    fn infer_dtype(&self, ins: &[Option<DType>], outs: &[Option<DType>]) -> EngineResult<InferredArgs<Option<DType>>> {
         self.types.get_or_infer((ins.to_vec(), outs.to_vec()), || self.infer_types_in_jvm(ins, outs))
     }
 
@@ -310,11 +299,7 @@ impl UserOperator for Operator {
         self.flags & flag::IS_COMPOSED != 0
     }
 
-    fn compose(
-        &self,
-        graph: &mut dyn GradGraph,
-        node: &GradNode<'_>,
-    ) -> ferromx_runtime::error::Result<Vec<Option<Entry>>> {
+    fn compose(&self, graph: &mut dyn GradGraph, node: &GradNode<'_>) -> EngineResult<Vec<Option<Entry>>> {
         let template = Template::new(&self.inputs, &self.outputs);
         let gradients = in_jvm(|env| {
             let inputs = new_longs(env, &template.inputs())?;
@@ -329,12 +314,7 @@ impl UserOperator for Operator {
         template.instantiate(graph, &node.inputs[..self.inputs.len().min(node.inputs.len())], node, &symbols)
     }
 
-    fn create(
-        &self,
-        context: Context,
-        shapes: &[Shape],
-        dtypes: &[DType],
-    ) -> ferromx_runtime::error::Result<Box<dyn UserOpInstance>> {
+    fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> EngineResult<Box<dyn UserOpInstance>> {
         in_jvm(|env| {
             let context = env.new_string(context.to_string())?;
             let shapes = new_shapes(env, shapes)?;
@@ -407,7 +387,7 @@ fn run(
     arrays: &ArrayHandles,
     is_new: bool,
     is_train: bool,
-) -> ferromx_runtime::error::Result<()> {
+) -> EngineResult<()> {
     in_jvm(|env| {
         let (handles, reqs) = match is_new {
             false => (JLongArray::null(), JIntArray::null()),
@@ -422,20 +402,20 @@ fn run(
 }
 
 /// The arrays of a list, which are dense: operators of the JVM infer no storage types.
-fn dense(arrays: &[Array]) -> ferromx_runtime::error::Result<Vec<NDArray>> {
+fn dense(arrays: &[Array]) -> EngineResult<Vec<NDArray>> {
     arrays.iter().map(|array| array.dense().cloned()).collect()
 }
 
 impl UserOpInstance for Instance {
-    fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_runtime::error::Result<()> {
-        let method = bridge().map_err(engine)?.forward;
+    fn forward(&mut self, call: &UserOpForward<'_>) -> EngineResult<()> {
+        let method = bridge().map_err(engine_error)?.forward;
         let (ins, outs, states) = (dense(call.ins)?, dense(call.outs)?, dense(call.states)?);
         let is_new = self.forward.update(&[&ins], &[&outs, &states], call.reqs);
         run(&self.object, method, &self.forward, is_new, call.is_train)
     }
 
-    fn backward(&mut self, call: &UserOpBackward<'_>) -> ferromx_runtime::error::Result<()> {
-        let method = bridge().map_err(engine)?.backward;
+    fn backward(&mut self, call: &UserOpBackward<'_>) -> EngineResult<()> {
+        let method = bridge().map_err(engine_error)?.backward;
         let (ograds, ins, outs) = (dense(call.ograds)?, dense(call.ins)?, dense(call.outs)?);
         let (igrads, states) = (dense(call.igrads)?, dense(call.states)?);
         let is_new = self.backward.update(&[&ograds, &ins, &outs], &[&igrads, &states], call.reqs);
@@ -443,8 +423,8 @@ impl UserOpInstance for Instance {
     }
 }
 
-/// Converts an error to an engine error.
-fn engine(error: JniError) -> Error {
+/// Converts an error to an error of the engine.
+fn engine_error(error: JniError) -> Error {
     match error {
         JniError::Engine(error) => error,
         JniError::Jni(error) => Error::value(error.to_string()),
@@ -492,7 +472,7 @@ native! {
     }
 }
 
-fn ensure_buffer(bytes: usize) -> ferromx_runtime::error::Result<()> {
+fn ensure_buffer(bytes: usize) -> EngineResult<()> {
     ensure!(
         (1..=i32::MAX as usize).contains(&bytes),
         "an array of {bytes} bytes has no buffer: buffers have 1 to 2147483647 bytes; use slices of the array"

@@ -141,7 +141,7 @@ pub(crate) trait RuleResult {
     fn value(self) -> Value;
 }
 
-macro_rules! outcomes {
+macro_rules! results {
     ($($ty:ty: $kind:ident = |$x:ident| $made:expr;)*) => {$(
         impl RuleResult for $ty {
             const KIND: Kind = Kind::$kind;
@@ -160,7 +160,7 @@ macro_rules! outcomes {
     )*};
 }
 
-outcomes! {
+results! {
     bool: Bool = |x| Value::Bool(x);
     i64: Int = |x| Value::Int(x);
     SymInt: Int = |x| Value::Int(x.0);

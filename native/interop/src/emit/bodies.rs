@@ -59,7 +59,7 @@ impl Builder {
 
     /// A symbol with these outputs.
     pub fn group(&mut self, outputs: &[TensorId]) -> Symbol {
-        let symbols: Vec<Symbol> = outputs.iter().map(|h| self.symbol(h.0)).collect();
+        let symbols: Vec<Symbol> = outputs.iter().map(|id| self.symbol(id.0)).collect();
         Symbol::group(&symbols)
     }
 

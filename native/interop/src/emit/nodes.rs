@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::{Builder, Names, Naming, OnnxOp, Scope};
 use crate::error::{Error, Position, Result};
-use crate::ir::{Arity, AttributeKind, Node, Value};
+use crate::ir::{Arity, AttributeKind, Node, OpDescriptor, Value};
 use crate::mapping::ast::{Call, Expr};
 
 /// The nodes and names that an export has emitted so far.
@@ -109,43 +109,16 @@ pub fn framework_call(
     names: &Names<'_>,
     outputs: Option<&[String]>,
 ) -> Result<Value> {
-    let mut inputs = Vec::new();
-    for e in &call.args {
-        let value = scope.eval(e, names, Naming::Operator)?;
-        match value {
-            Value::List(items) => inputs.extend(items),
-            other => inputs.push(other),
-        }
-    }
-    while let Some(Value::None) = inputs.last() {
-        inputs.pop();
-    }
+    let inputs = evaluated_inputs(scope, call, names)?;
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
     let inputs = inputs.iter().map(|v| sink.name_of(builder, v)).collect::<Result<Vec<_>>>()?;
     let probe = Node { op: call.name.clone(), domain: scope.domain_of(&call.name), ..Node::default() };
     let descriptor = scope.context.emitter().descriptor(&probe)?;
-    let mut attributes = IndexMap::new();
-    for a in &descriptor.attributes {
-        let value = match call.named.iter().find(|(key, _)| *key == a.name) {
-            Some((_, e)) => scope.eval(e, names, Naming::Operator)?,
-            None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
-            None => Value::None,
-        };
-        // ONNX has no Boolean attributes, and the mapping may give an integer for a float.
-        let value = match (a.kind, value) {
-            (AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
-            (AttributeKind::Float, v) if v.number().is_some() => Value::Float(v.number().unwrap_or_default()),
-            (_, v) => v,
-        };
-        let is_empty = matches!(&value, Value::List(items) if items.is_empty());
-        if value == Value::None || value == a.default || (is_empty && !a.is_required) {
-            continue;
-        }
-        if !a.kind.takes(&value) {
-            return Err(Error::value(format!("the attribute {} of {} would be {value}", a.name, call.name)));
-        }
-        attributes.insert(a.name.clone(), value);
-    }
+    // An operator with given outputs takes attributes that the call does not name from the scope.
+    let attributes = match outputs {
+        Some(_) => evaluated_attributes(scope, call, descriptor, names, names)?,
+        None => evaluated_attributes(scope, call, descriptor, names, &Names::new())?,
+    };
     let base_name = format!("{}/{}", scope.name, call.name);
     let given_name = scope.name.clone();
     let (sink, builder) = scope.context.sink().ok_or_else(no_sink)?;
@@ -169,4 +142,51 @@ pub fn framework_call(
         ..Node::default()
     });
     Ok(tensor_id)
+}
+
+/// The inputs of a call, without omitted ones at the end. An argument that is a list stands for several inputs.
+fn evaluated_inputs(scope: &mut Scope<'_, '_>, call: &Call, names: &Names<'_>) -> Result<Vec<Value>> {
+    let mut inputs = Vec::new();
+    for e in &call.args {
+        match scope.eval(e, names, Naming::Operator)? {
+            Value::List(items) => inputs.extend(items),
+            other => inputs.push(other),
+        }
+    }
+    while let Some(Value::None) = inputs.last() {
+        inputs.pop();
+    }
+    Ok(inputs)
+}
+
+/// The attributes of a call that differ from the operator's defaults. Those that the call does not name are in `unnamed`, or omitted.
+fn evaluated_attributes(
+    scope: &mut Scope<'_, '_>,
+    call: &Call,
+    descriptor: &OpDescriptor,
+    names: &Names<'_>,
+    unnamed: &Names<'_>,
+) -> Result<IndexMap<String, Value>> {
+    let mut attributes = IndexMap::new();
+    for a in &descriptor.attributes {
+        let value = match call.named.iter().find(|(key, _)| *key == a.name) {
+            Some((_, e)) => scope.eval(e, names, Naming::Operator)?,
+            None => unnamed.get(a.name.as_str()).cloned().unwrap_or_default(),
+        };
+        // ONNX has no Boolean attributes, and the mapping may give an integer for a float.
+        let value = match (a.kind, value) {
+            (AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
+            (AttributeKind::Float, v) if v.number().is_some() => Value::Float(v.number().unwrap_or_default()),
+            (_, v) => v,
+        };
+        let is_empty = matches!(&value, Value::List(items) if items.is_empty());
+        if value == Value::None || value == a.default || (is_empty && !a.is_required) {
+            continue;
+        }
+        if !a.kind.takes(&value) {
+            return Err(Error::value(format!("the attribute {} of {} would be {value}", a.name, call.name)));
+        }
+        attributes.insert(a.name.clone(), value);
+    }
+    Ok(attributes)
 }

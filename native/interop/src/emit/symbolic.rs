@@ -134,6 +134,21 @@ fn map_broadcast(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -
     Ok(Some(NDArray::from_slice(&results, &dims)?))
 }
 
+/// Converts arrays to int64, which symbolic elements need; `None` if an element is not an integer.
+fn to_integers(values: Vec<NDArray>) -> Result<Option<Vec<NDArray>>> {
+    let mut ints = Vec::with_capacity(values.len());
+    for value in values {
+        if value.dtype().is_float() && value.to_vec_as::<f64>()?.iter().any(|x| x.fract() != 0.0 || x.abs() > 1e15) {
+            return Ok(None);
+        }
+        ints.push(match value.dtype() {
+            DType::I64 => value,
+            _ => NDArray::from_slice(&value.to_vec_as::<i64>()?, value.shape().dims())?,
+        });
+    }
+    Ok(Some(ints))
+}
+
 /// The results of an operator on arrays with symbolic elements, as int64; `None` if they are not known. `outs` are the inferred shapes and
 /// the type of the first output.
 ///
@@ -148,17 +163,7 @@ pub(super) fn propagate(
     let name = call.def.name;
     let (shapes, dtype) = outs;
     let is_float = dtype.is_none_or(DType::is_float);
-    // All elements are converted to int64, which symbols need.
-    let mut ints = Vec::with_capacity(values.len());
-    for value in values {
-        if value.dtype().is_float() && value.to_vec_as::<f64>()?.iter().any(|x| x.fract() != 0.0 || x.abs() > 1e15) {
-            return Ok(None);
-        }
-        ints.push(match value.dtype() {
-            DType::I64 => value,
-            _ => NDArray::from_slice(&value.to_vec_as::<i64>()?, value.shape().dims())?,
-        });
-    }
+    let Some(mut ints) = to_integers(values)? else { return Ok(None) };
     let single = |array: Option<NDArray>| array.map(|a| vec![a]);
     if let Some((_, combine)) = ARITHMETIC.iter().find(|(op, _)| *op == name) {
         return Ok(single(map_broadcast(&ints, |x| combine(dimensions, *x.first()?, *x.get(1)?))?));

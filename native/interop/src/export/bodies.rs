@@ -1,10 +1,11 @@
 //! Writes control flow operators: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. Bodies refer to outer values by name, as ONNX
 //! allows; their inputs are only scanned rows, states and loop-carried values.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
@@ -122,7 +123,7 @@ impl Writer<'_, '_> {
     fn splice(&mut self, graph: &Symbol, variables: &[usize], prefix: &str) -> Result<Subgraph> {
         let names = graph.list_inputs();
         let known: HashMap<&String, usize> = names.iter().zip(variables.iter().copied()).collect();
-        let info = |n: &String| known.get(n).map(|h| self.exporter.emitter.builder.info(*h));
+        let info = |n: &String| known.get(n).map(|id| self.exporter.emitter.builder.info(*id));
         let shapes: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.shape.clone()))).collect();
         let types: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.dtype?))).collect();
         let internals = graph.internals();
@@ -159,11 +160,10 @@ impl Writer<'_, '_> {
         }
         inner.graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
         inner.index();
-        let mut chunks = nodes(self.exporter, &inner, self.opset)?;
-        chunks.reverse();
+        let nodes = nodes(self.exporter, &inner, self.opset)?;
         let outputs =
             inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.tensor_ids.get(&o.name)?)));
-        Ok(Subgraph { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
+        Ok(Subgraph { outputs: outputs.collect(), nodes })
     }
 
     /// A subgraph attribute. ONNX requires distinct outputs that inner nodes produce; others are copied.
@@ -376,7 +376,7 @@ impl Writer<'_, '_> {
 }
 
 /// The names of values that nodes and their subgraphs use.
-pub(super) fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
+pub(super) fn used_names(nodes: &[Node]) -> HashSet<String> {
     let inner = |n: &Node| n.free_names().into_iter().map(str::to_string).collect::<Vec<_>>();
     nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()
 }
@@ -398,6 +398,6 @@ pub(super) fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String
 impl Exporter<'_> {
     /// A constant of 64-bit integers.
     fn integers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
-        Ok(self.emitter.builder.constant(name, ferromx_core::ndarray::NDArray::from_slice(items, shape)?))
+        Ok(self.emitter.builder.constant(name, NDArray::from_slice(items, shape)?))
     }
 }

@@ -44,13 +44,13 @@ pub struct Source {
     graph: Graph,
     /// Number of uses of each value.
     uses: HashMap<String, usize>,
-    /// Handles by name.
+    /// The tensor of each value, by name.
     tensor_ids: HashMap<String, usize>,
-    /// Names by tensor.
+    /// The name of each tensor.
     names: Vec<String>,
-    /// The producer of each value.
+    /// The node that computes each value, by name.
     producers: HashMap<String, usize>,
-    /// The elements of one-element constants, by tensor.
+    /// The elements of one-element constants, by tensor id.
     scalars: HashMap<usize, f64>,
     /// Control flow operators, by name.
     control_flow: HashMap<String, Arc<SymbolNode>>,
@@ -90,7 +90,7 @@ impl Source {
 
     /// The tensor of a name.
     fn value(&self, name: &str) -> Value {
-        self.tensor_ids.get(name).map_or(Value::None, |h| Value::TensorId(*h))
+        self.tensor_ids.get(name).map_or(Value::None, |id| Value::TensorId(*id))
     }
 
     /// The index of an input in the model that the graph was imported from; inputs without one come last.
@@ -193,9 +193,8 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     }
     let hooks = ExportHooks { hooks: options.hooks.clone(), ..ExportHooks::default() };
     let mut exporter = Exporter { emitter, sink, hooks };
-    let mut chunks = nodes(&mut exporter, &source, opset)?;
-    chunks.reverse();
-    let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
+    let nodes = nodes(&mut exporter, &source, opset)?;
+    let mut graph = Graph { nodes, ..Graph::default() };
     add_values(&mut graph, &mut exporter, &source, params, options)?;
     opsets.extend(exporter.hooks.opsets);
     let mut used = HashSet::new();
@@ -253,11 +252,12 @@ fn read_source(
     Ok(source)
 }
 
-/// The ONNX nodes for each MXNet node that no other node's process covers, from the outputs to the inputs.
-fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
+/// The ONNX nodes for all MXNet nodes, in topological order.
+fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec<Node>> {
     let mut covered = vec![false; source.graph.nodes.len()];
     let mut problems: Vec<Problem> = Vec::new();
-    let mut chunks = Vec::new();
+    // Nodes are visited from the outputs to the inputs, so the nodes for each come in reverse order.
+    let mut emitted = Vec::new();
     for i in (0..source.graph.nodes.len()).rev() {
         if covered[i] {
             continue;
@@ -265,14 +265,17 @@ fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec
         match node(exporter, source, i, opset) {
             Ok(nodes) => {
                 nodes.into_iter().for_each(|n| covered[n] = true);
-                chunks.push(std::mem::take(&mut exporter.sink.nodes));
+                emitted.push(std::mem::take(&mut exporter.sink.nodes));
             }
             // An error of user code keeps its cause.
             Err(e) if e.is_foreign() => return Err(e),
             Err(e) => problems.extend(e.at(source.graph.nodes[i].label())),
         }
     }
-    if problems.is_empty() { Ok(chunks) } else { Err(Error::Model(problems)) }
+    match problems.is_empty() {
+        true => Ok(emitted.into_iter().rev().flatten().collect()),
+        false => Err(Error::Model(problems)),
+    }
 }
 
 /// Writes one MXNet node and returns the nodes that the process covers.
@@ -293,52 +296,62 @@ fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> R
         if !(process.since..=process.until).contains(&version) {
             continue;
         }
-        let mut matching = PatternMatch { source, table, process, names: Names::new(), covered: Vec::new() };
-        if let Err(why) = matching.node(i) {
-            if matching.covered.len() == 1 || (matching.covered.len() > 1 && reasons.is_empty()) {
-                reasons.push(why);
-            }
-            continue;
+        if let Some(covered) = apply(exporter, source, i, process, &mut reasons)? {
+            return Ok(covered);
         }
-        let (names, covered) = (matching.names, matching.covered);
-        let mxnet_node = &source.graph.nodes[i];
-        let mut scope = Scope::new(&mut *exporter, mxnet_node, mxnet_node.name.clone(), process);
-        let mut is_accepted = true;
-        for (condition, why) in &process.conditions {
-            if !scope.eval(condition, &names, Naming::Operator)?.is_true() {
-                reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
-                is_accepted = false;
-                break;
-            }
-        }
-        if !is_accepted {
-            continue;
-        }
-        write(&mut scope, process, &names, mxnet_node)?;
-        let emitted = &exporter.sink.nodes;
-        let missing = mxnet_node
-            .outputs
-            .iter()
-            .position(|o| source.uses.contains_key(o) && !emitted.iter().any(|n| n.outputs.contains(o)));
-        return match missing {
-            Some(k) => Err(Error::unsupported(format!("its output {k} is used, but cannot be exported"))),
-            None => Ok(covered),
-        };
     }
-    let node = &source.graph.nodes[i];
+    Err(no_match(&source.graph.nodes[i], opset, &reasons))
+}
+
+/// Writes a node by a process and returns the nodes that it covers; `None` with a reason if the process does not match.
+fn apply<'t>(
+    exporter: &mut Exporter<'t>,
+    source: &Source,
+    i: usize,
+    process: &'t Process,
+    reasons: &mut Vec<String>,
+) -> Result<Option<Vec<usize>>> {
+    let table = exporter.emitter.table;
+    let mut matching = PatternMatch { source, table, process, names: Names::new(), covered: Vec::new() };
+    if let Err(why) = matching.node(i) {
+        if matching.covered.len() == 1 || (matching.covered.len() > 1 && reasons.is_empty()) {
+            reasons.push(why);
+        }
+        return Ok(None);
+    }
+    let (names, covered) = (matching.names, matching.covered);
+    let mxnet_node = &source.graph.nodes[i];
+    let mut scope = Scope::new(&mut *exporter, mxnet_node, mxnet_node.name.clone(), process);
+    for (condition, why) in &process.conditions {
+        if !scope.eval(condition, &names, Naming::Operator)?.is_true() {
+            reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
+            return Ok(None);
+        }
+    }
+    write(&mut scope, process, &names, mxnet_node)?;
+    let emitted = &exporter.sink.nodes;
+    let is_missing = |o: &String| source.uses.contains_key(o) && !emitted.iter().any(|n| n.outputs.contains(o));
+    match mxnet_node.outputs.iter().position(is_missing) {
+        Some(k) => Err(Error::unsupported(format!("its output {k} is used, but cannot be exported"))),
+        None => Ok(Some(covered)),
+    }
+}
+
+/// The error for a node that no process matches, with the distinct reasons.
+fn no_match(node: &Node, opset: i64, reasons: &[String]) -> Error {
     let op = &node.op;
     if let Some(own) = node.attributes.get("op_type").filter(|_| op == mxnet::USER_OPERATOR) {
-        return Err(Error::unsupported(format!(
+        return Error::unsupported(format!(
             "'{own}' is a user-defined operator, which ONNX does not have: export it as a node of a custom domain (userOperator), or \
              compose it of other operators with an ExportHook"
-        )));
+        ));
     }
     let mut seen = HashSet::new();
-    reasons.retain(|reason| seen.insert(reason.clone()));
-    Err(Error::unsupported(match reasons.is_empty() {
+    let distinct: Vec<&str> = reasons.iter().map(String::as_str).filter(|reason| seen.insert(*reason)).collect();
+    Error::unsupported(match distinct.is_empty() {
         true => format!("there is no process for {op} in version {opset} of the operator set"),
-        false => format!("no process for {op} matches: {}", reasons.join("; ")),
-    }))
+        false => format!("no process for {op} matches: {}", distinct.join("; ")),
+    })
 }
 
 /// Emits the framework's side of a process.
@@ -388,7 +401,7 @@ fn add_values(
     let used = bodies::used_names(&graph.nodes);
     let heads: Vec<&String> = source.graph.outputs.iter().map(|o| &o.name).collect();
     let names = &exporter.sink.names;
-    let mut by_name: Vec<(&String, usize)> = names.iter().map(|(h, n)| (n, *h)).collect();
+    let mut by_name: Vec<(&String, usize)> = names.iter().map(|(id, n)| (n, *id)).collect();
     by_name.sort();
     let mut constants = IndexMap::new();
     for (name, tensor_id) in by_name {
@@ -399,7 +412,7 @@ fn add_values(
         }
     }
     let info = |name: &str| {
-        let t = source.tensor_ids.get(name).map(|h| exporter.emitter.builder.info(*h));
+        let t = source.tensor_ids.get(name).map(|id| exporter.emitter.builder.info(*id));
         let attrs = source.variables.get(name).map(|node| node.attrs.read().clone()).unwrap_or_default();
         let unknown =
             |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
@@ -485,7 +498,7 @@ fn order_inputs(inputs: Vec<ValueInfo>, first: &[ValueInfo]) -> Vec<ValueInfo> {
 
 /// Names the outputs as requested, with an Identity for each output that has another name and a Cast for each of another type.
 fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<Output>) -> Result<()> {
-    let mut used_names: std::collections::HashSet<String> = std::collections::HashSet::new();
+    let mut used_names: HashSet<String> = HashSet::new();
     for k in 0..outs.len() {
         let Output { wanted, mut info, widened } = outs[k].clone();
         let made_by_node = graph.nodes.iter().any(|n| n.outputs.contains(&info.name));

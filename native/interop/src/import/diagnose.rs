@@ -62,6 +62,16 @@ struct Guess {
     is_constant: bool,
 }
 
+/// How attempts with all forms of a guess end.
+enum Outcome {
+    /// One succeeds, or fails for a reason that another value of a placeholder could remove.
+    NotOwnProblem,
+    /// All fail, with different problems.
+    DifferentProblems,
+    /// All fail with this problem.
+    SameProblem(Error),
+}
+
 /// The values of `length` and `is_constant` that are tried for each type and rank.
 const FORMS: [(Option<i64>, bool); 3] = [(None, false), (Some(2), false), (Some(1), true)];
 
@@ -190,39 +200,27 @@ impl Importer<'_> {
         if from_placeholders.is_empty() || self.diagnosis.is_trying || self.known_operator(node).is_err() {
             return Some(e);
         }
-        let needed = e.needs_values();
-        if needed && !self.lacks_value(node) {
+        let needs_values = e.needs_values();
+        if needs_values && !self.lacks_value(node) {
             return None;
         }
         let (dtypes, ranks) = self.guesses(node, &from_placeholders);
-        let mut candidates: Vec<(Error, usize)> = Vec::new();
         // All types with two ranks, and all ranks with two types.
         let pairs = dtypes.iter().enumerate().flat_map(|(i, dtype)| {
             let ranks = ranks.iter().enumerate();
             ranks.filter_map(move |(k, rank)| (i < 2 || k < 2).then_some((*dtype, *rank)))
         });
         let pairs: Vec<_> = pairs.collect();
+        let mut candidates: Vec<(Error, usize)> = Vec::new();
         for (dtype, rank) in pairs.iter().copied() {
-            let mut common: Option<Error> = None;
-            let mut is_inconsistent = false;
-            for (length, is_constant) in FORMS {
-                let guess = Guess { dtype, rank, length, is_constant };
-                match self.attempt(context, node, &from_placeholders, &|_| guess) {
-                    // The missing value may not depend on placeholders.
-                    Err(Error::Model(inner)) if inner.is_empty() => return None,
-                    Err(other) if other.needs_values() == needed || (needed && !is_constant) => {
-                        is_inconsistent |=
-                            common.as_ref().is_some_and(|earlier| earlier.to_string() != other.to_string());
-                        common = Some(other);
-                    }
-                    _ => return None,
-                }
-            }
-            if let Some(common) = common.filter(|_| !is_inconsistent) {
-                match candidates.iter_mut().find(|(earlier, _)| earlier.to_string() == common.to_string()) {
+            let guess = Guess { dtype, rank, length: None, is_constant: false };
+            match self.attempt_forms(context, node, &from_placeholders, guess, needs_values) {
+                Outcome::NotOwnProblem => return None,
+                Outcome::DifferentProblems => {}
+                Outcome::SameProblem(e) => match candidates.iter_mut().find(|(c, _)| c.to_string() == e.to_string()) {
                     Some((_, times)) => *times += 1,
-                    None => candidates.push((common, 1)),
-                }
+                    None => candidates.push((e, 1)),
+                },
             }
         }
         if self.any_mixture_maps(context, node, &from_placeholders) {
@@ -230,6 +228,35 @@ impl Importer<'_> {
         }
         let most_frequent = candidates.into_iter().max_by_key(|(_, times)| *times);
         most_frequent.filter(|(_, times)| 2 * times > pairs.len()).map(|(e, _)| e)
+    }
+
+    /// Maps a node with all forms of a type and a rank. `needs_values` says whether the node's problem is an unknown value.
+    fn attempt_forms(
+        &mut self,
+        context: &GraphContext<'_, '_>,
+        node: &Node,
+        from_placeholders: &[(String, usize)],
+        guess: Guess,
+        needs_values: bool,
+    ) -> Outcome {
+        let mut common: Option<Error> = None;
+        let mut is_same = true;
+        for (length, is_constant) in FORMS {
+            let guess = Guess { length, is_constant, ..guess };
+            match self.attempt(context, node, from_placeholders, &|_| guess) {
+                // The missing value may not depend on placeholders.
+                Err(Error::Model(inner)) if inner.is_empty() => return Outcome::NotOwnProblem,
+                Err(e) if e.needs_values() == needs_values || (needs_values && !is_constant) => {
+                    is_same &= common.as_ref().is_none_or(|earlier| earlier.to_string() == e.to_string());
+                    common = Some(e);
+                }
+                _ => return Outcome::NotOwnProblem,
+            }
+        }
+        match common.filter(|_| is_same) {
+            Some(e) => Outcome::SameProblem(e),
+            None => Outcome::DifferentProblems,
+        }
     }
 
     /// True if an input that does not depend on placeholders has unknown elements. Symbolic dimensions may come from placeholders.

@@ -54,20 +54,7 @@ pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Op
     }
     for (i, node) in graph.nodes.iter().enumerate() {
         let Some(hooks) = importer.hooked.of(node)? else { continue };
-        let mut inputs = Vec::new();
-        for name in &node.inputs {
-            let value = graph.constants.get(name).filter(|t| t.element.dtype().is_ok()).map(Tensor::to_array);
-            inputs.push((!name.is_empty()).then_some(()).map(|()| (name, value.transpose())));
-        }
-        let inputs = inputs.into_iter().map(|input| {
-            let Some((name, value)) = input else { return Ok(None) };
-            let value = value?;
-            let shape = value.as_ref().map_or(Shape::unknown(), |v| v.shape().clone());
-            let dtype = value.as_ref().map(NDArray::dtype);
-            let symbol = Symbol::variable(name, Attrs::new());
-            Ok(Some(HookTensor { name: name.clone(), symbol, shape, dtype, value }))
-        });
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let inputs = inputs_of(graph, node)?;
         let hook_node = HookNode { node, version: importer.emitter.version_of(node), inputs };
         let Some(rewritten) = hooks.prepare(&hook_node).map_err(|e| located(e, node))? else { continue };
         let graph = changed.get_or_insert_with(|| graph.clone());
@@ -84,6 +71,22 @@ pub(super) fn rewrite_nodes(importer: &Importer<'_>, graph: &Graph) -> Result<Op
         graph.nodes[i] = rewritten.node;
     }
     Ok(changed)
+}
+
+/// The inputs of a node, with the values of constants; `None` for an omitted input.
+fn inputs_of(graph: &Graph, node: &Node) -> Result<Vec<Option<HookTensor>>> {
+    let input = |name: &String| {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let constant = graph.constants.get(name).filter(|t| t.element.dtype().is_ok());
+        let value = constant.map(Tensor::to_array).transpose()?;
+        let shape = value.as_ref().map_or(Shape::unknown(), |v| v.shape().clone());
+        let dtype = value.as_ref().map(NDArray::dtype);
+        let symbol = Symbol::variable(name, Attrs::new());
+        Ok(Some(HookTensor { name: name.clone(), symbol, shape, dtype, value }))
+    };
+    node.inputs.iter().map(input).collect()
 }
 
 impl Importer<'_> {

@@ -17,6 +17,7 @@ mod order;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::Symbol;
@@ -59,6 +60,13 @@ pub struct Imported {
     pub inputs: Vec<ValueInfo>,
     /// The names of the outputs in the model, in the order of the graph's outputs.
     pub outputs: Vec<String>,
+}
+
+impl Imported {
+    /// The parameters, constants and auxiliary states by name, as an export takes them.
+    pub fn params(&self) -> IndexMap<String, NDArray> {
+        self.args.iter().chain(&self.aux).map(|(name, array)| (name.clone(), array.clone())).collect()
+    }
 }
 
 /// An import in progress.
@@ -331,68 +339,67 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
 
 /// Adds the inputs of a model to the graph.
 fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
+    let inputs = &model.graph.inputs;
+    let mut given_names = options.shapes.keys().chain(options.values.keys());
+    if let Some(name) = given_names.find(|name| !inputs.iter().any(|i| i.name == **name)) {
+        let known: Vec<_> = inputs.iter().map(|i| i.name.as_str()).collect();
+        return Err(Error::value(format!("the model has no input '{name}'; its inputs are {}", known.join(", "))));
+    }
     let mut scope = HashMap::new();
-    let mut named = Vec::new();
-    for (index, info) in model.graph.inputs.iter().enumerate() {
-        let location = format!("input '{}'", info.name);
-        if let Some(array) = options.values.get(&info.name) {
-            let tensor_id = importer.emitter.builder.constant(&info.name, array.clone());
-            scope.insert(info.name.clone(), Value::TensorId(tensor_id));
-            continue;
-        }
-        if let Some(kind) = info.non_tensor_kind {
-            let e = Error::unsupported(format!("its type is {kind}; only tensors are supported"));
-            importer.problems.extend(e.at(location));
-            scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
-            continue;
-        }
-        let dtype = match info.element.as_ref().map(|e| e.dtype()) {
-            Some(Err(e)) => {
-                importer.problems.extend(e.at(location));
-                scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
-                continue;
-            }
-            Some(Ok(dtype)) => Some(dtype),
-            None => None,
+    let mut named_dims = Vec::new();
+    for (index, info) in inputs.iter().enumerate() {
+        let value = match options.values.get(&info.name) {
+            Some(array) => Value::TensorId(importer.emitter.builder.constant(&info.name, array.clone())),
+            None => match shape_and_dtype(info, options) {
+                Ok((shape, dtype)) => {
+                    let builder = &mut importer.emitter.builder;
+                    let dims = shape.ndim_is_known().then(|| symbolic_dims(builder, info, &shape, &mut named_dims));
+                    let tensor_id = builder.input(&info.name, shape, dtype, dims);
+                    builder.record_dims(tensor_id, info.dims.as_deref().unwrap_or_default());
+                    builder.record_input_index(tensor_id, index);
+                    Value::TensorId(tensor_id)
+                }
+                Err(e) => {
+                    importer.problems.extend(e.at(format!("input '{}'", info.name)));
+                    let is_tensor = info.non_tensor_kind.is_none();
+                    importer.placeholder(&info.name, is_tensor.then_some(info))
+                }
+            },
         };
-        let mut shape = info.shape();
-        if let Some(given) = options.shapes.get(&info.name) {
-            let given = Shape::new(given);
-            if !shape.assign(&given) {
-                let text = format!("its shape is {}, but {given} was given for it", info.shape());
-                importer.problems.extend(Error::value(text).at(location));
-                scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
-                continue;
-            }
-        }
-        if let Err(e) = check_shape(&shape) {
-            importer.problems.extend(e.at(location));
-            scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
-            continue;
-        }
-        let dims = shape.ndim_is_known().then(|| {
-            let dims =
-                shape.dims().iter().enumerate().map(|(k, d)| match info.dims.as_ref().and_then(|dims| dims.get(k)) {
-                    _ if *d >= 0 => *d,
-                    Some(Dim::Named(name)) => importer.emitter.builder.dim_by_name(&mut named, name),
-                    _ => importer.emitter.builder.new_dim(),
-                });
-            dims.collect::<Dims>()
-        });
-        let tensor_id = importer.emitter.builder.input(&info.name, shape, dtype, dims);
-        importer.emitter.builder.record_dims(tensor_id, info.dims.as_deref().unwrap_or_default());
-        importer.emitter.builder.record_input_index(tensor_id, index);
-        scope.insert(info.name.clone(), Value::TensorId(tensor_id));
+        scope.insert(info.name.clone(), value);
     }
-    let unknown =
-        options.shapes.keys().chain(options.values.keys()).find(|n| !model.graph.inputs.iter().any(|i| i.name == **n));
-    match unknown {
-        Some(name) => {
-            let known: Vec<_> = model.graph.inputs.iter().map(|i| i.name.as_str()).collect();
-            Err(Error::value(format!("the model has no input '{name}'; its inputs are {}", known.join(", "))))
-        }
-        None => Ok(scope),
+    Ok(scope)
+}
+
+/// The shape of an input, declared or given, and its declared type.
+///
+/// # Errors
+/// A value that is no tensor; an unsupported type; inconsistent shapes.
+fn shape_and_dtype(info: &ValueInfo, options: &ImportOptions) -> Result<(Shape, Option<DType>)> {
+    if let Some(kind) = info.non_tensor_kind {
+        return Err(Error::unsupported(format!("its type is {kind}; only tensors are supported")));
     }
+    let dtype = info.element.as_ref().map(|e| e.dtype()).transpose()?;
+    let mut shape = info.shape();
+    if let Some(given) = options.shapes.get(&info.name) {
+        let given = Shape::new(given);
+        if !shape.assign(&given) {
+            return Err(Error::value(format!("its shape is {}, but {given} was given for it", info.shape())));
+        }
+    }
+    check_shape(&shape)?;
+    Ok((shape, dtype))
+}
+
+/// The dimensions of an input: lengths, and symbols for unknown ones. Those of the same name are equal in all inputs.
+fn symbolic_dims(builder: &mut Builder, info: &ValueInfo, shape: &Shape, named: &mut Vec<(String, i64)>) -> Dims {
+    let declared = |k: usize| info.dims.as_ref().and_then(|dims| dims.get(k));
+    let dim = |(k, d): (usize, &i64)| match declared(k) {
+        _ if *d >= 0 => *d,
+        Some(Dim::Named(name)) => builder.dim_by_name(named, name),
+        _ => builder.new_dim(),
+    };
+    shape.dims().iter().enumerate().map(dim).collect()
 }
 
 /// Maps a model to an MXNet graph.
@@ -400,8 +407,7 @@ fn add_inputs(importer: &mut Importer<'_>, model: &Model, options: &ImportOption
 /// # Errors
 /// All parts of the model that cannot be mapped, with the names of the nodes.
 pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
-    let (importer, values) = run(model, options, Mode::Build)?;
-    let mut importer = importer;
+    let (mut importer, values) = run(model, options, Mode::Build)?;
     let mut heads = Vec::new();
     for (info, value) in model.graph.outputs.iter().zip(&values) {
         let Value::TensorId(id) = value else { return Err(Error::format("an output is not a tensor")) };

@@ -168,10 +168,27 @@ impl Expr {
     }
 }
 
+impl Expr {
+    /// Calls `f` for this expression and all its subexpressions, until the first error.
+    pub fn try_visit<'e, E>(&'e self, mut f: impl FnMut(&'e Expr) -> Result<(), E>) -> Result<(), E> {
+        let mut result = Ok(());
+        self.visit(&mut |e| {
+            if result.is_ok() {
+                result = f(e);
+            }
+        });
+        result
+    }
+}
+
 impl Call {
-    /// Calls `f` for the direct subexpressions.
+    /// The inputs and parameters.
+    pub fn parts(&self) -> impl Iterator<Item = &Expr> {
+        self.args.iter().chain(self.named.iter().map(|(_, e)| e))
+    }
+
+    /// Calls `f` for the inputs and parameters, and all their subexpressions.
     pub fn visit<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
-        self.args.iter().for_each(|e| e.visit(f));
-        self.named.iter().for_each(|(_, e)| e.visit(f));
+        self.parts().for_each(|e| e.visit(f));
     }
 }

@@ -75,17 +75,15 @@ impl Parser<'_> {
         self.cursor.expect("(")?;
         let mut params: Vec<Param> = Vec::new();
         while !self.cursor.accept(")") {
-            let at = self.cursor.position();
+            let position = self.cursor.position();
             let param = self.cursor.name("an argument")?;
             let is_optional = self.cursor.accept("?");
             let kind = if self.cursor.accept(":") { self.kind()? } else { Kind::Any };
-            let error =
-                |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
             if params.iter().any(|p| p.name == param) {
-                return Err(error(format!("the argument '{param}' occurs twice")));
+                return Err(self.cursor.error_at(position, format!("the argument '{param}' occurs twice")));
             }
             if !is_optional && params.last().is_some_and(|p| p.is_optional) {
-                return Err(error(format!("'{param}' follows an optional argument")));
+                return Err(self.cursor.error_at(position, format!("'{param}' follows an optional argument")));
             }
             params.push(Param { name: param.into(), kind, is_optional });
             if !self.cursor.accept(",") && !matches!(self.cursor.peek(), Token::Punctuation(")")) {
@@ -106,8 +104,7 @@ impl Parser<'_> {
         let name = self.cursor.name("the kind of a value")?;
         Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
             let known = Kind::ALL.map(|(name, _)| name).join(", ");
-            let message = format!("'{name}' is not a kind of value; there are {known}");
-            crate::error::Error::Mapping { file: self.file.into(), position, message }
+            self.cursor.error_at(position, format!("'{name}' is not a kind of value; there are {known}"))
         })
     }
 
@@ -220,11 +217,11 @@ impl Parser<'_> {
             if !self.cursor.accept_name("then") {
                 return Err(self.cursor.unexpected("'then'"));
             }
-            let yes = self.expression()?;
+            let then = self.expression()?;
             if !self.cursor.accept_name("else") {
                 return Err(self.cursor.unexpected("'else'"));
             }
-            Expr::If(Box::new(condition), Box::new(yes), Box::new(self.expression()?))
+            Expr::If(Box::new(condition), Box::new(then), Box::new(self.expression()?))
         } else {
             self.binary(0)?
         };
@@ -232,8 +229,8 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    /// The operator at the cursor if its precedence is at least `level`.
-    fn operator(&self, level: usize) -> Option<(Operator, usize)> {
+    /// The operator at the cursor and its precedence, if that is at least `min_precedence`.
+    fn operator(&self, min_precedence: usize) -> Option<(Operator, usize)> {
         let found = match self.cursor.peek() {
             Token::Name(n) if n == "or" => (Operator::Or, 0),
             Token::Name(n) if n == "and" => (Operator::And, 1),
@@ -253,14 +250,15 @@ impl Parser<'_> {
             },
             _ => return None,
         };
-        (found.1 >= level).then_some(found)
+        (found.1 >= min_precedence).then_some(found)
     }
 
-    fn binary(&mut self, level: usize) -> Result<Expr> {
+    /// An expression of operators whose precedence is at least `min_precedence`.
+    fn binary(&mut self, min_precedence: usize) -> Result<Expr> {
         let mut left = self.unary()?;
-        while let Some((operator, binds)) = self.operator(level) {
+        while let Some((operator, precedence)) = self.operator(min_precedence) {
             self.cursor.take();
-            let right = self.binary(binds + 1)?;
+            let right = self.binary(precedence + 1)?;
             left = Expr::Binary(operator, Box::new(left), Box::new(right));
         }
         Ok(left)

@@ -150,36 +150,29 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     if registry::find(name).is_ok() {
         return Err(error(rule.position, format!("'{name}' is the name of an operator: give the rule another name")));
     }
-    let mut result = Ok(());
-    rule.body.visit(&mut |e| {
-        let checked = match e {
-            Expr::Name(used, Arity::One) if params.iter().any(|p| p.name == *used) => Ok(()),
-            Expr::Name(used, _) => {
-                let known: Vec<_> = params.iter().map(|p| p.name.as_ref()).collect();
-                let text = format!("'{used}' is not an argument of the rule {name}; it has {}", known.join(", "));
-                Err(error(rule.position, text))
-            }
-            // A rule may create operators of either side.
-            Expr::Call(call) if table.signature(&call.name).is_some() || !schema.has(&call.name) => {
-                check_call(table, call).map_err(|text| error(call.position, text))
-            }
-            _ => Ok(()),
-        };
-        if result.is_ok() {
-            result = checked;
+    rule.body.try_visit(|e| match e {
+        Expr::Name(used, Arity::One) if params.iter().any(|p| p.name == *used) => Ok(()),
+        Expr::Name(used, _) => {
+            let known: Vec<_> = params.iter().map(|p| p.name.as_ref()).collect();
+            let text = format!("'{used}' is not an argument of the rule {name}; it has {}", known.join(", "));
+            Err(error(rule.position, text))
         }
-    });
-    result
+        // A rule may create operators of either side.
+        Expr::Call(call) if table.signature(&call.name).is_some() || !schema.has(&call.name) => {
+            check_call(table, call).map_err(|text| error(call.position, text))
+        }
+        _ => Ok(()),
+    })
 }
 
 /// Checks the name, the arguments and the parameters of a rule or an MXNet operator.
 fn check_call(table: &Table, call: &Call) -> Result<(), String> {
     if let Some(rule) = table.signature(&call.name) {
         if !call.named.is_empty() {
-            return Err(format!("the rule {} takes its arguments by position", rule));
+            return Err(format!("the rule {rule} takes its arguments by position"));
         }
         if !rule.takes(call.args.len()) {
-            return Err(format!("{} arguments for the rule {}", call.args.len(), rule));
+            return Err(format!("{} arguments for the rule {rule}", call.args.len()));
         }
         return Ok(());
     }
@@ -271,29 +264,20 @@ impl ProcessCheck<'_> {
             collect(e, &mut names);
             names.insert(name);
         }
-        let mut result = Ok(());
-        let mut check = |e: &Expr| {
-            let checked = match e {
+        for part in p.left.parts() {
+            part.try_visit(|e| match e {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
                     Err(self.error(p.position, format!("'{name}' is not on MXNet's side, so it has no value")))
                 }
                 Expr::Call(call) => self.check_framework_call(call),
                 _ => Ok(()),
-            };
-            if result.is_ok() {
-                result = checked;
-            }
-        };
-        p.left.visit(&mut check);
-        result?;
+            })?;
+        }
         self.check_framework_call(&p.left)?;
-        let mut result = Ok(());
-        p.right.visit(&mut |e| {
-            if let (Expr::Call(call), true) = (e, result.is_ok()) {
-                result = self.check_mxnet_call(call);
-            }
-        });
-        result
+        p.right.try_visit(|e| match e {
+            Expr::Call(call) => self.check_mxnet_call(call),
+            _ => Ok(()),
+        })
     }
 
     /// Checks a rule or an operator on the framework's side of an export-only process.
@@ -302,7 +286,7 @@ impl ProcessCheck<'_> {
             return match rule.takes(call.args.len()) {
                 true => Ok(()),
                 false => {
-                    let text = format!("{} arguments for the rule {}", call.args.len(), rule);
+                    let text = format!("{} arguments for the rule {rule}", call.args.len());
                     Err(self.error(call.position, text))
                 }
             };
@@ -358,7 +342,7 @@ impl ProcessCheck<'_> {
                 }
             }
         }
-        for part in call.args.iter().chain(call.named.iter().map(|(_, e)| e)) {
+        for part in call.parts() {
             match part {
                 Expr::Name(name, _) => drop(names.insert(name)),
                 Expr::Call(inner) => self.bind_pattern(inner, names)?,
@@ -372,30 +356,16 @@ impl ProcessCheck<'_> {
 
     /// Checks the names, rules, operators and parameters of an expression on MXNet's side.
     fn check_expression(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
-        let mut result = Ok(());
-        e.visit(&mut |e| {
-            let checked = match e {
-                Expr::Name(name, arity) => {
-                    if !names.contains(name.as_str()) {
-                        Err(self
-                            .error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
-                    } else if *arity != Arity::One {
-                        Err(self.error(
-                            self.process.position,
-                            format!("the mark after '{name}' is only allowed in the pattern"),
-                        ))
-                    } else {
-                        Ok(())
-                    }
-                }
-                Expr::Call(call) => self.check_mxnet_call(call),
-                _ => Ok(()),
-            };
-            if result.is_ok() {
-                result = checked;
+        let error = |text: String| Err(self.error(self.process.position, text));
+        e.try_visit(|e| match e {
+            Expr::Name(name, _) if !names.contains(name.as_str()) => {
+                error(format!("'{name}' is neither input nor attribute nor let"))
             }
-        });
-        result
+            Expr::Name(_, Arity::One) => Ok(()),
+            Expr::Name(name, _) => error(format!("the mark after '{name}' is only allowed in the pattern")),
+            Expr::Call(call) => self.check_mxnet_call(call),
+            _ => Ok(()),
+        })
     }
 
     fn check_mxnet_call(&self, call: &Call) -> Result<()> {

@@ -25,7 +25,7 @@ const MAX_TEXT: u64 = 1 << 26;
 /// See [`read()`]; I/O errors; quantization parameters (`graph.quant`), which are not supported.
 pub fn load(path: &Path) -> Result<Model> {
     let file = if path.is_dir() { path.join("graph.nnef") } else { path.to_path_buf() };
-    let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(file.display(), &e));
+    let io = |e: std::io::Error| Error::io(file.display(), &e);
     let size = std::fs::metadata(&file).map_err(io)?.len();
     if size > MAX_TEXT {
         return Err(Error::format(format!("{}: a graph of {size} bytes is larger than {MAX_TEXT}", file.display())));

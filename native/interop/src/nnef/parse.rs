@@ -166,12 +166,12 @@ impl Parser<'_> {
                 return Ok(Argument::List(items));
             }
         }
-        let negative = self.cursor.accept("-");
+        let is_negative = self.cursor.accept("-");
         let argument = match self.cursor.peek().clone() {
-            Token::Int(i) => Argument::Value(Value::Int(if negative { -i } else { i })),
-            Token::Float(x) => Argument::Value(Value::Float(if negative { -x } else { x })),
-            Token::Text(text) if !negative => Argument::Value(Value::Text(text)),
-            Token::Name(name) if !negative => match name.as_str() {
+            Token::Int(i) => Argument::Value(Value::Int(if is_negative { -i } else { i })),
+            Token::Float(x) => Argument::Value(Value::Float(if is_negative { -x } else { x })),
+            Token::Text(text) if !is_negative => Argument::Value(Value::Text(text)),
+            Token::Name(name) if !is_negative => match name.as_str() {
                 "true" => Argument::Value(Value::Bool(true)),
                 "false" => Argument::Value(Value::Bool(false)),
                 _ => Argument::Name(name),

@@ -24,29 +24,29 @@ const MAX_ELEMENTS: usize = 1 << 24;
 /// # Errors
 /// A text that is not a flat graph of version 1.0, with the line; errors of `variable`.
 pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) -> Result<Model> {
-    let written = parse::graph(file, text)?;
+    let parsed = parse::graph(file, text)?;
     let mut reader =
         Reader { schema: Framework::Nnef.schema()?, variable, graph: Graph::default(), names: HashSet::new() };
-    reader.names.extend(written.statements.iter().flat_map(|s| s.results.iter().cloned()));
-    for statement in &written.statements {
+    reader.names.extend(parsed.statements.iter().flat_map(|s| s.results.iter().cloned()));
+    for statement in &parsed.statements {
         reader.statement(statement).map_err(|e| {
             let line = Error::Mapping { file: file.into(), position: statement.position, message: e.to_string() };
             if matches!(e, Error::Mapping { .. }) { e } else { line }
         })?;
     }
     let mut graph = reader.graph;
-    graph.name = written.name;
+    graph.name = parsed.name;
     // The graph declaration determines the order of inputs.
-    let position = |name: &String| written.inputs.iter().position(|i| i == name);
+    let position = |name: &String| parsed.inputs.iter().position(|i| i == name);
     if let Some(stray) = graph.inputs.iter().find(|i| position(&i.name).is_none()) {
         return Err(Error::format(format!("{file}: '{}' is external, but not an input of the graph", stray.name)));
     }
-    if let Some(name) = written.inputs.iter().find(|n| !graph.inputs.iter().any(|i| i.name == **n)) {
+    if let Some(name) = parsed.inputs.iter().find(|n| !graph.inputs.iter().any(|i| i.name == **n)) {
         return Err(Error::format(format!("{file}: the input '{name}' of the graph is not external")));
     }
     graph.inputs.sort_by_key(|i| position(&i.name));
     let value = |name: &String| ValueInfo { name: name.clone(), element: None, dims: None, non_tensor_kind: None };
-    graph.outputs = written.outputs.iter().map(value).collect();
+    graph.outputs = parsed.outputs.iter().map(value).collect();
     Ok(Model {
         framework: Framework::Nnef,
         graph,
@@ -84,19 +84,19 @@ fn plain(argument: &Argument) -> Result<Value> {
 
 /// A constant tensor of numbers or Booleans; a scalar if `dims` is empty.
 fn tensor(items: &[Value], dims: Vec<usize>, dtype: DType) -> Result<Tensor> {
-    let none = || Error::format(format!("elements of type {dtype} were expected"));
+    let wrong_type = || Error::format(format!("elements of type {dtype} were expected"));
     let data = match dtype {
         DType::I64 => {
-            let items = items.iter().map(Value::int).collect::<Option<Vec<i64>>>().ok_or_else(none)?;
+            let items = items.iter().map(Value::int).collect::<Option<Vec<i64>>>().ok_or_else(wrong_type)?;
             Bytes::copy_from_slice(as_bytes(&items))
         }
         DType::Bool => {
             let truth = |v: &Value| v.int().filter(|i| (0..=1).contains(i)).map(|i| i as u8);
-            items.iter().map(truth).collect::<Option<Vec<u8>>>().ok_or_else(none)?.into()
+            items.iter().map(truth).collect::<Option<Vec<u8>>>().ok_or_else(wrong_type)?.into()
         }
         _ => {
             let number = |v: &Value| v.number().map(|x| x as f32);
-            let items = items.iter().map(number).collect::<Option<Vec<f32>>>().ok_or_else(none)?;
+            let items = items.iter().map(number).collect::<Option<Vec<f32>>>().ok_or_else(wrong_type)?;
             Bytes::copy_from_slice(as_bytes(&items))
         }
     };
@@ -198,9 +198,9 @@ impl Reader<'_> {
                 None => (k < d.inputs.len()).then_some(k),
             });
             match (input, name) {
-                (Some(at), _) => {
-                    let found = self.inputs(&node.name, descriptor, at, argument)?;
-                    if tensors.insert(at, found).is_some() {
+                (Some(index), _) => {
+                    let names = self.inputs(&node.name, descriptor, index, argument)?;
+                    if tensors.insert(index, names).is_some() {
                         return Err(Error::format(format!("the argument {} is given twice", k + 1)));
                     }
                 }
@@ -225,9 +225,9 @@ impl Reader<'_> {
         if let Some(element) = &statement.element {
             node.attributes.insert("element".into(), Value::Text(element.clone()));
         }
-        let last = tensors.keys().max().map_or(0, |k| k + 1);
-        for at in 0..last {
-            match tensors.get(&at) {
+        let num_inputs = tensors.keys().max().map_or(0, |k| k + 1);
+        for index in 0..num_inputs {
+            match tensors.get(&index) {
                 Some(names) => node.inputs.extend(names.iter().cloned()),
                 None => node.inputs.push(String::new()),
             }
@@ -240,14 +240,14 @@ impl Reader<'_> {
         &mut self,
         node: &str,
         descriptor: Option<&OpDescriptor>,
-        at: usize,
+        index: usize,
         argument: &Argument,
     ) -> Result<Vec<String>> {
-        let many = descriptor.and_then(|d| d.inputs.get(at)).is_some_and(|a| a.arity == Arity::Many);
+        let is_variadic = descriptor.and_then(|d| d.inputs.get(index)).is_some_and(|a| a.arity == Arity::Many);
         match argument {
             Argument::Name(name) => Ok(vec![name.clone()]),
-            Argument::List(items) if many => {
-                let one = |item: &Argument| self.inputs(node, None, at, item);
+            Argument::List(items) if is_variadic => {
+                let one = |item: &Argument| self.inputs(node, None, index, item);
                 Ok(items.iter().map(one).collect::<Result<Vec<_>>>()?.concat())
             }
             Argument::Value(value) => {
@@ -259,7 +259,7 @@ impl Reader<'_> {
                         return Err(Error::format(format!("a {} was given where a tensor was expected", other.kind())));
                     }
                 };
-                let mut name = format!("{node}/{}", at + 1);
+                let mut name = format!("{node}/{}", index + 1);
                 while !self.names.insert(name.clone()) {
                     name.push('_');
                 }

@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 
 /// Maximum nesting depth of calls; deeper nesting is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Maximum encoded size of inlined nodes, in addition to [`BYTES_PER_BYTE`] times the size of the model.
+/// Maximum encoded size of inlined nodes, in addition to [`MAX_GROWTH`] times the size of the model.
 const MAX_BYTES: usize = 1 << 25;
-/// Bytes of inlined nodes for each byte of the model.
-const BYTES_PER_BYTE: usize = 8;
+/// Maximum bytes of inlined nodes for each byte of the model.
+const MAX_GROWTH: usize = 8;
 
 struct Inliner<'f> {
     functions: HashMap<(&'f str, &'f str, &'f str), &'f FunctionProto>,
-    calls: usize,
+    num_calls: usize,
     /// Remaining bytes for inlined nodes.
     budget: usize,
 }
@@ -37,8 +37,8 @@ pub(super) fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<G
         }
     }
     let bytes = functions.iter().map(FunctionProto::encoded_len).sum::<usize>() + graph.encoded_len();
-    let budget = bytes.saturating_mul(BYTES_PER_BYTE).saturating_add(MAX_BYTES);
-    Inliner { functions: by_name, calls: 0, budget }.graph(graph, 0)
+    let budget = bytes.saturating_mul(MAX_GROWTH).saturating_add(MAX_BYTES);
+    Inliner { functions: by_name, num_calls: 0, budget }.graph(graph, 0)
 }
 
 /// A call of a function: the substitutions for the names and attributes of its body.
@@ -109,8 +109,10 @@ impl Inliner<'_> {
         let Some(function) = self.functions.get(&key).copied() else {
             let bytes = if depth == 0 { 0 } else { node.encoded_len() };
             self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
-                let text = "the model would become too large after inlining its functions";
-                Error::format(format!("{text}: more than {MAX_BYTES} bytes and {BYTES_PER_BYTE} times its own size"))
+                Error::format(format!(
+                    "the model would become too large after inlining its functions: more than {MAX_BYTES} bytes and {MAX_GROWTH} \
+                     times its own size"
+                ))
             })?;
             out.push(node);
             return Ok(());
@@ -118,8 +120,8 @@ impl Inliner<'_> {
         if depth >= MAX_DEPTH {
             return Err(Error::format(format!("the function {}.{} calls itself", function.domain, function.name)));
         }
-        self.calls += 1;
-        let prefix = format!("{}/{}", if node.name.is_empty() { &function.name } else { &node.name }, self.calls);
+        self.num_calls += 1;
+        let prefix = format!("{}/{}", if node.name.is_empty() { &function.name } else { &node.name }, self.num_calls);
         let mut names = HashMap::new();
         for (k, inner) in function.input.iter().enumerate() {
             names.insert(inner.clone(), node.input.get(k).cloned().unwrap_or_default());

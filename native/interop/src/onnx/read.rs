@@ -197,8 +197,9 @@ impl Reader<'_> {
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 28);
         let count = count.ok_or_else(|| Error::format(format!("a sparse tensor of shape {dims:?} is too large")))?;
         let stored = values.data.len() / size;
-        let linear = indices.dims.len() == 1;
-        let width = if linear { 1 } else { dims.len() };
+        // Indices are flat, or have one coordinate for each axis.
+        let is_flat = indices.dims.len() == 1;
+        let width = if is_flat { 1 } else { dims.len() };
         if indices.element != ElementType::DType(DType::I64) || indices.data.len() != stored * width * 8 {
             return Err(Error::format(
                 "the indices of a sparse tensor have a wrong type or number: expected 64-bit integers",
@@ -207,18 +208,18 @@ impl Reader<'_> {
         let number = |i: usize| i64::from_le_bytes(std::array::from_fn(|k| indices.data[i * 8 + k]));
         let mut data = vec![0u8; count * size];
         for i in 0..stored {
-            let at = if linear {
+            let index = if is_flat {
                 usize::try_from(number(i)).ok()
             } else {
-                (0..width).try_fold(0usize, |at, k| {
-                    let index = usize::try_from(number(i * width + k)).ok().filter(|x| *x < dims[k])?;
-                    Some(at * dims[k] + index)
+                (0..width).try_fold(0usize, |index, k| {
+                    let coordinate = usize::try_from(number(i * width + k)).ok().filter(|x| *x < dims[k])?;
+                    Some(index * dims[k] + coordinate)
                 })
             };
-            let at = at
-                .filter(|at| *at < count)
+            let index = index
+                .filter(|index| *index < count)
                 .ok_or_else(|| Error::format("an index of a sparse tensor is out of range"))?;
-            data[at * size..(at + 1) * size].copy_from_slice(&values.data[i * size..(i + 1) * size]);
+            data[index * size..(index + 1) * size].copy_from_slice(&values.data[i * size..(i + 1) * size]);
         }
         Ok(Tensor { element: values.element, dims, data: data.into() })
     }

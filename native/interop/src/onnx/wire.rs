@@ -52,9 +52,10 @@ fn field(kind: Kind, tag: u64) -> Kind {
     }
 }
 
+/// Counts what decoding a file would create.
 struct Scan {
-    messages: usize,
-    numbers: usize,
+    num_messages: usize,
+    num_numbers: usize,
 }
 
 /// Checks that the bytes are a well-formed message within the limits of depth and number.
@@ -62,7 +63,7 @@ struct Scan {
 /// # Errors
 /// A truncated file, one that is not a protocol buffer, or one that exceeds the limits.
 pub(super) fn check(bytes: &[u8]) -> Result<()> {
-    Scan { messages: 0, numbers: 0 }.message(bytes, Kind::Model, 0)
+    Scan { num_messages: 0, num_numbers: 0 }.message(bytes, Kind::Model, 0)
 }
 
 fn varint(bytes: &mut &[u8]) -> Result<u64> {
@@ -90,8 +91,8 @@ fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
 
 impl Scan {
     fn message(&mut self, mut bytes: &[u8], kind: Kind, depth: usize) -> Result<()> {
-        self.messages += 1;
-        if self.messages > MAX_MESSAGES {
+        self.num_messages += 1;
+        if self.num_messages > MAX_MESSAGES {
             return Err(Error::format(format!("the file has more than {MAX_MESSAGES} nodes, attributes and tensors")));
         }
         if depth > MAX_DEPTH {
@@ -133,8 +134,8 @@ impl Scan {
     }
 
     fn count_numbers(&mut self, n: usize) -> Result<()> {
-        self.numbers = self.numbers.saturating_add(n);
-        if self.numbers > MAX_NUMBERS {
+        self.num_numbers = self.num_numbers.saturating_add(n);
+        if self.num_numbers > MAX_NUMBERS {
             return Err(Error::format(format!(
                 "the file has more than {MAX_NUMBERS} numbers outside raw data: save its tensors as raw_data"
             )));

@@ -39,14 +39,14 @@ pub enum Weights {
     /// 8-bit integers.
     Integers(Scheme),
     /// Floating-point weights, which the kernel quantizes as `_contrib_fake_quantize` does. They have no quantization parameters.
-    Numbers,
+    Float,
 }
 
 /// The result of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Output {
     /// Type float32, without quantization parameters.
-    Numbers,
+    Float,
     /// Integers `q` that represent `(q - zero) * scale`. The quantization parameters are scale and zero point.
     Linear,
     /// Integers of a calibrated range, without quantization parameters. The ends of the range are the second and the third output.
@@ -198,7 +198,7 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (operands, bias) = (remaining.take(2)?, remaining.take(usize::from(p.has_bias))?);
     let normalization = remaining.take(if p.normalization.is_some() { 4 } else { 0 })?;
     let data = remaining.take(2)?;
-    let weights = remaining.take(if p.weights == Weights::Numbers { 0 } else { 2 })?;
+    let weights = remaining.take(if p.weights == Weights::Float { 0 } else { 2 })?;
     let output = remaining.take(if p.output == Output::Linear { 2 } else { 0 })?;
     p.output.write_range(outs)?;
     if !outs[0].wanted() || outs[0].is_empty() {
@@ -307,7 +307,7 @@ impl Call<'_, '_, '_> {
     ) -> Result<()> {
         let (scales, zeros) = match self.p.weights {
             Weights::Integers(scheme) => scales_and_zeros(scheme, w.dtype(), self.weights)?,
-            Weights::Numbers => (vec![], vec![]),
+            Weights::Float => (vec![], vec![]),
         };
         let pack_all = || {
             let bytes = WeightBytes::new(self.p.weights, w, channels, self.weights)?;
@@ -315,8 +315,8 @@ impl Call<'_, '_, '_> {
             let scales = (0..channels).map(|i| bytes.scales[i.min(bytes.scales.len() - 1)]).collect();
             Ok((pack(&weights), scales))
         };
-        let has_numbers = self.p.weights == Weights::Numbers;
-        with_packed(self.ctx, w, ((layout, has_numbers), (&zeros, &scales)), pack_all, f)
+        let has_float_weights = self.p.weights == Weights::Float;
+        with_packed(self.ctx, w, ((layout, has_float_weights), (&zeros, &scales)), pack_all, f)
     }
 
     /// Calls `f` with the epilogue of sums of `depth` products. `w_scales` has the scale of the weights of each channel.
@@ -330,7 +330,7 @@ impl Call<'_, '_, '_> {
         let [low, high] = self.p.clamp.unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
         let limits = |scale: f32, zero: i32| Limits::of(self.dtype, zero, [low / scale, high / scale]);
         let (out_scale, limits) = match self.p.output {
-            Output::Numbers => (1.0, Limits { low, high, zero: 0 }),
+            Output::Float => (1.0, Limits { low, high, zero: 0 }),
             Output::Linear => {
                 let (scale, zero) = scales_and_zeros(Scheme::Linear, DType::F32, self.output)?;
                 let zero = only_element("zero point of the output", &zero)?;
@@ -356,7 +356,7 @@ impl Call<'_, '_, '_> {
         } else if let Some(integers) = integer_bias(&shift, &scales, depth) {
             (bias, shift) = (integers, Vec::new());
         }
-        if self.p.output != Output::Numbers {
+        if self.p.output != Output::Float {
             scales.iter_mut().for_each(|scale| *scale /= out_scale);
             shift.iter_mut().for_each(|shift| *shift /= out_scale);
         }

@@ -55,7 +55,7 @@ fn sum(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             (quantize::Scale::Divisor(scale), only_element("zero point of the output", &zero)?)
         }
         Output::Range { min, max } => (quantize::Scale::Multiplier(Levels::Half.of(dtype) / max_abs(min, max)), 0),
-        Output::Numbers => return Err(Error::Internal("a sum of integers has a quantized result".into())),
+        Output::Float => return Err(Error::Internal("a sum of integers has a quantized result".into())),
     };
     let clamp = p.clamp.unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
     quantize::sum(x, y, &Rounding { clamp, scale, zero, is_signed: is_signed(dtype) }, outs[0].bytes_mut()?);

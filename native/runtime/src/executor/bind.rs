@@ -29,7 +29,7 @@ use crate::symbol::{OpCall, Symbol};
 use crate::symbol_infer;
 
 impl Executor {
-    /// Binds a symbol.
+    /// Binds a symbol to dense arrays. Intermediate results use the memory of `shared`, if it is large enough.
     ///
     /// # Errors
     /// Arrays that are missing or inconsistent with each other or the graph; an operator without a gradient; out of memory.
@@ -250,17 +250,22 @@ fn infer_all(
     Ok((shapes, dtypes))
 }
 
-/// See [`Executor::reshape`].
-pub(super) fn reshape(old: &Executor, options: ReshapeOptions, shapes: &[(String, Shape)]) -> Result<Executor> {
-    let inferred = crate::symbol_infer::infer_shapes(&old.symbol, shapes)?;
-    let is_given = |name: &str| shapes.iter().any(|(n, _)| n == name);
-    let resize = |name: &str, array: &NDArray, shape: &Shape| -> Result<NDArray> {
+/// A change of the shapes of an executor's arrays.
+struct Reshape<'a> {
+    options: ReshapeOptions,
+    /// The shapes that the program gives, by name.
+    given: &'a [(String, Shape)],
+}
+
+impl Reshape<'_> {
+    /// The array for a new shape: the same one, a view of its memory, or zeros.
+    fn dense(&self, name: &str, array: &NDArray, shape: &Shape) -> Result<NDArray> {
         if array.shape() == shape {
             return Ok(array.clone());
         }
         ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to reshape");
         ensure!(
-            is_given(name) || options.partial_shaping,
+            self.given.iter().any(|(given, _)| given == name) || self.options.partial_shaping,
             "Shape of unspecifie arg: {name} changed. This can cause the new executor to not share parameters with the old one. \
              Please check for error in network.If this is intended, set partial_shaping=True to suppress this warning. It would \
              change from {} to {shape}",
@@ -270,17 +275,19 @@ pub(super) fn reshape(old: &Executor, options: ReshapeOptions, shapes: &[(String
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), array.dtype());
         }
         ensure!(
-            options.allow_up_sizing,
+            self.options.allow_up_sizing,
             "New shape of arg: {name} is larger than original.First making a big executor and then down sizing it is more \
              efficient than the reverse.If you really want to up size, set allow_up_sizing=True to enable allocation of new \
              arrays. It would grow from {} to {shape}",
             array.shape()
         );
         NDArray::zeros(shape, array.dtype(), array.context())
-    };
-    let resize_stored = |name: &str, array: &Array, shape: &Shape| -> Result<Array> {
+    }
+
+    /// The array for a new shape, which must be the old one if the array is sparse.
+    fn stored(&self, name: &str, array: &Array, shape: &Shape) -> Result<Array> {
         match array {
-            Array::Dense(array) => Ok(resize(name, array, shape)?.into()),
+            Array::Dense(array) => Ok(self.dense(name, array, shape)?.into()),
             Array::Sparse(sparse) => {
                 ensure!(
                     sparse.shape() == shape,
@@ -291,18 +298,23 @@ pub(super) fn reshape(old: &Executor, options: ReshapeOptions, shapes: &[(String
                 Ok(array.clone())
             }
         }
-    };
+    }
+
+    fn all(&self, names: &[String], arrays: &[Array], shapes: &[Shape]) -> Result<Vec<Array>> {
+        names.iter().zip(arrays).zip(shapes).map(|((name, array), shape)| self.stored(name, array, shape)).collect()
+    }
+}
+
+/// See [`Executor::reshape`].
+pub(super) fn reshape(old: &Executor, options: ReshapeOptions, shapes: &[(String, Shape)]) -> Result<Executor> {
+    let inferred = symbol_infer::infer_shapes(&old.symbol, shapes)?;
+    let change = Reshape { options, given: shapes };
     let names = old.symbol.list_arguments();
-    let args = (names.iter().zip(&old.stored_args()).zip(&inferred.args))
-        .map(|((n, a), s)| resize_stored(n, a, s))
-        .collect::<Result<_>>()?;
+    let args = change.all(&names, &old.stored_args(), &inferred.args)?;
     let grads = (names.iter().zip(&old.stored_grads()).zip(&inferred.args))
-        .map(|((n, g), s)| g.as_ref().map(|g| resize_stored(n, g, s)).transpose())
+        .map(|((name, grad), shape)| grad.as_ref().map(|grad| change.stored(name, grad, shape)).transpose())
         .collect::<Result<_>>()?;
-    let aux_names = old.symbol.list_auxiliary_states();
-    let aux = (aux_names.iter().zip(&old.stored_aux()).zip(&inferred.aux))
-        .map(|((n, a), s)| resize_stored(n, a, s))
-        .collect::<Result<_>>()?;
+    let aux = change.all(&old.symbol.list_auxiliary_states(), &old.stored_aux(), &inferred.aux)?;
     let bound = BoundStored { args, grads, reqs: old.reqs.clone(), aux };
     match old.execution {
         Execution::Planned(_) => bind(&old.symbol, old.devices.clone(), bound.into_dense()?, Some(old), &old.outputs),

@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Forward;
 use ferromx_core::storage::{Chain, ChainCall, Operand, Region, Req};
 
-use super::plan::{Kernel, StepKind};
+use super::plan::{Kernel, PlannedNode, Step};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains;
 use crate::passes::infer::Entries;
@@ -31,37 +31,44 @@ pub(super) struct ChainDraft {
     calls: Vec<ChainCall>,
 }
 
+/// An intermediate result that is read later.
+struct LiveEntry {
+    entry: Entry,
+    slot: usize,
+    /// The last member of the chain that reads it.
+    last_reader: usize,
+}
+
 /// Allocates scratch slots to intermediate results.
 struct ScratchSlots<'a> {
     graph: &'a Graph,
     nodes: &'a [usize],
-    /// Live entries: entry, slot, and the last member that reads it.
-    live: Vec<(Entry, usize, usize)>,
+    live: Vec<LiveEntry>,
     free: Vec<usize>,
     num_slots: usize,
 }
 
 impl ScratchSlots<'_> {
     fn find(&self, e: Entry) -> Option<usize> {
-        self.live.iter().find(|(other, ..)| *other == e).map(|(_, slot, _)| *slot)
+        self.live.iter().find(|live| live.entry == e).map(|live| live.slot)
     }
 
-    /// Assigns a free or new slot to an entry that member `last` reads last. An output never gets the slot of an input of its member,
+    /// Assigns a free or new slot to an entry. An output never gets the slot of an input of its member,
     /// because an in-place kernel copies its input first, which costs more than another slot in the cache.
-    fn acquire(&mut self, e: Entry, last: usize) -> usize {
+    fn acquire(&mut self, entry: Entry, last_reader: usize) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.num_slots += 1;
             self.num_slots - 1
         });
-        self.live.push((e, slot, last));
+        self.live.push(LiveEntry { entry, slot, last_reader });
         slot
     }
 
     /// Frees the slots that no member after `member` reads.
     fn release(&mut self, member: usize) {
-        let (dead, live) = self.live.drain(..).partition(|(_, _, last)| *last <= member);
+        let (dead, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|live| live.last_reader <= member);
         self.live = live;
-        self.free.extend(dead.iter().map(|(_, slot, _): &(Entry, usize, usize)| *slot));
+        self.free.extend(dead.iter().map(|dead| dead.slot));
     }
 
     /// The last member that reads an entry.
@@ -122,7 +129,7 @@ impl ChainDraft {
     }
 
     /// Checks the operands and builds the step.
-    pub(super) fn build(self, graph: &Graph, region: &Region) -> Result<StepKind> {
+    pub(super) fn build(self, graph: &Graph, region: &Region) -> Result<Step> {
         let mut kernels = Vec::new();
         for i in &self.nodes {
             let node = &graph.nodes[*i];
@@ -136,20 +143,13 @@ impl ChainDraft {
                     return Err(Error::Internal(format!("{} in a chain", node.name)));
                 }
             };
-            let (params, cache) = (op.params.clone(), node.cache.clone());
-            let context = node.context;
-            kernels.push(Kernel {
-                op: op.name,
-                profiled_name: node.profiled_name(),
-                node: node.name.clone(),
-                kernel,
-                params,
-                cache,
-                context,
-            });
+            let node = PlannedNode::new(node, op.name, op.params.clone(), node.cache.clone());
+            kernels.push(Kernel { node, kernel });
         }
-        let chain = Chain::new(region, self.arrays, &self.calls, BLOCK_LEN)
-            .map_err(|e| kernels.last().map_or(Error::Internal(String::new()), |k| e.in_operator(k.op, &k.node)))?;
-        Ok(StepKind::Chain(kernels, chain))
+        let chain = Chain::new(region, self.arrays, &self.calls, BLOCK_LEN).map_err(|e| match kernels.last() {
+            Some(last) => e.in_operator(last.node.op, &last.node.name),
+            None => e,
+        })?;
+        Ok(Step::Chain(kernels, chain))
     }
 }

@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn};
-use ferromx_core::params::{Attrs, Params};
+use ferromx_core::params::{Attrs, NoParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Call, Region, Req};
 use hashbrown::{HashMap, HashSet};
@@ -15,8 +15,8 @@ use hashbrown::{HashMap, HashSet};
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
 use super::overlaps::Overlaps;
-use super::plan::{Completed, ForeignCall, Kernel, Plan, Report, Step, StepKind};
-use super::reports::{self, ReportDraft};
+use super::plan::{Completed, ForeignCall, Kernel, Plan, PlannedNode, Report, Step};
+use super::reports::{self, ReportDraft, Reports};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::gradient::Trace;
@@ -95,76 +95,30 @@ impl Blueprint {
         if purpose != Purpose::Monitoring {
             self.rewrite(&mut graph, &live_out, purpose == Purpose::Inference);
         }
-        let graph = &graph;
         let needed = graph.needed_for(live_out.iter().copied());
-        let mut reports = None;
-        let schedule = if purpose == Purpose::Monitoring {
-            let requested: Vec<Entry> = targets.iter().filter(|t| t.entry.is_some()).map(|t| t.variable).collect();
-            let (schedule, drafts) =
-                reports::monitored_schedule(graph, &needed, self.num_forward_nodes, &self.trace, &requested);
-            reports = Some(drafts);
-            schedule
-        } else {
-            Schedule::fused(&chains::ChainArgs {
-                graph,
-                needed: &needed,
-                num_forward_nodes: self.num_forward_nodes,
-                shapes: &self.shapes,
-                dtypes: &self.dtypes,
-                mutated: &mutated_entries(graph, &self.external),
-            })
-        };
-        let compiler = Compiler { blueprint: self, graph, targets, needed: &needed };
-        let (direct, requests) = compiler.direct_targets();
+        let compiler = Compiler { blueprint: self, graph: &graph, targets, needed: &needed };
+        let (schedule, reports) = compiler.schedule(purpose);
+        let DirectTargets { arrays, requests } = compiler.direct_targets();
         let mut external = self.external.clone();
-        external.extend(direct);
+        external.extend(arrays);
         let assignment = assign_memory::assign(&assign_memory::MemoryArgs {
-            graph,
+            graph: &graph,
             schedule: &schedule,
             shapes: &self.shapes,
             dtypes: &self.dtypes,
             external: &external,
             live_out: &live_out,
             arenas,
-            last_reported: reports.as_ref().map(|reports| {
-                let last_step = |report: &ReportDraft| Some((report.entry?, report.after.checked_sub(1)?));
-                let mut last_reported = HashMap::new();
-                for (e, step) in reports.all().filter_map(last_step) {
-                    let last = last_reported.entry(e).or_insert(step);
-                    *last = step.max(*last);
-                }
-                last_reported
-            }),
+            last_reported: reports.as_ref().map(last_reported_steps),
         })?;
-        let mut drafts = Vec::new();
-        let mut num_forward_steps = 0;
-        // The number of drafts before each step of the schedule, since elided nodes have none.
-        let mut num_drafts_before = vec![0];
-        for step in &schedule.steps {
-            match step.as_slice() {
-                [i] if assignment.elided[*i] => {}
-                [i] => drafts.extend(compiler.draft(*i, &assignment, &requests)?.map(StepDraft::Single)),
-                chain => {
-                    drafts.push(StepDraft::Chain(ChainDraft::new(graph, chain, &assignment.arrays, &self.dtypes)?))
-                }
-            }
-            if step.last().is_some_and(|i| *i < self.num_forward_nodes) {
-                num_forward_steps = drafts.len();
-            }
-            num_drafts_before.push(drafts.len());
-        }
-        compiler.write_targets(&external, &assignment, &requests, &mut drafts)?;
+        let mut drafts = compiler.drafts(&schedule, &assignment, &requests)?;
+        compiler.write_targets(&external, &assignment, &requests, &mut drafts.steps)?;
         let reports = reports.unwrap_or_default();
-        let reports = [&reports.forward, &reports.backward].map(|reports| {
-            reports
-                .iter()
-                .map(|report| compiler.report(report, &num_drafts_before, &assignment))
-                .collect::<Result<Vec<_>>>()
-        });
-        let [forward_reports, backward_reports] = reports;
-        let completed = compiler.completed(num_forward_steps, &drafts);
-        let (region, steps) = compiler.build_steps(drafts)?;
-        let (forward_reports, backward_reports) = (forward_reports?, backward_reports?);
+        let forward_reports = compiler.reports(&reports.forward, &drafts.num_before, &assignment)?;
+        let backward_reports = compiler.reports(&reports.backward, &drafts.num_before, &assignment)?;
+        let num_forward_steps = drafts.num_forward_steps;
+        let completed = compiler.completed(num_forward_steps, &drafts.steps);
+        let (region, steps) = compiler.build_steps(drafts.steps)?;
         let arenas = assignment.arenas;
         Ok(Plan { region, steps, num_forward_steps, arenas, completed, forward_reports, backward_reports })
     }
@@ -239,12 +193,58 @@ impl StepDraft {
     }
 }
 
+/// The drafts of a schedule's steps.
+#[derive(Default)]
+struct Drafts {
+    steps: Vec<StepDraft>,
+    num_forward_steps: usize,
+    /// The number of drafts before each step of the schedule, since elided nodes have none.
+    num_before: Vec<usize>,
+}
+
+/// The last step of the schedule after which each entry is reported.
+fn last_reported_steps(reports: &Reports) -> HashMap<Entry, usize> {
+    let mut last_reported = HashMap::new();
+    for report in reports.all() {
+        if let (Some(e), Some(step)) = (report.entry, report.after.checked_sub(1)) {
+            let last = last_reported.entry(e).or_insert(step);
+            *last = step.max(*last);
+        }
+    }
+    last_reported
+}
+
 /// The order of gradients in which a backward pass reports that they are complete, as indices into their entries. It depends only on the
 /// symbol and the requests, not on shapes and fusion, so that all workers of a job have the same order.
 pub(super) fn completion_order(entries: &[Option<Entry>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by_key(|i| entries[*i].map_or((u32::MAX, u32::MAX), |e| (e.node, e.index)));
     order
+}
+
+/// The kernel and the parameters of an operator.
+fn kernel_of(name: &str, attrs: &Attrs) -> Result<(KernelFn, Params)> {
+    let call = OpCall::new(name, attrs)?;
+    match call.def.kernels.forward {
+        Forward::Kernel(kernel) => Ok((kernel, call.params)),
+        _ => Err(Error::Internal(format!("{name} has no kernel"))),
+    }
+}
+
+fn no_params() -> Params {
+    Params::new(NoParams {})
+}
+
+/// A step that writes `out`. Errors name operator `op` and node `node`.
+fn write_step(
+    op: &'static str,
+    (kernel, params): (KernelFn, Params),
+    node: usize,
+    ins: Vec<NDArray>,
+    out: &NDArray,
+) -> StepDraft {
+    let (callee, cache, outs) = (Callee::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
+    StepDraft::Single(CallDraft { op, node, callee, params, cache, ins, outs })
 }
 
 /// The state of compiling one plan.
@@ -255,13 +255,60 @@ struct Compiler<'a> {
     needed: &'a [bool],
 }
 
+/// The gradients that a kernel writes directly to their array.
+#[derive(Default)]
+struct DirectTargets {
+    arrays: HashMap<Entry, NDArray>,
+    requests: HashMap<Entry, Req>,
+}
+
 impl Compiler<'_> {
-    /// The gradients that a kernel writes directly to their array, each with its array and request. A request to add needs a kernel that
-    /// accumulates, and a gradient without other readers.
-    fn direct_targets(&self) -> (HashMap<Entry, NDArray>, HashMap<Entry, Req>) {
+    /// The order of the nodes, with chains; or if they are monitored, one node per step, and the reports.
+    fn schedule(&self, purpose: Purpose) -> (Schedule, Option<Reports>) {
+        let Compiler { blueprint, graph, targets, needed } = *self;
+        let num_forward_nodes = blueprint.num_forward_nodes;
+        if purpose == Purpose::Monitoring {
+            let requested: Vec<Entry> = targets.iter().filter(|t| t.entry.is_some()).map(|t| t.variable).collect();
+            let (schedule, reports) =
+                reports::monitored_schedule(graph, needed, num_forward_nodes, &blueprint.trace, &requested);
+            return (schedule, Some(reports));
+        }
+        let schedule = Schedule::fused(&chains::ChainArgs {
+            graph,
+            needed,
+            num_forward_nodes,
+            shapes: &blueprint.shapes,
+            dtypes: &blueprint.dtypes,
+            mutated: &mutated_entries(graph, &blueprint.external),
+        });
+        (schedule, None)
+    }
+
+    /// Drafts the steps of a schedule.
+    fn drafts(&self, schedule: &Schedule, assignment: &Assignment, requests: &HashMap<Entry, Req>) -> Result<Drafts> {
+        let mut drafts = Drafts { num_before: vec![0], ..Drafts::default() };
+        for step in &schedule.steps {
+            match step.as_slice() {
+                [i] if assignment.elided[*i] => {}
+                [i] => drafts.steps.extend(self.draft(*i, assignment, requests)?.map(StepDraft::Single)),
+                nodes => {
+                    let chain = ChainDraft::new(self.graph, nodes, &assignment.arrays, &self.blueprint.dtypes)?;
+                    drafts.steps.push(StepDraft::Chain(chain));
+                }
+            }
+            if step.last().is_some_and(|i| *i < self.blueprint.num_forward_nodes) {
+                drafts.num_forward_steps = drafts.steps.len();
+            }
+            drafts.num_before.push(drafts.steps.len());
+        }
+        Ok(drafts)
+    }
+
+    /// The gradients that a kernel writes directly to their array. A request to add needs a kernel that accumulates, and a gradient
+    /// without other readers.
+    fn direct_targets(&self) -> DirectTargets {
         let b = self.blueprint;
-        let mut direct = HashMap::new();
-        let mut requests = HashMap::new();
+        let mut direct = DirectTargets::default();
         let mut memory: Overlaps<Entry> = b.external.iter().map(|(e, array)| (*e, array)).collect();
         let mut num_targets: HashMap<Entry, usize> = HashMap::new();
         self.targets.iter().filter_map(|t| t.entry).for_each(|e| *num_targets.entry(e).or_default() += 1);
@@ -273,7 +320,7 @@ impl Compiler<'_> {
             let Some(e) = t.entry else { continue };
             let node = self.graph.node(e);
             let is_compatible = !b.external.contains_key(&e)
-                && !direct.contains_key(&e)
+                && !direct.arrays.contains_key(&e)
                 && (e.node as usize) >= b.num_forward_nodes
                 && b.shapes[e] == *t.array.shape()
                 && b.dtypes[e] == Some(t.array.dtype())
@@ -286,11 +333,11 @@ impl Compiler<'_> {
             };
             if is_compatible && can_write {
                 memory.insert(e, &t.array);
-                direct.insert(e, t.array.clone());
-                requests.insert(e, t.req);
+                direct.arrays.insert(e, t.array.clone());
+                direct.requests.insert(e, t.req);
             }
         }
-        (direct, requests)
+        direct
     }
 
     /// The call of node `i`; `None` for a variable.
@@ -345,14 +392,22 @@ impl Compiler<'_> {
         view.map_or_else(|| NDArray::empty(shape, dtype, context), Ok)
     }
 
-    /// Resolves the array and the step of a report.
-    fn report(&self, draft: &ReportDraft, num_drafts_before: &[usize], assignment: &Assignment) -> Result<Report> {
-        let array = match draft.entry.and_then(|e| assignment.arrays[e].clone()) {
-            Some(array) => array,
-            None => self.zeros_for(draft.like)?,
+    /// Resolves the arrays and the steps of reports.
+    fn reports(
+        &self,
+        drafts: &[ReportDraft],
+        num_drafts_before: &[usize],
+        assignment: &Assignment,
+    ) -> Result<Vec<Report>> {
+        let resolve = |draft: &ReportDraft| {
+            let array = match draft.entry.and_then(|e| assignment.arrays[e].clone()) {
+                Some(array) => array,
+                None => self.zeros_for(draft.like)?,
+            };
+            let after = num_drafts_before.get(draft.after).copied().unwrap_or_default();
+            Ok(Report { after, name: draft.name.clone(), array, is_input: draft.is_input })
         };
-        let after = num_drafts_before.get(draft.after).copied().unwrap_or_default();
-        Ok(Report { after, name: draft.name.clone(), array, is_input: draft.is_input })
+        drafts.iter().map(resolve).collect()
     }
 
     /// Zeros with the shape and type of an entry: for an output without readers that a foreign function may write, or a gradient that is
@@ -370,47 +425,48 @@ impl Compiler<'_> {
         requests: &HashMap<Entry, Req>,
         drafts: &mut Vec<StepDraft>,
     ) -> Result<()> {
-        let kernel_of = |name: &str, attrs: &Attrs| {
-            let call = OpCall::new(name, attrs)?;
-            match call.def.kernels.forward {
-                Forward::Kernel(kernel) => Ok((kernel, call.params)),
-                _ => Err(Error::Internal(format!("{name} has no kernel"))),
-            }
-        };
-        let no_params = || OpCall::new("_copy", &Attrs::new()).map(|copy| copy.params);
         for t in self.targets {
-            let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
-                let (callee, cache, outs) = (Callee::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
-                drafts.push(StepDraft::Single(CallDraft { op, node: node as usize, callee, params, cache, ins, outs }));
-            };
             match t.entry {
-                Some(e)
-                    if requests.contains_key(&e)
-                        && external[&e].byte_range() == t.array.byte_range()
-                        && Arc::ptr_eq(external[&e].chunk(), t.array.chunk()) => {}
                 Some(e) => {
-                    let source = assignment.arrays[e].clone().ok_or_else(|| {
-                        Error::Internal(format!("the gradient {} has no memory", self.graph.node(e).name))
-                    })?;
-                    let mut source = source.reshape(t.array.shape())?;
-                    if source.dtype() != t.array.dtype() {
-                        let cast = Attrs::from([("dtype".to_string(), t.array.dtype().to_string())]);
-                        let converted = NDArray::empty(t.array.shape(), t.array.dtype(), t.array.context())?;
-                        draft("Cast", kernel_of("Cast", &cast)?, vec![source], &converted, e.node);
-                        source = converted;
-                    }
-                    match t.req {
-                        Req::Add => {
-                            let add = kernel_of("_grad_add", &Attrs::new())?;
-                            draft("_grad_add", add, vec![t.array.clone(), source], &t.array, e.node);
-                        }
-                        _ => draft("_copy", (movement::copy as KernelFn, no_params()?), vec![source], &t.array, e.node),
+                    let is_direct = requests.contains_key(&e)
+                        && external[&e].byte_range() == t.array.byte_range()
+                        && Arc::ptr_eq(external[&e].chunk(), t.array.chunk());
+                    if !is_direct {
+                        self.write_target(t, e, assignment, drafts)?;
                     }
                 }
                 None if t.req == Req::Add => {}
-                None => draft("_zeros", (movement::zeros as KernelFn, no_params()?), vec![], &t.array, 0),
+                None => drafts.push(write_step("_zeros", (movement::zeros, no_params()), 0, Vec::new(), &t.array)),
             }
         }
+        Ok(())
+    }
+
+    /// Adds the steps that convert the gradient `e` to the shape and type of its array, and copy it there or add it.
+    fn write_target(
+        &self,
+        target: &Target,
+        e: Entry,
+        assignment: &Assignment,
+        drafts: &mut Vec<StepDraft>,
+    ) -> Result<()> {
+        let array = &target.array;
+        let no_memory = || Error::Internal(format!("the gradient {} has no memory", self.graph.node(e).name));
+        let mut source = assignment.arrays[e].clone().ok_or_else(no_memory)?.reshape(array.shape())?;
+        let node = e.node as usize;
+        if source.dtype() != array.dtype() {
+            let attrs = Attrs::from([("dtype".to_string(), array.dtype().to_string())]);
+            let converted = NDArray::empty(array.shape(), array.dtype(), array.context())?;
+            drafts.push(write_step("Cast", kernel_of("Cast", &attrs)?, node, vec![source], &converted));
+            source = converted;
+        }
+        drafts.push(match target.req {
+            Req::Add => {
+                let add = kernel_of("_grad_add", &Attrs::new())?;
+                write_step("_grad_add", add, node, vec![array.clone(), source], array)
+            }
+            _ => write_step("_copy", (movement::copy, no_params()), node, vec![source], array),
+        });
         Ok(())
     }
 
@@ -453,7 +509,7 @@ impl Compiler<'_> {
             .into_iter()
             .map(|draft| match draft {
                 StepDraft::Single(d) => self.build_step(d, &region),
-                StepDraft::Chain(d) => Ok(Step { kind: d.build(self.graph, &region)? }),
+                StepDraft::Chain(d) => d.build(self.graph, &region),
             })
             .collect::<Result<_>>()?;
         Ok((region, steps))
@@ -461,34 +517,18 @@ impl Compiler<'_> {
 
     fn build_step(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
-        let (op, node_name, params, cache, context) = (d.op, node.name.clone(), d.params, d.cache, node.context);
-        let kind = match d.callee {
+        let planned = PlannedNode::new(node, d.op, d.params, d.cache);
+        Ok(match d.callee {
             Callee::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
-                    .map_err(|e| e.in_operator(op, &node.name))?;
-                StepKind::Single(
-                    Kernel { op, profiled_name: node.profiled_name(), node: node_name, kernel, params, cache, context },
-                    Box::new(call),
-                )
+                    .map_err(|e| e.in_operator(d.op, &node.name))?;
+                Step::Single(Kernel { node: planned, kernel }, Box::new(call))
             }
             Callee::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
-                let title = node.op().map_or(op, OpCall::title).to_string();
-                StepKind::Foreign(ForeignCall {
-                    op,
-                    title,
-                    profiled_name: node.profiled_name(),
-                    node: node_name,
-                    function,
-                    params,
-                    cache,
-                    ins,
-                    outs,
-                    reqs,
-                    context,
-                })
+                let title = node.op().map_or(d.op, OpCall::title).to_string();
+                Step::Foreign(ForeignCall { node: planned, title, function, ins, outs, reqs })
             }
-        };
-        Ok(Step { kind })
+        })
     }
 }

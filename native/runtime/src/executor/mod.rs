@@ -22,13 +22,13 @@ mod simple_bind;
 mod stepwise;
 mod subgraph;
 
-use ferromx_core::op::Mode;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::bound_arrays::Bound;
 use super::compile::{Target, mutated_entries};
-use crate::graph::{Action, Graph, entry};
+use crate::graph::{Action, Graph};
 use crate::passes::common_subexpressions;
 use crate::passes::devices::{self, Devices};
 use crate::passes::gradient::{self, Trace};
@@ -172,11 +172,9 @@ impl VariableEntries {
 
 /// Finds the entries of arguments and auxiliary states. The graph has its variables in the order of the symbol.
 pub(super) fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
-    let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
-    let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
     let (mut args, mut aux) = (Vec::new(), Vec::new());
-    for (i, is_aux) in nodes.zip(is_aux) {
-        if is_aux { aux.push(entry(i, 0)) } else { args.push(entry(i, 0)) }
+    for (e, variable) in graph.variables().zip(symbol.variables()) {
+        if variable.is_aux { aux.push(e) } else { args.push(e) }
     }
     VariableEntries { args, aux }
 }

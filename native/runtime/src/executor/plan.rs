@@ -15,25 +15,50 @@ use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
 use super::{InstalledMonitor, OnComplete};
+use crate::graph::GraphNode;
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
-/// A kernel and the part of its context that all runs share.
-pub(super) struct Kernel {
-    /// Operator name.
+/// A node of the plan, with the part of the operator's context that all runs share.
+pub(super) struct PlannedNode {
+    /// The name of the node.
+    pub name: String,
+    /// The name of the operator.
     pub op: &'static str,
     /// The name in profiles.
-    pub profiled_name: String,
-    /// Node name.
-    pub node: String,
+    profiled_name: String,
+    params: Params,
+    /// State that the node keeps between runs.
+    cache: Arc<Cache>,
+    context: Context,
+}
+
+impl PlannedNode {
+    /// A node that runs `op` with these parameters. A gradient node shares the cache of its forward node.
+    pub(super) fn new(node: &GraphNode, op: &'static str, params: Params, cache: Arc<Cache>) -> PlannedNode {
+        let (name, profiled_name) = (node.name.clone(), node.profiled_name());
+        PlannedNode { name, op, profiled_name, params, cache, context: node.context }
+    }
+
+    fn op_ctx<'a>(&'a self, mode: Mode, recorder: Option<&'a LoopRecorder>) -> OpCtx<'a> {
+        OpCtx {
+            op: self.op,
+            params: &self.params,
+            is_train: mode.is_training(),
+            random: random::source(self.context),
+            cache: Some(&self.cache),
+            context: self.context,
+            recorder,
+        }
+    }
+}
+
+/// A node that calls a kernel.
+pub(super) struct Kernel {
+    /// The node.
+    pub node: PlannedNode,
     /// The kernel.
     pub kernel: KernelFn,
-    /// Its parameters.
-    pub params: Params,
-    /// State that the node keeps between runs.
-    pub cache: Arc<Cache>,
-    /// The device.
-    pub context: Context,
 }
 
 impl Kernel {
@@ -43,65 +68,43 @@ impl Kernel {
 
     /// Runs the kernel, or lets it record its loops.
     fn call(&self, recorder: Option<&LoopRecorder>, mode: Mode, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-        let context = self.context;
-        let (random, is_train) = (random::source(context), mode.is_training());
-        let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder };
-        (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
+        let PlannedNode { op, name, .. } = &self.node;
+        (self.kernel)(&self.node.op_ctx(mode, recorder), ins, outs).map_err(|e| e.in_operator(op, name))
     }
 }
 
-/// A call of a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
+/// A node that calls a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
 pub(super) struct ForeignCall {
-    /// Operator name.
-    pub op: &'static str,
+    /// The node.
+    pub node: PlannedNode,
     /// The operator name in messages: for a user operator, the name that it is registered under.
     pub title: String,
-    /// The name in profiles.
-    pub profiled_name: String,
-    /// Node name.
-    pub node: String,
     /// The function.
     pub function: ForeignFn,
-    /// Its parameters.
-    pub params: Params,
-    /// State that the node keeps between runs, and between its forward and backward step.
-    pub cache: Arc<Cache>,
     /// Inputs.
     pub ins: Vec<NDArray>,
     /// Outputs.
     pub outs: Vec<NDArray>,
     /// The request of each output.
     pub reqs: Vec<Req>,
-    /// The device.
-    pub context: Context,
 }
 
 impl ForeignCall {
     fn run(&self, mode: Mode) -> Result<()> {
-        let context = self.context;
-        let (random, is_train) = (random::source(context), mode.is_training());
-        let cache = Some(&*self.cache);
-        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache, context, recorder: None };
+        let ctx = self.node.op_ctx(mode, None);
         unrecorded(mode, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
-            .map_err(|e| e.in_operator(&self.title, &self.node))
+            .map_err(|e| e.in_operator(&self.title, &self.node.name))
     }
 }
 
-/// What a step calls.
-pub(super) enum StepKind {
+/// A step of the plan.
+pub(super) enum Step {
     /// Calls a kernel.
     Single(Kernel, Box<Call>),
     /// Calls several kernels block by block.
     Chain(Vec<Kernel>, Chain),
     /// Calls a foreign function.
     Foreign(ForeignCall),
-}
-
-/// A step of the plan.
-pub(super) struct Step {
-    /// The calls.
-    pub kind: StepKind,
 }
 
 /// An array that is reported to a monitor.
@@ -129,32 +132,32 @@ impl Step {
     /// Operator and node of every call in the step.
     fn calls(&self) -> Vec<String> {
         let call = |op: &str, node: &str| format!("{op} '{node}'");
-        match &self.kind {
-            StepKind::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
-            StepKind::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            StepKind::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
+        match self {
+            Step::Single(kernel, _) => vec![call(kernel.node.op, &kernel.node.name)],
+            Step::Chain(kernels, _) => kernels.iter().map(|k| call(k.node.op, &k.node.name)).collect(),
+            Step::Foreign(foreign) => vec![call(&foreign.title, &foreign.node.name)],
         }
     }
 
     fn is_foreign(&self) -> bool {
-        matches!(self.kind, StepKind::Foreign(_))
+        matches!(self, Step::Foreign(_))
     }
 
     /// The name in profiles: that of the operator, or of all operators of a chain.
     fn profiled_name(&self) -> String {
-        match &self.kind {
-            StepKind::Single(kernel, _) => kernel.profiled_name.clone(),
-            StepKind::Chain(kernels, _) => kernels.iter().map(|k| &*k.profiled_name).collect::<Vec<_>>().join("+"),
-            StepKind::Foreign(call) => call.profiled_name.clone(),
+        match self {
+            Step::Single(kernel, _) => kernel.node.profiled_name.clone(),
+            Step::Chain(kernels, _) => kernels.iter().map(|k| &*k.node.profiled_name).collect::<Vec<_>>().join("+"),
+            Step::Foreign(call) => call.node.profiled_name.clone(),
         }
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, mode: Mode) -> Result<()> {
         let _measured = profiler::symbolic(|| self.profiled_name());
-        match &self.kind {
-            StepKind::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
-            StepKind::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
-            StepKind::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
+        match self {
+            Step::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(mode, ins, outs)),
+            Step::Chain(kernels, chain) => run_chain(kernels, chain, guard, mode),
+            Step::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
         }
     }
 }
@@ -239,10 +242,10 @@ impl Plan {
     pub(super) fn replace(&mut self, old: &NDArray, new: &NDArray) {
         let Some(replacement) = self.region.replace(old, new) else { return };
         for step in &mut self.steps {
-            match &mut step.kind {
-                StepKind::Single(_, call) => call.replace(&replacement),
-                StepKind::Chain(_, chain) => chain.replace(&replacement),
-                StepKind::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
+            match step {
+                Step::Single(_, call) => call.replace(&replacement),
+                Step::Chain(_, chain) => chain.replace(&replacement),
+                Step::Foreign(call) => call.ins.iter_mut().for_each(|array| replacement.apply(array)),
             }
         }
         let reports = self.forward_reports.iter_mut().chain(&mut self.backward_reports);
@@ -352,7 +355,7 @@ pub(super) fn describe_stepwise() -> String {
 
 /// Runs one foreign call without the locks, or several kernels under one lock.
 fn run_group(region: &mut Region, group: &[Step], mode: Mode) -> Result<()> {
-    if let [step @ Step { kind: StepKind::Foreign(call), .. }] = group {
+    if let [step @ Step::Foreign(call)] = group {
         let _measured = profiler::symbolic(|| step.profiled_name());
         return call.run(mode);
     }

@@ -1,6 +1,5 @@
 //! The plans of an executor: one for each purpose, compiled on first use. They share the arenas.
 
-use ferromx_core::op::Mode;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::assign_memory::Arenas;
@@ -24,21 +24,30 @@ const MIN_IN_PLACE_BYTES: usize = 1 << 18;
 
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
-    /// Whether the last forward pass ran in training mode.
+    /// The mode of the last forward pass.
     mode: Mode,
     /// Whether a backward pass has run since, which overwrites the intermediate results.
     is_spent: bool,
     /// The state of the random number generators before the last forward pass, if an operator draws random numbers.
     random: Option<random::State>,
+    /// Whether an operator draws random numbers.
     has_random: bool,
     blueprint: Blueprint,
-    /// The variable of each output's gradient, and whether it has the memory of an array that the program passed; `None` for losses.
-    head_grads: Vec<Option<(Entry, bool)>>,
+    /// The gradient of each output; `None` for losses.
+    head_grads: Vec<Option<HeadGrad>>,
     inference: Option<Plan>,
     training: Option<Plan>,
     monitoring: Option<Plan>,
     /// The plan of the last forward pass, if its intermediate results are complete.
     last_purpose: Option<Purpose>,
+}
+
+/// The gradient of an output.
+#[derive(Clone, Copy)]
+struct HeadGrad {
+    variable: Entry,
+    /// Whether the plans read it from an array that the program passed, instead of from a copy.
+    is_borrowed: bool,
 }
 
 impl Plans {
@@ -52,7 +61,7 @@ impl Plans {
             random: None,
             has_random,
             blueprint,
-            head_grads: head_grads.into_iter().map(|e| Some((e?, false))).collect(),
+            head_grads: head_grads.into_iter().map(|e| Some(HeadGrad { variable: e?, is_borrowed: false })).collect(),
             inference: None,
             training: None,
             monitoring: None,
@@ -124,15 +133,15 @@ impl Plans {
     /// else is read in place, others are copied.
     pub(super) fn set_head_grads(&mut self, symbol: &Symbol, given: &[NDArray]) -> Result<()> {
         for i in 0..self.head_grads.len() {
-            let Some((e, is_borrowed)) = self.head_grads[i] else { continue };
-            let bound = self.blueprint.external[&e].clone();
+            let Some(HeadGrad { variable, is_borrowed }) = self.head_grads[i] else { continue };
+            let bound = self.blueprint.external[&variable].clone();
             let given = head_grad(symbol, i, given, bound.shape(), NDArray::shape)?;
             if is_same_view(given, &bound) {
                 continue;
             }
             if self.reads_in_place(&bound, given) {
-                self.replace(e, &bound, given);
-                self.head_grads[i] = Some((e, true));
+                self.replace(variable, &bound, given);
+                self.head_grads[i] = Some(HeadGrad { variable, is_borrowed: true });
                 continue;
             }
             let own = if is_borrowed {
@@ -141,8 +150,8 @@ impl Plans {
                 bound.clone()
             };
             if is_borrowed {
-                self.replace(e, &bound, &own);
-                self.head_grads[i] = Some((e, false));
+                self.replace(variable, &bound, &own);
+                self.head_grads[i] = Some(HeadGrad { variable, is_borrowed: false });
             }
             imperative::copy_dense(given, &own)?;
         }
@@ -221,7 +230,7 @@ impl Plans {
         result
     }
 
-    /// Lists the steps and the memory of the first plan.
+    /// Lists the steps and the memory of one plan.
     pub(super) fn describe(&self) -> String {
         self.all().next().map_or_else(String::new, Plan::describe)
     }

@@ -1,7 +1,5 @@
 //! Binds a symbol to arrays that it allocates or shares with another executor.
 
-use std::sync::Arc;
-
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -13,8 +11,8 @@ use ferromx_core::storage::Req;
 use hashbrown::{HashMap, HashSet};
 
 use super::{BoundStored, Devices, Executor};
-use crate::passes::storage::{Storage, infer_storage};
-use crate::symbol::{Node, Symbol};
+use crate::passes::storage::infer_storage;
+use crate::symbol::{Symbol, Variable};
 use crate::symbol_infer::Inference;
 
 /// The arguments of [`SimpleBind::bind`].
@@ -47,57 +45,118 @@ impl SimpleBind<'_> {
     /// Shapes that stay unknown, by name; shared arrays of other shapes; see also [`Executor::bind`].
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
         symbol.check_ready()?;
+        let specs = self.specs(symbol)?;
+        let shared = self.shared.map(SharedArrays::of).unwrap_or_default();
+        let mut memory = Memory::new(self.buffer.as_mut(), &self.shared_args);
+        let (mut args, mut grads) = (Vec::new(), Vec::new());
+        for ((arg, grad), req) in specs.args.iter().zip(&specs.grads).zip(&self.reqs) {
+            let shared_arg = shared.args.get(&arg.name).filter(|_| memory.shared_args.contains(arg.name.as_str()));
+            grads.push(match (req, shared_arg.and_then(|(_, grad)| grad.as_ref())) {
+                (Req::Null, _) => None,
+                (_, Some(array)) => Some(grad.checked_shared(array)?),
+                (_, None) => Some(memory.array(&format!("grad of {}", grad.name), grad)?),
+            });
+            args.push(match shared_arg {
+                Some((array, _)) => arg.checked_shared(array)?,
+                None => memory.array(&arg.name, arg)?,
+            });
+        }
+        let aux = specs.aux.iter().map(|spec| match shared.aux.get(&spec.name) {
+            Some(array) => spec.checked_shared(array),
+            None => spec.zeros(),
+        });
+        let bound = BoundStored { args, grads, reqs: self.reqs.clone(), aux: aux.collect::<Result<_>>()? };
+        Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
+    }
+
+    /// Infers the properties of the arrays to bind.
+    fn specs(&self, symbol: &Symbol) -> Result<Specs> {
         let inference = Inference::new(symbol);
-        let (shapes, types) =
-            (inference.shapes_of_variables(&self.shapes)?, inference.dtypes_of_variables(&self.dtypes)?);
-        drop(inference);
-        let (aux_variables, arg_variables): (Vec<_>, Vec<_>) =
-            symbol.variables().into_iter().partition(|(_, aux)| *aux);
-        let split = |variables: &[(Arc<Node>, bool)]| -> (Vec<String>, Vec<Context>) {
-            variables.iter().map(|(v, _)| (v.name.to_string(), self.devices.of_variable(&v.attrs.read()))).unzip()
-        };
-        let ((names, arg_contexts), (aux_names, aux_contexts)) = (split(&arg_variables), split(&aux_variables));
-        ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());
+        let shapes = inference.shapes_of_variables(&self.shapes)?;
+        let dtypes = inference.dtypes_of_variables(&self.dtypes)?;
+        let (aux, args): (Vec<_>, Vec<_>) = symbol.variables().into_iter().partition(|v| v.is_aux);
+        ensure!(self.reqs.len() == args.len(), "{} gradient requests for {} arguments", self.reqs.len(), args.len());
         let is_requested: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
         let storage = match &self.storage_types {
             Some(given) => infer_storage(symbol, given, &is_requested)?,
             None => None,
         };
-        let storage_type = |list: fn(&Storage) -> &Vec<StorageType>, i: usize| {
-            storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
+        let specs = |variables: &[Variable], shapes: &[Shape], dtypes: &[Option<DType>], storage: Option<&Vec<_>>| {
+            let spec = |(i, v): (usize, &Variable)| VariableSpec {
+                name: v.node.name.to_string(),
+                shape: shapes[i].clone(),
+                dtype: dtypes[i].unwrap_or(DType::F32),
+                storage_type: storage.map_or(StorageType::Default, |types| types[i]),
+                context: self.devices.of_variable(&v.node.attrs.read()),
+            };
+            variables.iter().enumerate().map(spec).collect()
         };
-        let shared = self.shared.map(SharedArrays::of).unwrap_or_default();
-        let mut memory = Memory::new(self.buffer.as_mut(), &self.shared_args);
-        let (mut args, mut grads, mut aux) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, name) in names.iter().enumerate() {
-            let (shape, dtype, context) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32), arg_contexts[i]);
-            let shared_arg = shared.args.get(name).filter(|_| memory.shared_args.contains(name.as_str()));
-            let storage = storage_type(|s| &s.grads, i);
-            grads.push(match (self.reqs[i], shared_arg.and_then(|(_, grad)| grad.as_ref())) {
-                (Req::Null, _) => None,
-                (_, Some(grad)) => Some(checked_shared(name, grad, shape, dtype, storage)?),
-                (_, None) if storage == StorageType::Default => {
-                    Some(memory.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
-                }
-                (_, None) => Some(zeros(name, shape, dtype, storage, context)?),
-            });
-            let storage = storage_type(|s| &s.args, i);
-            args.push(match shared_arg {
-                Some((array, _)) => checked_shared(name, array, shape, dtype, storage)?,
-                None if storage == StorageType::Default => memory.array(name, name, shape, dtype, context)?.into(),
-                None => zeros(name, shape, dtype, storage, context)?,
-            });
+        let storage = storage.as_ref();
+        Ok(Specs {
+            args: specs(&args, &shapes.args, &dtypes.args, storage.map(|s| &s.args)),
+            grads: specs(&args, &shapes.args, &dtypes.args, storage.map(|s| &s.grads)),
+            aux: specs(&aux, &shapes.aux, &dtypes.aux, storage.map(|s| &s.aux)),
+        })
+    }
+}
+
+/// The properties of the arrays to bind.
+struct Specs {
+    args: Vec<VariableSpec>,
+    /// The gradients of the arguments, with the names of the arguments.
+    grads: Vec<VariableSpec>,
+    aux: Vec<VariableSpec>,
+}
+
+/// The properties of a variable's array or gradient array.
+struct VariableSpec {
+    /// The name of the variable.
+    name: String,
+    shape: Shape,
+    dtype: DType,
+    storage_type: StorageType,
+    context: Context,
+}
+
+impl VariableSpec {
+    /// A new array of zeros.
+    fn zeros(&self) -> Result<Array> {
+        if self.storage_type == StorageType::Default {
+            return Ok(self.dense_zeros()?.into());
         }
-        for (i, name) in aux_names.iter().enumerate() {
-            let (shape, dtype, context) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32), aux_contexts[i]);
-            let storage = storage_type(|s| &s.aux, i);
-            aux.push(match shared.aux.get(name) {
-                Some(array) => checked_shared(name, array, shape, dtype, storage)?,
-                None => zeros(name, shape, dtype, storage, context)?,
-            });
-        }
-        let bound = BoundStored { args, grads, reqs: self.reqs.clone(), aux };
-        Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
+        self.check_known()?;
+        let array = SparseArray::zeros(self.storage_type, &self.shape, self.dtype, self.context);
+        Ok(array.map_err(|e| Error::Value(format!("{} cannot be {}: {e}", self.name, self.storage_type)))?.into())
+    }
+
+    fn dense_zeros(&self) -> Result<NDArray> {
+        self.check_known()?;
+        NDArray::zeros(&self.shape, self.dtype, self.context)
+    }
+
+    fn check_known(&self) -> Result<()> {
+        let VariableSpec { name, shape, .. } = self;
+        ensure!(
+            shape.is_known(),
+            "the shape of {name} cannot be inferred (known so far: {shape}): give it to simple_bind"
+        );
+        Ok(())
+    }
+
+    /// Returns a shared array if it has these properties.
+    ///
+    /// # Errors
+    /// It differs.
+    fn checked_shared(&self, array: &Array) -> Result<Array> {
+        let VariableSpec { name, shape, dtype, storage_type, .. } = self;
+        ensure!(
+            array.shape() == shape && array.dtype() == *dtype && array.storage_type() == *storage_type,
+            "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage_type}) is needed: bind without sharing it",
+            array.shape(),
+            array.dtype(),
+            array.storage_type()
+        );
+        Ok(array.clone())
     }
 }
 
@@ -119,30 +178,35 @@ impl<'a> Memory<'a> {
         Memory { by_name, buffer, shared_args: shared_args.iter().map(String::as_str).collect() }
     }
 
-    /// An array for argument `arg` or its gradient: in the memory of the buffer's array `name`, or a new one that the buffer keeps.
-    fn array(&mut self, name: &str, arg: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-        let is_shared = self.shared_args.contains(arg);
-        let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
-            return dense_zeros(arg, shape, dtype, context);
-        };
-        let index = self.by_name.get(name).copied();
-        if let Some(array) = index.map(|i| &buffer[i].1)
-            && shape.is_known()
-            && array.dtype() == dtype
-            && array.context() == context
-            && array.len() >= shape.num_elements()
-        {
-            return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), dtype);
+    /// An array for a variable or its gradient: in the memory of the buffer's array `key`, or a new one that the buffer keeps. Sparse
+    /// arrays are always new.
+    fn array(&mut self, key: &str, spec: &VariableSpec) -> Result<Array> {
+        if spec.storage_type != StorageType::Default {
+            return spec.zeros();
         }
-        let array = dense_zeros(arg, shape, dtype, context)?;
+        let is_shared = self.shared_args.contains(spec.name.as_str());
+        let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
+            return spec.zeros();
+        };
+        let index = self.by_name.get(key).copied();
+        if let Some(array) = index.map(|i| &buffer[i].1)
+            && spec.shape.is_known()
+            && array.dtype() == spec.dtype
+            && array.context() == spec.context
+            && array.len() >= spec.shape.num_elements()
+        {
+            let view = NDArray::view(array.chunk().clone(), array.byte_range().start, spec.shape.clone(), spec.dtype)?;
+            return Ok(view.into());
+        }
+        let array = spec.dense_zeros()?;
         match index {
             Some(i) => buffer[i].1 = array.clone(),
             None => {
-                self.by_name.insert(name.into(), buffer.len());
-                buffer.push((name.into(), array.clone()));
+                self.by_name.insert(key.into(), buffer.len());
+                buffer.push((key.into(), array.clone()));
             }
         }
-        Ok(array)
+        Ok(array.into())
     }
 }
 
@@ -162,38 +226,4 @@ impl SharedArrays {
             aux: aux.into_iter().zip(executor.stored_aux()).collect(),
         }
     }
-}
-
-fn zeros(name: &str, shape: &Shape, dtype: DType, storage: StorageType, context: Context) -> Result<Array> {
-    if storage == StorageType::Default {
-        return Ok(dense_zeros(name, shape, dtype, context)?.into());
-    }
-    ensure_known(name, shape)?;
-    let array = SparseArray::zeros(storage, shape, dtype, context);
-    Ok(array.map_err(|e| Error::Value(format!("{name} cannot be {storage}: {e}")))?.into())
-}
-
-fn ensure_known(name: &str, shape: &Shape) -> Result<()> {
-    ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to simple_bind");
-    Ok(())
-}
-
-fn dense_zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-    ensure_known(name, shape)?;
-    NDArray::zeros(shape, dtype, context)
-}
-
-/// Returns a shared array if it has the inferred shape, type and storage type.
-///
-/// # Errors
-/// It differs.
-fn checked_shared(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
-    ensure!(
-        array.shape() == shape && array.dtype() == dtype && array.storage_type() == storage,
-        "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage}) is needed: bind without sharing it",
-        array.shape(),
-        array.dtype(),
-        array.storage_type()
-    );
-    Ok(array.clone())
 }

@@ -1,6 +1,5 @@
 //! Executors without a plan: nodes run one by one, on arrays of any storage type and with output shapes that depend on values.
 
-use ferromx_core::op::Mode;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::{Req, overlap};

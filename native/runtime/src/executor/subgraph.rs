@@ -12,7 +12,7 @@ use ferromx_core::subgraph::{BoundGraph, Subgraph};
 
 use super::compile::no_plan;
 use super::{Bound, Executor};
-use crate::graph::{Action, Graph, entry};
+use crate::graph::Graph;
 use crate::passes::infer::{self, Entries};
 use crate::symbol::{CachedInference, InferenceCache, SymbolSubgraph};
 
@@ -38,10 +38,7 @@ impl SymbolSubgraph {
         }
         let given = (ins.to_vec(), outs.to_vec());
         let (graph, outputs) = Graph::from_symbol(&self.symbol);
-        let variables: Vec<_> = (0..graph.nodes.len())
-            .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
-            .map(|i| entry(i, 0))
-            .collect();
+        let variables: Vec<_> = graph.variables().collect();
         let mut values = Entries::new(&graph, T::default());
         for (e, value) in outputs.iter().zip(outs.iter()).chain(variables.iter().zip(ins.iter())) {
             values[*e] = value.clone();

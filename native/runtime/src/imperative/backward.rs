@@ -1,6 +1,5 @@
 //! Gradients of recorded tensors.
 
-use ferromx_core::op::Mode;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,6 +8,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::params::Attrs;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::{Chunk, Req};

@@ -29,7 +29,7 @@ pub(crate) use mode::operator_mode;
 pub(crate) use mode::unrecorded;
 pub use mode::{is_recording, is_training, set_recording, set_training};
 pub use stepwise::Hook;
-pub(crate) use stepwise::{Observer, StepwiseGraph, name_node};
+pub(crate) use stepwise::{InstalledHook, StepwiseGraph, name_node};
 pub(crate) use stored::{ArraySpec, GradientCall, run_node, write, write_as_requested};
 pub use stored::{Stored, invoke_stored};
 pub use tape::{GradientRequest, Tensor, Tensors, mark_variables, record, record_function};

@@ -20,9 +20,9 @@ pub type Hook = Arc<dyn Fn(&str, &str, Array) + Send + Sync>;
 
 /// A hook, and the arrays that it is called with.
 #[derive(Clone)]
-pub(crate) struct Observer {
-    /// The hook.
-    pub hook: Hook,
+pub(crate) struct InstalledHook {
+    /// The function.
+    pub callback: Hook,
     /// Whether it is called with the inputs of operators, too.
     pub monitor_all: bool,
 }
@@ -42,8 +42,8 @@ impl StepwiseGraph {
     /// The graph of a symbol.
     pub(crate) fn new(symbol: &Symbol) -> StepwiseGraph {
         let (graph, outputs) = Graph::from_symbol(symbol);
-        let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
-        let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
+        let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
+        let variables = graph.variables().zip(is_aux).collect();
         let used_entries = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&outputs).copied().collect();
         StepwiseGraph { graph, outputs, used_entries, variables }
     }
@@ -58,7 +58,7 @@ impl StepwiseGraph {
         &self,
         inputs: &[Arc<Tensor>],
         outputs: &[Arc<Tensor>],
-        observer: Option<Observer>,
+        hook: Option<InstalledHook>,
     ) -> Result<Tensors> {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(Array::context).unwrap_or_default();
@@ -82,14 +82,14 @@ impl StepwiseGraph {
                     outs.push(Arc::new(Tensor::new(array)));
                 }
             }
-            if let Some(observer) = observer.as_ref().filter(|observer| observer.monitor_all) {
-                self.report_inputs(observer, i, op, &ins)?;
+            if let Some(hook) = hook.as_ref().filter(|hook| hook.monitor_all) {
+                self.report_inputs(hook, i, op, &ins)?;
             }
             // Errors of kernels are reported at the wait, so this is one of inference, as in `passes::infer`.
             let outs = record(op, &node.attrs, Some(context), &ins, &outs)
                 .map_err(|e| name_node(e, op.name, &node.name).without_class())?;
-            if let Some(observer) = &observer {
-                self.report_outputs(observer, i, op, &outs)?;
+            if let Some(hook) = &hook {
+                self.report_outputs(hook, i, op, &outs)?;
             }
             for (k, tensor) in outs.into_iter().enumerate() {
                 tensors.insert(entry(i, k), tensor);
@@ -120,23 +120,23 @@ impl StepwiseGraph {
     }
 
     /// Calls the hook with the inputs of a node, by the operator's input names.
-    fn report_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
+    fn report_inputs(&self, hook: &InstalledHook, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
         let node = &self.graph.nodes[node];
         let names = op.monitored_input_names(ins.len());
         for (k, tensor) in ins.iter().enumerate() {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
-            call_hook(observer, &format!("{}_{name}", node.name), op, tensor)?;
+            call_hook(hook, &format!("{}_{name}", node.name), op, tensor)?;
         }
         Ok(())
     }
 
     /// Calls the hook with the outputs of a node.
-    fn report_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
+    fn report_outputs(&self, hook: &InstalledHook, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
         let names = op.hooked_output_names();
         for (k, tensor) in outs.iter().enumerate() {
             if self.used_entries.contains(&entry(node, k)) {
                 let name = names.get(k).cloned().unwrap_or_else(|| k.to_string());
-                call_hook(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
+                call_hook(hook, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
             }
         }
         Ok(())
@@ -152,8 +152,8 @@ pub(crate) fn name_node(error: Error, op: &str, node: &str) -> Error {
 }
 
 /// Calls the hook with a copy of an array.
-fn call_hook(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
+fn call_hook(hook: &InstalledHook, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
     let array = tensor.stored()?;
-    (observer.hook)(name, op.def.name, array.to_context(array.context())?);
+    (hook.callback)(name, op.def.name, array.to_context(array.context())?);
     Ok(())
 }

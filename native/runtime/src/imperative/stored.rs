@@ -244,7 +244,7 @@ pub(crate) struct GradientCall<'a> {
     pub outputs: &'a [ArraySpec],
     /// Whether each gradient has readers; the others may have any content.
     pub wanted: &'a [bool],
-    /// Whether the gradient is computed in training mode.
+    /// The mode in which the gradient is computed.
     pub mode: Mode,
     /// State that the operator keeps for its gradient.
     pub cache: &'a Cache,

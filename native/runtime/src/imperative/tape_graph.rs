@@ -10,7 +10,7 @@ use ferromx_core::sparse::Array;
 
 use super::tape::{Leaf, TapeEntry, TapeNode, Tensor};
 use crate::graph::{Action, Graph, entry};
-use crate::symbol::{Node, NodeAttrs, NodeEntry, Symbol};
+use crate::symbol::{Node, NodeEntry, Symbol};
 
 /// The recorded operators as a graph, with the values of its entries.
 #[derive(Default)]
@@ -125,8 +125,7 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
             _ => None,
         };
         let name = names.remove(&(i as u32)).unwrap_or_else(|| "null".into());
-        let attrs = NodeAttrs::new(Attrs::clone(&node.attrs));
-        nodes.push(Arc::new(Node { name: name.into(), op: op.into(), inputs, graphs: Vec::new(), attrs }));
+        nodes.push(Node::new(name, op, inputs, Vec::new(), Attrs::clone(&node.attrs)));
     }
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }

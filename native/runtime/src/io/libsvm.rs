@@ -1,6 +1,7 @@
 //! `LibSVMIter`: sparse examples from lines of `label column:value ...`.
 
 use std::fs;
+use std::ops::Range;
 
 use ferromx_core::context::Context;
 use ferromx_core::dispatch;
@@ -95,10 +96,11 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     Ok(Box::new(LibSvm {
         data,
         labels,
-        columns: (p.data_shape.dim(0), label_columns),
+        data_columns: p.data_shape.dim(0),
+        label_columns,
         dtype: p.dtype.map_or(DType::F32, |d| d.0),
         batch_size: p.batch_size as usize,
-        rows: (start, end),
+        rows: start..end,
         next: start,
         overflow: 0,
         epoch: Epoch::default(),
@@ -181,12 +183,15 @@ struct LibSvm {
     data: Rows,
     /// Labels from `label_libsvm`; if `None`, the labels are the first numbers of `data`.
     labels: Option<Rows>,
-    /// Number of columns of data and labels.
-    columns: (i64, i64),
+    /// Number of columns of the data.
+    data_columns: i64,
+    /// Number of columns of `labels`.
+    label_columns: i64,
     dtype: DType,
     batch_size: usize,
-    /// The first row of the part to read, and the row after the last.
-    rows: (usize, usize),
+    /// The rows of the part to read.
+    rows: Range<usize>,
+    /// The first row of the next batch.
     next: usize,
     /// Number of rows from the start that filled up the last batch of this epoch. The next epoch begins after them.
     overflow: usize,
@@ -198,13 +203,13 @@ impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
         let start = std::mem::take(&mut self.overflow);
         self.epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: start as u64 };
-        self.next = self.rows.0 + start;
+        self.next = self.rows.start + start;
         self.current = None;
         Ok(())
     }
 
     fn next(&mut self) -> Result<bool> {
-        let (start, end) = self.rows;
+        let Range { start, end } = self.rows;
         if self.next >= end {
             self.current = None;
             return Ok(false);
@@ -215,9 +220,9 @@ impl DataIter for LibSvm {
         let index: Vec<usize> = memory::collected(batch.map(|i| start + (i - start) % (end - start)));
         self.overflow = pad % (end - start);
         self.next += self.batch_size;
-        let data = self.data.matrix(&index, self.columns.0, self.dtype)?;
+        let data = self.data.matrix(&index, self.data_columns, self.dtype)?;
         let label = match &self.labels {
-            Some(labels) => Array::from(labels.matrix(&index, self.columns.1, self.dtype)?),
+            Some(labels) => Array::from(labels.matrix(&index, self.label_columns, self.dtype)?),
             None => {
                 let first_numbers: Vec<f64> = memory::collected(index.iter().map(|i| self.data.first_numbers[*i]));
                 Array::from(to_array(&first_numbers, self.dtype)?)
@@ -237,7 +242,7 @@ impl DataIter for LibSvm {
     }
 
     fn restart(&mut self, epoch: Epoch) -> Result<()> {
-        let (start, end) = self.rows;
+        let Range { start, end } = self.rows;
         self.next = start + first_example(epoch, end - start)?;
         self.epoch = epoch;
         self.overflow = 0;

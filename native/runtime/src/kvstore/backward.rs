@@ -1,11 +1,11 @@
 //! Pushes of gradients during the backward pass that computes them.
 
-use ferromx_core::op::Mode;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::{Chunk, overlap};
 

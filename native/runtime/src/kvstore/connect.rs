@@ -17,7 +17,11 @@ use super::wire::{self, POLL};
 
 const MAGIC: &[u8; 8] = b"FerroMX\x01";
 const NONCE_LEN: usize = 32;
+/// A hello: magic number, purpose (1 byte), rank and number of ranks (4 bytes each), nonce.
 const HELLO_LEN: usize = 8 + 1 + 4 + 4 + NONCE_LEN;
+/// Offsets in a hello.
+const RANK_OFFSET: usize = 9;
+const SIZE_OFFSET: usize = 13;
 const PROOF_LEN: usize = 32;
 const CHALLENGE_LEN: usize = NONCE_LEN + PROOF_LEN;
 /// Maximum duration of a handshake, which bounds the resources that an unauthenticated peer can hold.
@@ -43,9 +47,10 @@ pub(super) struct Membership {
     pub(super) timeout: Duration,
 }
 
-fn hash(secret: &[u8], texts: &[&[u8]]) -> io::Result<Hmac<Sha256>> {
+/// The HMAC of messages, one after the other.
+fn hmac(secret: &[u8], messages: &[&[u8]]) -> io::Result<Hmac<Sha256>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).map_err(io::Error::other)?;
-    texts.iter().for_each(|text| mac.update(text));
+    messages.iter().for_each(|message| mac.update(message));
     Ok(mac)
 }
 
@@ -80,10 +85,10 @@ fn handshake_as_caller(mut stream: &TcpStream, purpose: Purpose, membership: &Me
     let mut challenge = [0; CHALLENGE_LEN];
     wire::fill(stream, &mut challenge, membership.timeout, None)?;
     let (nonce, proof) = challenge.split_at(NONCE_LEN);
-    hash(&membership.secret, &[b"listener", &hello, nonce])?
+    hmac(&membership.secret, &[b"listener", &hello, nonce])?
         .verify_slice(proof)
         .map_err(|_| rejected("it does not have this job's secret"))?;
-    stream.write_all(&hash(&membership.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
+    stream.write_all(&hmac(&membership.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
     // Wait for the confirmation, so that a rejection is an error of this call.
     let mut confirmation = [0];
     wire::fill(stream, &mut confirmation, membership.timeout, None)
@@ -99,25 +104,40 @@ fn handshake_as_listener(mut stream: &TcpStream, purpose: Purpose, membership: &
         return Err(rejected("it uses another protocol"));
     }
     let mut challenge = nonce()?.to_vec();
-    let proof = hash(&membership.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
+    let proof = hmac(&membership.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
     challenge.extend(proof);
     stream.write_all(&challenge)?;
     let mut proof = [0; PROOF_LEN];
     wire::fill(stream, &mut proof, timeout, None)?;
-    hash(&membership.secret, &[b"caller", &hello, &challenge])?
+    hmac(&membership.secret, &[b"caller", &hello, &challenge])?
         .verify_slice(&proof)
         .map_err(|_| rejected("it does not have this job's secret"))?;
-    let u32_at = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
-    if u32_at(13) != membership.size {
-        return Err(rejected(&format!("it belongs to a job with {} ranks", u32_at(13))));
+    let u32_at = |i: usize| u32::from_le_bytes([hello[i], hello[i + 1], hello[i + 2], hello[i + 3]]) as usize;
+    let (rank, size) = (u32_at(RANK_OFFSET), u32_at(SIZE_OFFSET));
+    if size != membership.size {
+        return Err(rejected(&format!("it belongs to a job with {size} ranks")));
     }
     stream.write_all(&[1])?;
     configure(stream, membership.timeout)?;
-    Ok(u32_at(9))
+    Ok(rank)
 }
 
 fn is_broken(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Time between two attempts to connect.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+fn connect_to_any(address: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
 }
 
 /// Connects to a listener, which may not be open yet, and performs the handshake.
@@ -127,39 +147,25 @@ pub(super) fn connect(
     membership: &Membership,
     deadline: Instant,
 ) -> io::Result<TcpStream> {
+    let remaining = || deadline.saturating_duration_since(Instant::now());
     loop {
-        let remaining = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let stream = address.to_socket_addrs().and_then(|addresses| {
-            let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-            for address in addresses {
-                match TcpStream::connect_timeout(&address, remaining) {
-                    Ok(stream) => return Ok(stream),
-                    Err(e) => last = e,
-                }
+        let stream = match connect_to_any(address, remaining().max(Duration::from_millis(1))) {
+            Ok(stream) => stream,
+            Err(e) if remaining().is_zero() => return Err(e),
+            Err(_) => {
+                thread::sleep(RETRY_INTERVAL.min(remaining()));
+                continue;
             }
-            Err(last)
-        });
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        match stream {
-            Ok(stream) => {
-                match handshake_as_caller(
-                    &stream,
-                    purpose,
-                    &Membership { timeout: remaining.max(POLL), ..membership.clone() },
-                ) {
-                    Ok(()) => {
-                        configure(&stream, membership.timeout)?;
-                        return Ok(stream);
-                    }
-                    // The listener may belong to a job that has ended.
-                    Err(e) if is_broken(&e) && !remaining.is_zero() => {
-                        thread::sleep(Duration::from_millis(50).min(remaining))
-                    }
-                    Err(e) => return Err(e),
-                }
+        };
+        let membership_until_deadline = Membership { timeout: remaining().max(POLL), ..membership.clone() };
+        match handshake_as_caller(&stream, purpose, &membership_until_deadline) {
+            Ok(()) => {
+                configure(&stream, membership.timeout)?;
+                return Ok(stream);
             }
-            Err(e) if remaining.is_zero() => return Err(e),
-            Err(_) => thread::sleep(Duration::from_millis(50).min(remaining)),
+            // The listener may belong to a job that has ended.
+            Err(e) if is_broken(&e) && !remaining().is_zero() => thread::sleep(RETRY_INTERVAL.min(remaining())),
+            Err(e) => return Err(e),
         }
     }
 }
@@ -228,7 +234,61 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(run)
 }
 
-/// Connects this rank to all others: it connects to lower ranks and accepts connections of higher ones.
+/// The connections of this rank to the others, while they are made.
+struct Connections<'a> {
+    membership: &'a Membership,
+    /// The addresses of all ranks.
+    peers: &'a [String],
+    streams: Vec<Option<TcpStream>>,
+    /// Why connections were refused.
+    refusals: Vec<String>,
+}
+
+impl Connections<'_> {
+    /// Keeps a connection to a lower rank.
+    fn add_outgoing(&mut self, rank: usize, result: io::Result<TcpStream>) -> Result<()> {
+        let stream = result.map_err(|e| {
+            let (address, own_rank) = (&self.peers[rank], self.membership.rank);
+            Error::Value(format!("rank {rank} ({address}) could not be joined by rank {own_rank}: {e}"))
+        })?;
+        self.streams[rank] = Some(stream);
+        Ok(())
+    }
+
+    /// Keeps the first connection of each higher rank, and notes refusals.
+    fn add_incoming(&mut self, connection: Result<(usize, TcpStream), String>) {
+        let higher_ranks = self.membership.rank + 1..self.membership.size;
+        match connection {
+            Ok((rank, stream)) if higher_ranks.contains(&rank) && self.streams[rank].is_none() => {
+                self.streams[rank] = Some(stream);
+            }
+            Ok((rank, _)) => self.refusals.push(format!("a second process calls itself rank {rank}")),
+            Err(refusal) => self.refusals.push(refusal),
+        }
+        self.refusals.truncate(8);
+    }
+
+    fn missing_ranks(&self) -> Vec<usize> {
+        let is_missing = |rank: &usize| *rank != self.membership.rank && self.streams[*rank].is_none();
+        (0..self.membership.size).filter(is_missing).collect()
+    }
+
+    /// The error that these ranks did not join in time.
+    fn timed_out(&self, missing: &[usize]) -> Error {
+        let names: Vec<_> = missing.iter().map(|rank| format!("rank {rank} ({})", self.peers[*rank])).collect();
+        let refusals = self.refusals.iter().map(|r| format!("; {r}")).collect::<String>();
+        Error::Value(format!(
+            "rank {} waited {:.1} s for {}, which did not join{refusals}: start all ranks with the same secret, list of peers and \
+             number of ranks",
+            self.membership.rank,
+            self.membership.timeout.as_secs_f64(),
+            names.join(", ")
+        ))
+    }
+}
+
+/// Connects this rank to all others: it connects to lower ranks and accepts connections of higher ones. Returns the connection to each
+/// rank, and `None` for this one.
 ///
 /// # Errors
 /// A rank that cannot be reached or does not connect within the timeout, by name.
@@ -249,44 +309,20 @@ pub(super) fn connect_all(
         })
         .map_err(failed)?;
     }
-    let mut streams: Vec<Option<TcpStream>> = peers.iter().map(|_| None).collect();
-    let mut refusals = Vec::new();
+    let streams = peers.iter().map(|_| None).collect();
+    let mut connections = Connections { membership, peers, streams, refusals: Vec::new() };
     loop {
-        for (rank, result) in outgoing.try_iter() {
-            let stream = result.map_err(|e| {
-                let address = &peers[rank];
-                Error::Value(format!("rank {rank} ({address}) could not be joined by rank {}: {e}", membership.rank))
-            })?;
-            streams[rank] = Some(stream);
-        }
-        for connection in acceptor.incoming.try_iter() {
-            match connection {
-                Ok((rank, stream)) if rank > membership.rank && rank < membership.size && streams[rank].is_none() => {
-                    streams[rank] = Some(stream);
-                }
-                Ok((rank, _)) => refusals.push(format!("a second process calls itself rank {rank}")),
-                Err(refusal) => refusals.push(refusal),
-            }
-            refusals.truncate(8);
-        }
-        let missing: Vec<_> =
-            (0..membership.size).filter(|rank| *rank != membership.rank && streams[*rank].is_none()).collect();
+        outgoing.try_iter().try_for_each(|(rank, result)| connections.add_outgoing(rank, result))?;
+        acceptor.incoming.try_iter().for_each(|connection| connections.add_incoming(connection));
+        let missing = connections.missing_ranks();
         if missing.is_empty() {
-            return Ok(streams);
+            return Ok(connections.streams);
         }
         if is_closed() {
             return Err(Error::Value("the distributed job was closed while it was joined".into()));
         }
         if Instant::now() >= deadline {
-            let names: Vec<_> = missing.iter().map(|rank| format!("rank {rank} ({})", peers[*rank])).collect();
-            let refusals = refusals.iter().map(|r| format!("; {r}")).collect::<String>();
-            return Err(Error::Value(format!(
-                "rank {} waited {:.1} s for {}, which did not join{refusals}: start all ranks with the same secret, list of peers and \
-                 number of ranks",
-                membership.rank,
-                membership.timeout.as_secs_f64(),
-                names.join(", ")
-            )));
+            return Err(connections.timed_out(&missing));
         }
         thread::sleep(Duration::from_millis(2));
     }

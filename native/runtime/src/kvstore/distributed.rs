@@ -1,6 +1,5 @@
 //! The distributed part of a store: broadcasts initial values, and sums pushed gradients over all ranks.
 
-use ferromx_core::op::Mode;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{read_bytes, write_bytes};
@@ -70,21 +70,21 @@ impl Distributed {
         match &array {
             Array::Dense(dense) => {
                 let total = dense.byte_range().len();
-                let own = if self.is_rank(0) { read_bytes(dense, memory::copied) } else { Vec::new() };
+                let own = if self.is_root() { read_bytes(dense, memory::copied) } else { Vec::new() };
                 let mut sent = self.all_gather(digest, &own, |rank| if rank == 0 { total } else { 0 })?;
                 write_bytes(dense, |bytes| bytes.copy_from_slice(&sent.swap_remove(0)));
                 Ok(array)
             }
             Array::Sparse(sparse) => {
-                let rows = self.is_rank(0).then(|| Rows::of(sparse)).transpose()?;
+                let rows = self.is_root().then(|| Rows::of(sparse)).transpose()?;
                 let mut all = self.all_gather_rows(digest, sparse, rows.as_slice(), |rank| usize::from(rank == 0))?;
                 Ok(all.swap_remove(0).swap_remove(0).into())
             }
         }
     }
 
-    fn is_rank(&self, rank: usize) -> bool {
-        self.job.rank() == rank
+    fn is_root(&self) -> bool {
+        self.job.rank() == 0
     }
 
     /// Gathers bytes of known lengths from all ranks.
@@ -115,10 +115,10 @@ impl Distributed {
             like.storage_type() == StorageType::RowSparse,
             "a distributed key-value store holds dense and row_sparse arrays: convert the csr array with tostype first"
         );
-        let num_rows: Vec<u8> = own.iter().flat_map(|rows| rows.num_rows.to_le_bytes()).collect();
-        let num_rows = self.all_gather(digest, &num_rows, |rank| 8 * num_arrays(rank))?;
+        let own_counts: Vec<u8> = own.iter().flat_map(|rows| rows.num_rows.to_le_bytes()).collect();
+        let counts = self.all_gather(digest, &own_counts, |rank| 8 * num_arrays(rank))?;
         let num_rows: Vec<Vec<u64>> =
-            num_rows.iter().map(|bytes| bytes.chunks_exact(8).map(read_u64).collect()).collect();
+            counts.iter().map(|bytes| bytes.chunks_exact(8).map(read_u64).collect()).collect();
         let dims = like.shape().dims();
         let max_rows = dims.first().copied().unwrap_or(0).max(0) as u64;
         for (rank, counts) in num_rows.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Distributed {
             let arrays = counts.iter().map(|n| {
                 let (first, others) = remaining.split_at(*n as usize * row_bytes);
                 remaining = others;
-                Rows { num_rows: *n, bytes: first.to_vec() }.array(like)
+                Rows { num_rows: *n, bytes: first.to_vec() }.to_array(like)
             });
             let arrays: Result<Vec<_>> = arrays.collect();
             arrays.map_err(|e| Error::Value(format!("rank {rank} sent an invalid row_sparse array: {e}")))
@@ -289,7 +289,7 @@ impl Rows {
         Ok(Rows { num_rows, bytes })
     }
 
-    fn array(&self, like: &SparseArray) -> Result<SparseArray> {
+    fn to_array(&self, like: &SparseArray) -> Result<SparseArray> {
         if self.num_rows == 0 {
             return SparseArray::zeros(like.storage_type(), like.shape(), like.dtype(), STORE_CONTEXT);
         }

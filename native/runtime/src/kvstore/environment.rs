@@ -282,17 +282,7 @@ fn run_rendezvous(listener: TcpListener, membership: &Membership, size: usize) -
                 log::warn!("no worker of a distributed job registered with the root: they may be connected already");
                 return Ok(());
             }
-            Err(_) => {
-                let seconds = membership.timeout.as_secs_f64();
-                let num_registered = workers.len();
-                let missing: Vec<_> = (0..size).filter(|rank| workers.iter().all(|w| w.rank != Some(*rank))).collect();
-                failure = Some(if workers.iter().all(|w| w.rank.is_some()) {
-                    let missing: Vec<_> = missing.iter().map(|rank| format!("rank {rank}")).collect();
-                    format!("{} did not register within {seconds:.1} s", missing.join(", "))
-                } else {
-                    format!("{num_registered} of {size} workers registered within {seconds:.1} s")
-                });
-            }
+            Err(_) => failure = Some(timeout_message(&workers, size, membership.timeout)),
         }
     }
     if let Some(failure) = failure {
@@ -313,6 +303,17 @@ fn run_rendezvous(listener: TcpListener, membership: &Membership, size: usize) -
         }
     }
     Ok(())
+}
+
+/// The message if only some workers registered in time. It names the others if all that registered have a rank.
+fn timeout_message(registered: &[RegisteredWorker], size: usize, timeout: Duration) -> String {
+    let seconds = timeout.as_secs_f64();
+    if registered.iter().any(|w| w.rank.is_none()) {
+        return format!("{} of {size} workers registered within {seconds:.1} s", registered.len());
+    }
+    let missing = (0..size).filter(|rank| registered.iter().all(|w| w.rank != Some(*rank)));
+    let missing: Vec<_> = missing.map(|rank| format!("rank {rank}")).collect();
+    format!("{} did not register within {seconds:.1} s", missing.join(", "))
 }
 
 /// Runs in the role of this process. A scheduler sends the workers each other's addresses, unless a worker does so already. A server has

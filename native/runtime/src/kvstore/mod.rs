@@ -20,7 +20,6 @@ mod tests;
 mod tree;
 mod wire;
 
-use ferromx_core::op::Mode;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +31,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Mode;
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, OpParams};
 use ferromx_core::shape::Shape;
@@ -77,6 +77,15 @@ pub struct Update<'k> {
     pub stored: Arc<Tensor>,
 }
 
+/// Arrays, each with its key. A key may occur several times.
+#[derive(Clone, Copy)]
+pub struct KeyedArrays<'a> {
+    /// The key of each array.
+    pub keys: &'a [Key],
+    /// The arrays.
+    pub arrays: &'a [Arc<Tensor>],
+}
+
 /// Updates a stored array.
 pub type Updater = Arc<dyn Fn(Update<'_>) -> Result<()> + Send + Sync>;
 
@@ -104,6 +113,18 @@ struct Value {
     /// Shape and type of sums, with which the key was initialized.
     shape: Shape,
     dtype: DType,
+}
+
+impl Value {
+    /// A copy of a pushed array with the shape and type of the value.
+    fn converted(&self, array: &Array, storage_type: StorageType) -> Result<Array> {
+        let converted: Array = match storage_type {
+            StorageType::Default => NDArray::zeros(&self.shape, self.dtype, STORE_CONTEXT)?.into(),
+            _ => SparseArray::zeros(storage_type, &self.shape, self.dtype, STORE_CONTEXT)?.into(),
+        };
+        imperative::copy(array, &converted)?;
+        Ok(converted)
+    }
 }
 
 #[derive(Default)]
@@ -163,9 +184,8 @@ fn group_by_key<'t, T>(keys: &[Key], items: &'t [T]) -> Vec<(Key, Vec<&'t T>)> {
 fn pushed_groups<'t>(keys: &[Key], arrays: &'t [Arc<Tensor>]) -> Result<Vec<(Key, Vec<&'t Arc<Tensor>>)>> {
     check_count(keys, arrays.len())?;
     for array in arrays {
-        let kind = array.storage_type();
         ensure!(
-            kind != Some(StorageType::Csr),
+            array.storage_type() != Some(StorageType::Csr),
             "Unexpected storage type detected during kvstore push: {}: push dense or row_sparse arrays",
             StorageType::Csr as i32
         );
@@ -386,15 +406,13 @@ impl KvStore {
         // Apply the sum of an earlier push first.
         self.apply_pending(key)?;
         let mut terms = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
-        let kind = terms.first().map_or(StorageType::Default, Array::storage_type);
+        let storage_type = terms.first().map_or(StorageType::Default, Array::storage_type);
         let threshold = self.state.lock().threshold;
         for (shard, term) in terms.iter_mut().enumerate() {
             let has_value_type =
-                term.storage_type() == kind && *term.shape() == value.shape && term.dtype() == value.dtype;
+                term.storage_type() == storage_type && *term.shape() == value.shape && term.dtype() == value.dtype;
             if !has_value_type || threshold.is_some() {
-                let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
-                imperative::copy(term, &converted)?;
-                *term = converted;
+                *term = value.converted(term, storage_type)?;
             }
             if let Some(threshold) = threshold {
                 self.compress(key, shard, term, threshold)?;
@@ -420,17 +438,15 @@ impl KvStore {
     /// of the first array.
     fn sum(&self, key: &Key, value: &Value, arrays: &[&Arc<Tensor>]) -> Result<Array> {
         let mut terms = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
-        let kind = terms.first().map_or(StorageType::Default, Array::storage_type);
+        let storage_type = terms.first().map_or(StorageType::Default, Array::storage_type);
         let is_single = terms.len() == 1;
         for term in &mut terms {
-            if is_single {
-                let context = if kind == StorageType::Default { term.context() } else { STORE_CONTEXT };
-                *term = term.to_context(context)?;
+            *term = if is_single {
+                let context = if storage_type == StorageType::Default { term.context() } else { STORE_CONTEXT };
+                term.to_context(context)?
             } else {
-                let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
-                imperative::copy(term, &converted)?;
-                *term = converted;
-            }
+                value.converted(term, storage_type)?
+            };
         }
         // Copy the threshold, because `compress` takes the lock again.
         let threshold = self.state.lock().threshold;
@@ -491,19 +507,18 @@ impl KvStore {
         check_count(keys, outputs.len())?;
         check_count(keys, rows.len())?;
         for output in outputs {
-            let kind = output.stored()?.storage_type();
+            let storage_type = output.stored()?.storage_type();
             ensure!(
-                kind == StorageType::RowSparse,
+                storage_type == StorageType::RowSparse,
                 "Expected row_sparse storage type for row_sparse_pull values, but detected storage type {}",
-                kind as i32
+                storage_type as i32
             );
         }
         for ((key, output), rows) in keys.iter().zip(outputs).zip(rows) {
             self.apply_pending(key)?;
             let stored = self.value(key)?.tensor;
-            let kind = stored.storage_type();
             ensure!(
-                kind == Some(StorageType::RowSparse),
+                stored.storage_type() == Some(StorageType::RowSparse),
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
             let inputs = [stored, Arc::new(Tensor::new(rows.array()?))];
@@ -518,29 +533,21 @@ impl KvStore {
     ///
     /// # Errors
     /// See [`KvStore::push`] and [`KvStore::pull`].
-    pub fn push_pull(
-        &self,
-        (keys, arrays): (&[Key], &[Arc<Tensor>]),
-        (out_keys, outputs): (&[Key], &[Arc<Tensor>]),
-    ) -> Result<()> {
-        let pushed: HashSet<&Key> = keys.iter().collect();
-        let pulled: HashSet<&Key> = out_keys.iter().collect();
-        ensure!(pushed == pulled, "pushpull needs the same keys for pushed and pulled arrays");
-        self.push(keys, arrays)?;
-        self.pull(out_keys, outputs)
+    pub fn push_pull(&self, pushed: KeyedArrays<'_>, outputs: KeyedArrays<'_>) -> Result<()> {
+        let pushed_keys: HashSet<&Key> = pushed.keys.iter().collect();
+        let pulled_keys: HashSet<&Key> = outputs.keys.iter().collect();
+        ensure!(pushed_keys == pulled_keys, "pushpull needs the same keys for pushed and pulled arrays");
+        self.push(pushed.keys, pushed.arrays)?;
+        self.pull(outputs.keys, outputs.arrays)
     }
 
     /// Initializes keys, then pulls the stored arrays to `outputs`.
     ///
     /// # Errors
     /// See [`KvStore::init`] and [`KvStore::pull`].
-    pub fn broadcast(
-        &self,
-        (keys, arrays): (&[Key], &[Arc<Tensor>]),
-        (out_keys, outputs): (&[Key], &[Arc<Tensor>]),
-    ) -> Result<()> {
-        self.init(keys, arrays)?;
-        self.pull(out_keys, outputs)
+    pub fn broadcast(&self, initial: KeyedArrays<'_>, outputs: KeyedArrays<'_>) -> Result<()> {
+        self.init(initial.keys, initial.arrays)?;
+        self.pull(outputs.keys, outputs.arrays)
     }
 
     /// Sets the updater that `push` calls.
@@ -603,13 +610,6 @@ fn check_kind(key: &Key, other: &Key) -> Result<()> {
         "Mixed key types are not allowed: key {key} and key {other}: the keys of a store must be all numbers or all names"
     );
     Ok(())
-}
-
-fn zeros(kind: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<Array> {
-    Ok(match kind {
-        StorageType::Default => NDArray::zeros(shape, dtype, context)?.into(),
-        _ => SparseArray::zeros(kind, shape, dtype, context)?.into(),
-    })
 }
 
 /// Adds function and key to an error.

@@ -32,7 +32,9 @@ fn pushes_are_summed_and_replace_the_value_or_call_the_updater() {
         let Update { pushed, stored, .. } = update;
         call("elemwise_sub", std::iter::empty(), &[stored.clone(), pushed], &[stored]).map(|_| ())
     }));
-    store.push_pull((&[key("a")], &[tensor(&[1., 1.])]), (&[key("a")], std::slice::from_ref(&out))).unwrap();
+    let keys = [key("a")];
+    let pushed = KeyedArrays { keys: &keys, arrays: &[tensor(&[1., 1.])] };
+    store.push_pull(pushed, KeyedArrays { keys: &keys, arrays: std::slice::from_ref(&out) }).unwrap();
     assert_eq!(numbers(&out), [2., 3.]);
 }
 

@@ -234,9 +234,7 @@ impl Pass<'_> {
                 (inputs, types)
             }
         };
-        let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-        let attrs = node.attrs.clone();
-        let copy = Arc::new(Node { name, op, inputs, graphs, attrs });
+        let copy = node.with_inputs(inputs);
         for (index, (dtype, original_dtype)) in types.into_iter().zip(original_dtypes).enumerate() {
             let entry = NodeEntry { node: copy.clone(), index: index as u32 };
             if let Some(dtype) = dtype {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
 
-use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
+use crate::symbol::{Node, NodeEntry, OpCall, Symbol};
 
 /// The selection of operators to quantize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,9 +290,8 @@ impl Pass<'_> {
         if self.rules.is_channel_wise && quantized_op.op == "_sg_mkldnn_fully_connected" {
             attrs.insert("channel_wise_quantize".into(), "True".into());
         }
-        let (name, op) = (format!("{PREFIX}{}", node.name), OpCall::new(quantized_op.quantized, &attrs)?);
-        let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
-        let quantized = Arc::new(Node { name: name.into(), op: Some(op).into(), inputs, graphs, attrs });
+        let op = OpCall::new(quantized_op.quantized, &attrs)?;
+        let quantized = Node::new(format!("{PREFIX}{}", node.name), op, inputs, node.graphs.clone(), attrs);
         self.originals.insert(Arc::as_ptr(&quantized), node.clone());
         if !quantized_op.needs_requantization {
             return Ok(quantized);
@@ -303,9 +302,7 @@ impl Pass<'_> {
 
     fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {
         let inputs = node.inputs.iter().map(|e| self.as_floats(e)).collect::<Result<_>>()?;
-        let attrs = node.attrs.clone();
-        let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-        Ok(Arc::new(Node { name, op, inputs, graphs, attrs }))
+        Ok(node.with_inputs(inputs))
     }
 }
 
@@ -364,9 +361,7 @@ impl Symbol {
         };
         for node in self.nodes() {
             let inputs = node.inputs.iter().map(|e| replace(e).unwrap_or_else(|| copied(&copies, e))).collect();
-            let attrs = node.attrs.clone();
-            let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-            copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
+            copies.insert(Arc::as_ptr(&node), node.with_inputs(inputs));
         }
         Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }
     }
@@ -389,11 +384,8 @@ impl Symbol {
             }
             let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
             let inputs = node.inputs.iter().map(entry).collect();
-            let (name, graphs) = (node.name.clone(), node.graphs.clone());
-            copies.insert(
-                Arc::as_ptr(&node),
-                Arc::new(Node { name, op: op.into(), inputs, graphs, attrs: NodeAttrs::new(attrs) }),
-            );
+            let copy = Node::new(node.name.as_str(), op, inputs, node.graphs.clone(), attrs);
+            copies.insert(Arc::as_ptr(&node), copy);
         }
         let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
         Ok(Symbol { outputs: self.outputs.iter().map(entry).collect() })

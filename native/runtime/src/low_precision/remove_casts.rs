@@ -35,9 +35,7 @@ impl Symbol {
             let inputs: Vec<_> = node.inputs.iter().map(|e| copied(&copies, before_casts(e))).collect();
             let is_unchanged = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
             if !is_unchanged {
-                let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                let attrs = node.attrs.clone();
-                copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
+                copies.insert(Arc::as_ptr(&node), node.with_inputs(inputs));
             }
         }
         Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }

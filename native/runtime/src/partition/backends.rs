@@ -75,8 +75,8 @@ pub fn build(symbol: &Symbol, backend: &str, ops: HashSet<String>) -> Result<Sym
 pub fn partition(symbol: &Symbol, backend: &str) -> Result<Symbol> {
     check(backend)?;
     match backend {
-        "MKLDNN" => return onednn::partition(symbol, Purpose::Floats),
-        "MKLDNN_QUANTIZE" => return onednn::partition(symbol, Purpose::Integers),
+        "MKLDNN" => return onednn::partition(symbol, Purpose::Float),
+        "MKLDNN_QUANTIZE" => return onednn::partition(symbol, Purpose::Quantization),
         _ => {}
     }
     let ops = OP_NAMES.lock().as_ref().and_then(|all| all.get(backend)).cloned();

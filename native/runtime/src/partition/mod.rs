@@ -16,7 +16,7 @@ use ferromx_core::params::Attrs;
 
 pub use backends::{build, optimize, partition, remove_op_names, set_op_names};
 
-use crate::symbol::{Node, NodeAttrs, NodeEntry, Symbol, subgraph_call, topological};
+use crate::symbol::{Node, NodeEntry, Symbol, subgraph_call, topological};
 
 /// An output of a node of a [`PartitionGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +57,6 @@ struct Replacement {
     has_one_output: bool,
     /// Number of positions by which to rotate the inputs of the node to the left.
     rotation: usize,
-}
-
-/// A copy of a node with other inputs.
-fn copy_with_inputs(node: &Node, inputs: Vec<NodeEntry>) -> Arc<Node> {
-    let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-    Arc::new(Node { name, op, inputs, graphs, attrs: node.attrs.clone() })
 }
 
 impl PartitionGraph {
@@ -181,7 +175,7 @@ impl PartitionGraph {
                 None => NodeEntry { node: copies[&port.node].clone(), index: port.index },
             };
             let inputs = self.nodes[*node].inputs.iter().enumerate().map(input).collect();
-            copies.insert(*node, copy_with_inputs(&self.nodes[*node].node, inputs));
+            copies.insert(*node, self.nodes[*node].node.with_inputs(inputs));
         }
         let output = |slot: &Slot| {
             let port = self.port(*slot);
@@ -197,9 +191,7 @@ impl PartitionGraph {
         let mut into = into;
         into.rotate_left(replacement.rotation);
         let op = subgraph_call(replacement.op, &replacement.attrs)?;
-        let (attrs, graphs) = (NodeAttrs::new(replacement.attrs), vec![replacement.graph]);
-        let node =
-            Arc::new(Node { name: replacement.name.into(), op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
+        let node = Node::new(replacement.name, op, Vec::new(), vec![replacement.graph], replacement.attrs);
         let new = self.nodes.len();
         let inputs = into.iter().map(|slot| self.port(*slot)).collect();
         for (position, slot) in into.iter().enumerate() {
@@ -232,11 +224,8 @@ impl PartitionGraph {
                         stack.pop();
                         if !new_nodes.contains_key(&node) {
                             let entry = |p: &Port| NodeEntry { node: new_nodes[&p.node].clone(), index: p.index };
-                            let copy = copy_with_inputs(
-                                &partition_node.node,
-                                partition_node.inputs.iter().map(entry).collect(),
-                            );
-                            new_nodes.insert(node, copy);
+                            let inputs = partition_node.inputs.iter().map(entry).collect();
+                            new_nodes.insert(node, partition_node.node.with_inputs(inputs));
                         }
                     }
                 }

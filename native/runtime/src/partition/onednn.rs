@@ -2,12 +2,13 @@
 //! graphs, with the requantization of its result. Here the new nodes expand to their subgraphs, and compiling a plan fuses these.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
-use super::{PartitionGraph, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
-use crate::symbol::{NodeAttrs, NodeEntry, OpCall, Symbol};
+use super::{PartitionGraph, Port, Replacement, Slot, first_output, operators};
+use crate::symbol::{Node, NodeEntry, OpCall, Symbol};
 
 const CONV: &str = "_sg_mkldnn_conv";
 const DENSE: &str = "_sg_mkldnn_fully_connected";
@@ -27,10 +28,10 @@ enum MatchState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Execution in floating point.
-    Floats,
+    Float,
     /// Quantization: only operators with a quantized version are fused, and in a quantized graph requantization with a calibrated range is
     /// folded into its layer.
-    Integers,
+    Quantization,
 }
 
 /// Partitions a graph.
@@ -38,8 +39,8 @@ pub(super) fn partition(symbol: &Symbol, purpose: Purpose) -> Result<Symbol> {
     let symbol = fuse_layers(symbol, &convolution_groups, &convolution_node, purpose)?;
     let symbol = fuse_layers(&symbol, &dense_groups, &dense_node, purpose)?;
     match purpose {
-        Purpose::Floats => Ok(symbol),
-        Purpose::Integers => fold_conversions(&symbol),
+        Purpose::Float => Ok(symbol),
+        Purpose::Quantization => fold_conversions(&symbol),
     }
 }
 
@@ -68,8 +69,8 @@ fn is_activation(graph: &PartitionGraph, node: usize, producer: usize, purpose: 
     let is = |key: &str, values: &[&str]| graph.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
     let has_zero_minimum = || graph.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
     let functions: &[&str] = match purpose {
-        Purpose::Floats => &["relu", "sigmoid", "softrelu", "tanh"],
-        Purpose::Integers => &["relu"],
+        Purpose::Float => &["relu", "sigmoid", "softrelu", "tanh"],
+        Purpose::Quantization => &["relu"],
     };
     graph.nodes[node].inputs.first().is_some_and(|p| p.node == producer)
         && match graph.op(node) {
@@ -96,7 +97,7 @@ fn convolution_groups(graph: &PartitionGraph, purpose: Purpose) -> Vec<Vec<usize
         while let Some(next) = only_reader(&readers, last).filter(|n| !fused.contains(n) && state != MatchState::Done) {
             let reads_data = graph.nodes[next].inputs[0].node == last;
             let has_no_sum = matches!(state, MatchState::Convolution | MatchState::Normalized);
-            let clips_sum = purpose == Purpose::Integers && state == MatchState::Summed && graph.op(next) == "clip";
+            let clips_sum = purpose == Purpose::Quantization && state == MatchState::Summed && graph.op(next) == "clip";
             state = match graph.op(next) {
                 "BatchNorm" if state == MatchState::Convolution && reads_data => MatchState::Normalized,
                 "elemwise_add" if has_no_sum => MatchState::Summed,
@@ -116,7 +117,7 @@ fn convolution_groups(graph: &PartitionGraph, purpose: Purpose) -> Vec<Vec<usize
 fn dense_groups(graph: &PartitionGraph, purpose: Purpose) -> Vec<Vec<usize>> {
     let readers = graph.readers();
     let is_fusable = |node: usize, producer: usize| {
-        let is_function = matches!(graph.op(node), "square" | "sqrt" | "exp") && purpose == Purpose::Floats;
+        let is_function = matches!(graph.op(node), "square" | "sqrt" | "exp") && purpose == Purpose::Float;
         let is_gelu = graph.op(node) != "LeakyReLU" || graph.attr(node, "act_type").as_deref() == Some("gelu");
         is_function || graph.op(node) == "abs" || (is_gelu && is_activation(graph, node, producer, purpose))
     };
@@ -151,7 +152,7 @@ fn convolution_node(graph: Symbol, id: usize) -> Replacement {
 fn with_swapped_sum(graph: &Symbol) -> Symbol {
     let mut copies: Vec<(NodeEntry, NodeEntry)> = Vec::new();
     let find = |copies: &[(NodeEntry, NodeEntry)], e: &NodeEntry| {
-        let copy = copies.iter().find(|(old, _)| std::sync::Arc::ptr_eq(&old.node, &e.node));
+        let copy = copies.iter().find(|(old, _)| Arc::ptr_eq(&old.node, &e.node));
         copy.map_or_else(|| e.clone(), |(_, new)| NodeEntry { node: new.node.clone(), index: e.index })
     };
     for node in operators(graph) {
@@ -159,7 +160,7 @@ fn with_swapped_sum(graph: &Symbol) -> Symbol {
         if node.op().is_some_and(|op| op.def.name == "elemwise_add") {
             inputs.reverse();
         }
-        let new = NodeEntry { node: copy_with_inputs(&node, inputs), index: 0 };
+        let new = NodeEntry { node: node.with_inputs(inputs), index: 0 };
         copies.push((NodeEntry { node, index: 0 }, new));
     }
     Symbol::group(&graph.entries().iter().map(|e| Symbol::of_entry(find(&copies, e))).collect::<Vec<_>>())
@@ -208,10 +209,7 @@ fn set_attrs(graph: &mut PartitionGraph, node: usize, new_attrs: &[(&str, String
     let mut attrs = old.attrs.read().clone();
     attrs.extend(new_attrs.iter().map(|(k, v)| (k.to_string(), v.clone())));
     let op = OpCall::new(graph.op(node), &attrs)?;
-    let (name, graphs) = (old.name.clone(), old.graphs.clone());
-    let attrs = NodeAttrs::new(attrs);
-    graph.nodes[node].node =
-        std::sync::Arc::new(crate::symbol::Node { name, op: Some(op).into(), inputs: Vec::new(), graphs, attrs });
+    graph.nodes[node].node = Node::new(old.name.as_str(), op, Vec::new(), old.graphs.clone(), attrs);
     Ok(())
 }
 
@@ -231,7 +229,7 @@ fn redirect(graph: &mut PartitionGraph, from: usize, to: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::Purpose::{Floats, Integers};
+    use super::Purpose::{Float, Quantization};
     use super::*;
 
     fn var(name: &str) -> Symbol {
@@ -256,22 +254,22 @@ mod tests {
         let x = var("x");
         let sum = |l: Symbol, r: Symbol| Symbol::op("elemwise_add", "s", &[l, r], &[]).unwrap();
         let fused = |s: Symbol, purpose| names(&partition(&s, purpose).unwrap());
-        assert_eq!(fused(act(conv("c", x.clone()), "relu"), Integers), ["sg_mkldnn_conv_act_0"]);
-        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Integers), ["sg_mkldnn_conv_0", "a"]);
-        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Floats), ["sg_mkldnn_conv_act_0"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "relu"), Quantization), ["sg_mkldnn_conv_act_0"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Quantization), ["sg_mkldnn_conv_0", "a"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), Float), ["sg_mkldnn_conv_act_0"]);
         let other_first = act(sum(x.clone(), conv("c", x.clone())), "relu");
-        let s = partition(&other_first, Integers).unwrap();
+        let s = partition(&other_first, Quantization).unwrap();
         assert_eq!(names(&s), ["sg_mkldnn_conv_add_act_0"]);
         let node = &operators(&s)[0];
         assert_eq!(node.inputs.iter().map(|e| e.node.name.to_string()).collect::<Vec<_>>(), ["x", "c_weight", "x"]);
         assert_eq!(node.graphs[0].list_inputs(), ["x1", "c_weight0", "x0"]);
         let two = sum(conv("c", x.clone()), conv("d", x.clone()));
-        assert_eq!(fused(two, Integers), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
+        assert_eq!(fused(two, Quantization), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
         // An entry that is an output of the graph is not fused away.
         let c = conv("c", x.clone());
         let head = Symbol::group(&[c.clone(), act(c, "relu")]);
-        assert_eq!(fused(head, Integers), ["sg_mkldnn_conv_0", "a"]);
+        assert_eq!(fused(head, Quantization), ["sg_mkldnn_conv_0", "a"]);
         let fc = Symbol::op("FullyConnected", "f", &[x], &[("num_hidden", "2")]).unwrap();
-        assert_eq!(fused(Symbol::op("exp", "e", &[fc], &[]).unwrap(), Floats), ["sg_mkldnn_fully_connected_eltwise_0"]);
+        assert_eq!(fused(Symbol::op("exp", "e", &[fc], &[]).unwrap(), Float), ["sg_mkldnn_fully_connected_eltwise_0"]);
     }
 }

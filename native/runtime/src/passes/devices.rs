@@ -69,6 +69,18 @@ impl DeviceGraph {
     pub fn entry(&self, e: Entry) -> Entry {
         Entry { node: self.new_index[e.node as usize], index: e.index }
     }
+
+    /// Adds a copy of an entry of the old graph to another device, for the node `reader`.
+    fn add_copy(&mut self, old: &Graph, e: Entry, context: Context, reader: &GraphNode) -> Result<Entry> {
+        let name = format!("{}_{}_copy", old.node(e).name, e.index);
+        let action = Action::Forward(OpCall::new("_CrossDeviceCopy", &Attrs::new())?);
+        let source = self.entry(e);
+        let copy = self.graph.push(&name, action, vec![source], Attrs::new());
+        let copy_node = &mut self.graph.nodes[copy.node as usize];
+        copy_node.context = context;
+        copy_node.gradient_of = reader.gradient_of.map(|of| self.new_index[of as usize]);
+        Ok(copy)
+    }
 }
 
 /// Assigns a device to each node and inserts copies of inputs from other devices. The nodes after `num_forward_nodes` compute gradients.
@@ -105,21 +117,14 @@ pub fn assign(
                 );
                 return Err(Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name));
             }
-            let copy = match copies.get(&(*e, context)) {
+            inputs.push(match copies.get(&(*e, context)) {
                 Some(copy) => *copy,
                 None => {
-                    let name = format!("{}_{}_copy", graph.node(*e).name, e.index);
-                    let action = Action::Forward(OpCall::new("_CrossDeviceCopy", &Attrs::new())?);
-                    let source = assigned.entry(*e);
-                    let copy = assigned.graph.push(&name, action, vec![source], Attrs::new());
-                    let copy_node = &mut assigned.graph.nodes[copy.node as usize];
-                    copy_node.context = context;
-                    copy_node.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
+                    let copy = assigned.add_copy(graph, *e, context, node)?;
                     copies.insert((*e, context), copy);
                     copy
                 }
-            };
-            inputs.push(copy);
+            });
         }
         assigned.new_index.push(assigned.graph.nodes.len() as u32);
         let mut new_node = GraphNode { inputs, context, ..node.clone() };

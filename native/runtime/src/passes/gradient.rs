@@ -8,7 +8,7 @@ use ferromx_core::params::Attrs;
 use ferromx_ops::definitions::{ADD_N, ZEROS_LIKE};
 use hashbrown::HashMap;
 
-use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
+use crate::graph::{Action, CheckedGradient, GradientBuilder, Graph, entry};
 use crate::symbol::OpCall;
 
 /// The arguments of the pass, as in MXNet's `autograd.grad`.
@@ -103,34 +103,80 @@ pub(crate) fn traced(graph: &mut Graph, args: &GradientArgs<'_>, trace: &mut Tra
     with_trace(graph, args, Some(trace))
 }
 
-fn with_trace(graph: &mut Graph, args: &GradientArgs<'_>, mut trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
-    let num_forward_nodes = graph.nodes.len();
+fn with_trace(graph: &mut Graph, args: &GradientArgs<'_>, trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
     let is_influenced = influenced_by(graph, args.variables);
-    let mut contributions: HashMap<Entry, Vec<Entry>> = HashMap::new();
-    for (head, g) in args.heads.iter().zip(args.head_grads) {
-        contributions.entry(*head).or_default().push(*g);
-    }
-    if let Some(trace) = trace.as_deref_mut() {
-        trace.head_grads = args.head_grads.to_vec();
-        for (k, head) in args.heads.iter().enumerate() {
-            trace.contributions.entry(*head).or_default().push(Contribution::HeadGrad(k));
+    let create_graph = args.create_graph;
+    GradientPass { graph, create_graph, is_influenced, contributions: HashMap::new(), trace }.run(args)
+}
+
+/// The state of the pass, which visits the forward nodes in reverse order.
+struct GradientPass<'a> {
+    graph: &'a mut Graph,
+    /// See [`GradientArgs::create_graph`].
+    create_graph: bool,
+    /// For each forward node, whether it depends on one of the variables.
+    is_influenced: Vec<bool>,
+    /// The terms of the gradient of each entry whose node has not been visited.
+    contributions: HashMap<Entry, Vec<Entry>>,
+    trace: Option<&'a mut Trace>,
+}
+
+impl GradientPass<'_> {
+    fn run(mut self, args: &GradientArgs<'_>) -> Result<Vec<Option<Entry>>> {
+        for (k, (head, head_grad)) in args.heads.iter().zip(args.head_grads).enumerate() {
+            self.contribute(*head, *head_grad, Contribution::HeadGrad(k));
         }
-    }
-    let needed = graph.needed_for(args.heads.iter().copied());
-    let mut result: HashMap<Entry, Option<Entry>> = args.variables.iter().map(|e| (*e, None)).collect();
-    for i in (0..num_forward_nodes).rev() {
-        if !needed[i] || !is_influenced[i] {
-            continue;
+        if let Some(trace) = self.trace.as_deref_mut() {
+            trace.head_grads = args.head_grads.to_vec();
         }
-        let ograds = output_gradients(graph, i, &mut contributions, trace.as_deref_mut())?;
-        for (k, sum) in ograds.iter().enumerate() {
-            if let Some(gradient) = result.get_mut(&entry(i, k)) {
-                *gradient = *sum;
+        let needed = self.graph.needed_for(args.heads.iter().copied());
+        let mut result: HashMap<Entry, Option<Entry>> = args.variables.iter().map(|e| (*e, None)).collect();
+        for i in (0..needed.len()).rev() {
+            if !needed[i] || !self.is_influenced[i] {
+                continue;
             }
+            let ograds = self.output_gradients(i)?;
+            for (k, sum) in ograds.iter().enumerate() {
+                if let Some(gradient) = result.get_mut(&entry(i, k)) {
+                    *gradient = *sum;
+                }
+            }
+            self.add_input_gradients(i, ograds)?;
         }
-        let node = &graph.nodes[i];
+        Ok(args.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
+    }
+
+    /// Adds a term to the gradient of an entry.
+    fn contribute(&mut self, e: Entry, term: Entry, from: Contribution) {
+        self.contributions.entry(e).or_default().push(term);
+        if let Some(trace) = self.trace.as_deref_mut() {
+            trace.contributions.entry(e).or_default().push(from);
+        }
+    }
+
+    /// The gradient of each output of node `i`: the sum of its contributions, which it removes.
+    fn output_gradients(&mut self, i: usize) -> Result<Vec<Option<Entry>>> {
+        let mut gradients = Vec::new();
+        for k in 0..self.graph.nodes[i].num_outputs {
+            let terms = self.contributions.remove(&entry(i, k)).unwrap_or_default();
+            let is_sum = terms.len() > 1;
+            let sum = add_terms(self.graph, i, terms)?;
+            if let (Some(sum), Some(trace)) = (sum, self.trace.as_deref_mut()) {
+                trace.gradients.insert(entry(i, k), sum);
+                if is_sum {
+                    trace.sums.insert(entry(i, k), sum);
+                }
+            }
+            gradients.push(sum);
+        }
+        Ok(gradients)
+    }
+
+    /// Adds the gradients of the inputs of node `i` from those of its outputs.
+    fn add_input_gradients(&mut self, i: usize, ograds: Vec<Option<Entry>>) -> Result<()> {
+        let node = &self.graph.nodes[i];
         let op = match &node.action {
-            Action::Variable => continue,
+            Action::Variable => return Ok(()),
             Action::Forward(op) => op.clone(),
             Action::Backward { op, .. } | Action::Fused { op, .. } => {
                 return Err(Error::NotDifferentiable(format!("{} (a second time)", op.title()))
@@ -138,19 +184,19 @@ fn with_trace(graph: &mut Graph, args: &GradientArgs<'_>, mut trace: Option<&mut
             }
         };
         let is_blocked = ograds.iter().all(Option::is_none) && !is_loss(&op);
-        if !node.inputs.iter().any(|e| is_influenced[e.node as usize]) || (is_blocked && !updates_states(&op)) {
-            continue;
+        let reads_influenced = node.inputs.iter().any(|e| self.is_influenced[e.node as usize]);
+        if !reads_influenced || (is_blocked && !updates_states(&op)) {
+            return Ok(());
         }
-        let inputs = node.inputs.clone();
-        let name = node.name.clone();
-        let first = graph.nodes.len();
-        let outputs_read: Vec<Entry> =
-            (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
-        let igrads =
-            node_gradient(graph, i, &op, ograds, args.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
-        graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
+        let (inputs, name) = (node.inputs.clone(), node.name.clone());
+        let outputs_read = (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
+        let first = self.graph.nodes.len();
+        let igrads = node_gradient(self.graph, i, &op, ograds, self.create_graph);
+        let igrads = igrads.map_err(|e| e.in_operator(op.title(), &name))?;
+        self.graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
+        let influenced = inputs.iter().map(|e| self.is_influenced[e.node as usize]);
         let mut igrads: Vec<Option<Entry>> =
-            inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| is_influenced[e.node as usize])).collect();
+            igrads.into_iter().zip(influenced).map(|(g, is_influenced)| g.filter(|_| is_influenced)).collect();
         if is_blocked {
             // As in MXNet, the gradient kernel updates its states although the node has no output gradient. One input gradient keeps the
             // kernel from being dead code.
@@ -159,43 +205,17 @@ fn with_trace(graph: &mut Graph, args: &GradientArgs<'_>, mut trace: Option<&mut
         }
         for (e, g) in inputs.iter().zip(&igrads) {
             if let Some(g) = g {
-                contributions.entry(*e).or_default().push(*g);
+                self.contribute(*e, *g, Contribution::Node(i));
             }
         }
-        if let Some(trace) = trace.as_deref_mut() {
-            for (e, _) in inputs.iter().zip(&igrads).filter(|(_, g)| g.is_some()) {
-                trace.contributions.entry(*e).or_default().push(Contribution::Node(i));
-            }
+        if let Some(trace) = self.trace.as_deref_mut() {
             if !is_loss(&op) {
                 trace.outputs_read.insert(i, outputs_read);
             }
             trace.input_grads.insert(i, igrads);
         }
+        Ok(())
     }
-    Ok(args.variables.iter().map(|e| result.get(e).copied().flatten()).collect())
-}
-
-/// The gradient of each output of node `i`: the sum of its contributions, which it removes.
-fn output_gradients(
-    graph: &mut Graph,
-    i: usize,
-    contributions: &mut HashMap<Entry, Vec<Entry>>,
-    mut trace: Option<&mut Trace>,
-) -> Result<Vec<Option<Entry>>> {
-    let mut gradients = Vec::new();
-    for k in 0..graph.nodes[i].num_outputs {
-        let terms = contributions.remove(&entry(i, k)).unwrap_or_default();
-        let is_sum = terms.len() > 1;
-        let sum = add_terms(graph, i, terms)?;
-        if let (Some(sum), Some(trace)) = (sum, trace.as_deref_mut()) {
-            trace.gradients.insert(entry(i, k), sum);
-            if is_sum {
-                trace.sums.insert(entry(i, k), sum);
-            }
-        }
-        gradients.push(sum);
-    }
-    Ok(gradients)
 }
 
 /// Whether the operator is a loss: its gradient reads no head gradient.
@@ -226,7 +246,7 @@ fn add_terms(graph: &mut Graph, node: usize, mut terms: Vec<Entry>) -> Result<Op
         return Ok(terms.pop());
     }
     let prefix = format!("{}_grad", graph.nodes[node].name);
-    let mut builder = Builder { graph, prefix };
+    let mut builder = GradientBuilder { graph, prefix };
     builder.op(op!(ADD_N(..terms))).map(Some)
 }
 
@@ -276,7 +296,7 @@ fn or_zeros(graph: &mut Graph, e: Entry, gradient: Option<Entry>) -> Result<Entr
         Some(g) => Ok(g),
         None => {
             let prefix = format!("{}_grad", graph.node(e).name);
-            Builder { graph, prefix }.op(op!(ZEROS_LIKE(e)))
+            GradientBuilder { graph, prefix }.op(op!(ZEROS_LIKE(e)))
         }
     }
 }
@@ -294,7 +314,7 @@ fn compose_gradient(
         (0..node.num_visible()).map(|k| or_zeros(graph, entry(i, k), ograds[k])).collect::<Result<Vec<_>>>()?;
     let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
     let grad_node = GradNode { params: &op.params, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
-    let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
+    let gradients = compose(&mut GradientBuilder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
     if matches!(op.def.kernels.forward, Forward::Foreign(_)) {
         let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));
         graph.checked_gradients.extend(pairs.map(|(input, gradient)| CheckedGradient { of: i, input, gradient }));

@@ -2,11 +2,12 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::shape::Shape;
 use smallvec::SmallVec;
 
-use crate::graph::{Action, Graph, GraphNode};
+use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::semantics;
 use crate::symbol::{DTYPE_ATTR, OpCall};
 
@@ -28,8 +29,8 @@ impl<T: Clone> Entries<T> {
         Entries { values: vec![value; start[start.len() - 1]], start }
     }
 
-    /// The index of the entry among all values.
-    pub fn id(&self, e: ferromx_core::grad::Entry) -> usize {
+    /// The index of the value of an entry.
+    pub fn id(&self, e: Entry) -> usize {
         self.start[e.node as usize] + e.index as usize
     }
 
@@ -49,15 +50,15 @@ impl<T: Clone> Entries<T> {
     }
 }
 
-impl<T: Clone> std::ops::Index<ferromx_core::grad::Entry> for Entries<T> {
+impl<T: Clone> std::ops::Index<Entry> for Entries<T> {
     type Output = T;
-    fn index(&self, e: ferromx_core::grad::Entry) -> &T {
+    fn index(&self, e: Entry) -> &T {
         &self.values[self.id(e)]
     }
 }
 
-impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
-    fn index_mut(&mut self, e: ferromx_core::grad::Entry) -> &mut T {
+impl<T: Clone> std::ops::IndexMut<Entry> for Entries<T> {
+    fn index_mut(&mut self, e: Entry) -> &mut T {
         let i = self.id(e);
         &mut self.values[i]
     }
@@ -160,7 +161,7 @@ pub fn shapes(graph: &Graph, mut shapes: Entries<Shape>) -> Result<Entries<Shape
 /// Completes `shapes` from those of the first `num_nodes` nodes; see [`shapes`].
 pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
-        let slot = &mut shapes[crate::graph::entry(i, 0)];
+        let slot = &mut shapes[entry(i, 0)];
         if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
             *slot = shape_of_variable(node)?;
         }
@@ -186,7 +187,7 @@ pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape
             }
         }
         let mut effect = Effect { has_changed: false, is_complete: true };
-        let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
+        let outputs = (0..outs.len()).map(|k| entry(i, k));
         for (e, shape) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
             effect.is_complete &= shape.is_known();
             if shapes[e] != shape {
@@ -209,7 +210,7 @@ pub fn dtypes(graph: &Graph, mut dtypes: Entries<Option<DType>>) -> Result<Entri
 pub fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
-            let slot = &mut dtypes[crate::graph::entry(i, 0)];
+            let slot = &mut dtypes[entry(i, 0)];
             *slot = slot.or_else(|| DType::from_code(text.trim().parse().unwrap_or(-1)));
         }
     }
@@ -231,7 +232,7 @@ pub fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Optio
             }
         }
         let mut effect = Effect { has_changed: false, is_complete: true };
-        let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
+        let outputs = (0..outs.len()).map(|k| entry(i, k));
         for (e, dtype) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
             effect.is_complete &= dtype.is_some();
             effect.has_changed |= std::mem::replace(&mut dtypes[e], dtype) != dtype;

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_blocks_take_little_time() {
+    fn many_buffers_take_little_time() {
         // Activations that a backward pass reads, in reverse order, and its gradients, which live for two steps.
         let n = 100_000;
         let activations = (0..n).map(|i| PlannedBuffer { bytes: 8, first: i, last: 2 * n - i });
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_with_intersecting_lifetimes_do_not_overlap() {
+    fn buffers_with_intersecting_lifetimes_do_not_overlap() {
         let mut buffers = Vec::new();
         let mut x = 12345u64;
         for i in 0..200 {

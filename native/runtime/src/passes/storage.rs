@@ -48,11 +48,8 @@ pub fn infer_storage(
         return Ok(None);
     }
     let (mut graph, outputs) = Graph::from_symbol(symbol);
-    let variables: Vec<(Entry, bool)> = (0..graph.nodes.len())
-        .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
-        .map(|i| entry(i, 0))
-        .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
-        .collect();
+    let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
+    let variables: Vec<(Entry, bool)> = graph.variables().zip(is_aux).collect();
     let mut variable_types = HashMap::new();
     for (e, _) in &variables {
         if let Some(storage) = storage_attr(graph.node(*e))? {

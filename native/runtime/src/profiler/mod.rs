@@ -400,7 +400,7 @@ pub enum ProfilerObject {
     /// A name to group other objects under.
     Domain(String),
     /// A span.
-    Duration {
+    Span {
         /// Domain or kind.
         category: String,
         /// Name of the span.
@@ -434,8 +434,8 @@ impl ProfilerObject {
     }
 
     /// Creates a span in a category, which is a domain or a kind.
-    pub fn duration(category: &str, name: &str, kind: Kind) -> ProfilerObject {
-        ProfilerObject::Duration { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
+    pub fn span(category: &str, name: &str, kind: Kind) -> ProfilerObject {
+        ProfilerObject::Span { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
     }
 
     /// Creates a counter of value 0 in a domain.
@@ -448,7 +448,7 @@ impl ProfilerObject {
     /// # Errors
     /// The object is not a span.
     pub fn start(&self) -> Result<()> {
-        let ProfilerObject::Duration { start, .. } = self else { return Err(not_a_span()) };
+        let ProfilerObject::Span { start, .. } = self else { return Err(not_a_span()) };
         *start.lock() = Some(now());
         Ok(())
     }
@@ -458,7 +458,7 @@ impl ProfilerObject {
     /// # Errors
     /// The object is not a span.
     pub fn stop(&self) -> Result<()> {
-        let ProfilerObject::Duration { category, name, kind, start } = self else { return Err(not_a_span()) };
+        let ProfilerObject::Span { category, name, kind, start } = self else { return Err(not_a_span()) };
         let end = now();
         let start = start.lock().take().unwrap_or(end);
         if is_enabled(MARKED) {

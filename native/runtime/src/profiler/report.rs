@@ -119,35 +119,40 @@ pub(super) fn statistics(
 ) -> String {
     match options.layout {
         Layout::Table => table(times, memory, options),
-        Layout::Json => {
-            let number = |x: f64| (to_thousands(x) * 1e4).round() / 1e4;
-            let mut categories = serde_json::Map::new();
-            for (category, stats) in times {
-                let entry = |(name, s): (&str, Stat)| {
-                    let (total, min, max) = (s.total() as f64, s.min as f64, s.max as f64);
-                    let numbers = json!({
-                        "Count": s.count, "Total": number(total), "Min": number(min), "Max": number(max), "Avg": number(s.average())
-                    });
-                    (name.to_string(), numbers)
-                };
-                let stats: serde_json::Map<_, _> = sorted(stats, options).into_iter().map(entry).collect();
-                categories.insert(category.clone(), stats.into());
-            }
-            let entry = |(name, s): (&str, Stat)| {
-                let (min, max) = (s.min as f64, s.max as f64);
-                let numbers =
-                    json!({"Count": s.count, "Min": number(min), "Max": number(max), "Avg": number(s.average())});
-                (name.to_string(), numbers)
-            };
-            let devices: serde_json::Map<_, _> = sorted(memory, options).into_iter().map(entry).collect();
-            let all = json!({
-                "Time": categories,
-                "Memory": {DEVICE_STORAGE: devices},
-                "Unit": {"Time": "ms", "Memory": "kB"}
-            });
-            serde_json::to_string_pretty(&all).unwrap_or_default()
-        }
+        Layout::Json => to_json(times, memory, options),
     }
+}
+
+fn to_json(
+    times: &BTreeMap<String, BTreeMap<String, Stat>>,
+    memory: &BTreeMap<String, Stat>,
+    options: StatisticsOptions,
+) -> String {
+    let number = |x: f64| (to_thousands(x) * 1e4).round() / 1e4;
+    let time = |(name, s): (&str, Stat)| {
+        let (total, min, max) = (s.total() as f64, s.min as f64, s.max as f64);
+        let numbers = json!({
+            "Count": s.count, "Total": number(total), "Min": number(min), "Max": number(max), "Avg": number(s.average())
+        });
+        (name.to_string(), numbers)
+    };
+    let bytes = |(name, s): (&str, Stat)| {
+        let (min, max) = (s.min as f64, s.max as f64);
+        let numbers = json!({"Count": s.count, "Min": number(min), "Max": number(max), "Avg": number(s.average())});
+        (name.to_string(), numbers)
+    };
+    let mut categories = serde_json::Map::new();
+    for (category, stats) in times {
+        let stats: serde_json::Map<_, _> = sorted(stats, options).into_iter().map(time).collect();
+        categories.insert(category.clone(), stats.into());
+    }
+    let devices: serde_json::Map<_, _> = sorted(memory, options).into_iter().map(bytes).collect();
+    let all = json!({
+        "Time": categories,
+        "Memory": {DEVICE_STORAGE: devices},
+        "Unit": {"Time": "ms", "Memory": "kB"}
+    });
+    serde_json::to_string_pretty(&all).unwrap_or_default()
 }
 
 fn table(

@@ -18,7 +18,7 @@ fn spans_and_counters_are_in_the_trace_and_in_the_statistics() {
     pause(true).unwrap();
     assert!(imperative(|| "in a pause".into()).is_none());
     pause(false).unwrap();
-    let task = ProfilerObject::duration("domain_of_the_test", "task", Kind::Overlapping);
+    let task = ProfilerObject::span("domain_of_the_test", "task", Kind::Overlapping);
     task.stop().unwrap();
     task.start().unwrap();
     task.stop().unwrap();

@@ -13,7 +13,7 @@ use ferromx_ops::registry;
 
 use super::node::is_hidden;
 use super::subgraph_ops::{expand, subgraph_call};
-use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, SymbolSubgraph};
+use super::{Node, NodeEntry, OpCall, Symbol, SymbolSubgraph};
 
 /// Keys of attributes that users write as `ctx_group` and graphs store as `__ctx_group__`.
 pub(super) const HIDDEN_KEYS: &[&str] = &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"];
@@ -27,8 +27,10 @@ pub(super) fn stored_key(key: &str) -> String {
 #[derive(Clone)]
 pub struct AtomicSymbol {
     op: &'static str,
+    /// The parameters.
     attrs: Attrs,
-    extra: Attrs,
+    /// The attributes that are not parameters, such as `__ctx_group__`.
+    hidden_attrs: Attrs,
     /// The name of the node, if `compose` gets none.
     name: Option<String>,
 }
@@ -41,8 +43,9 @@ impl Symbol {
     pub fn to_atomic(&self) -> Result<AtomicSymbol> {
         let node = self.single_node()?;
         let op = node.op().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
-        let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| is_hidden(key));
-        Ok(AtomicSymbol { op: op.name, attrs, extra, name: None })
+        let attrs = node.attrs.read().clone();
+        let (hidden_attrs, attrs) = attrs.into_iter().partition(|(key, _)| is_hidden(key));
+        Ok(AtomicSymbol { op: op.name, attrs, hidden_attrs, name: None })
     }
 }
 
@@ -63,7 +66,7 @@ impl AtomicSymbol {
             with_count.entry(count.into()).or_insert_with(|| (def.signature.graph_args.len() + 1).to_string());
         }
         def.parse(&with_count)?;
-        Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new(), name: None })
+        Ok(AtomicSymbol { op: name, attrs, hidden_attrs: Attrs::new(), name: None })
     }
 
     /// Name of the operator as given: its name or an alias.
@@ -87,7 +90,7 @@ impl AtomicSymbol {
         }
         let key = stored_key(key);
         if is_hidden(&key) {
-            self.extra.insert(key, value.into());
+            self.hidden_attrs.insert(key, value.into());
             return Ok(());
         }
         let mut attrs = self.attrs.clone();
@@ -105,53 +108,56 @@ impl AtomicSymbol {
         let name = if name.is_empty() { self.name.clone() } else { Some(name.to_string()) };
         let name = name.unwrap_or_else(|| automatic_name(self.op));
         let locate = |e: Error| e.in_operator(self.op, &name);
-        let mut attrs = self.attrs.clone();
         let (graphs, args) = args.split_at(def.signature.graph_args.len().min(args.len()));
-        let inputs: Vec<NodeEntry> =
-            args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>().map_err(locate)?;
-        let is_variadic = matches!(def.signature.inputs, Inputs::Variadic { .. });
-        if def.signature.is_expanded {
-            expand(def, &name, &attrs, &inputs, graphs).map_err(locate)?;
-            let op = subgraph_call(self.op, &attrs).map_err(locate)?;
-            attrs.extend(self.extra.clone());
-            let node = Node {
-                name: name.into(),
-                op: Some(op).into(),
-                inputs,
-                graphs: graphs.to_vec(),
-                attrs: NodeAttrs::new(attrs),
-            };
-            return Ok(all_outputs(Arc::new(node)));
-        }
-        if is_variadic && keys.is_some() && !inputs.is_empty() {
-            let text = format!("{} takes any number of inputs: pass them by position, not by name", self.op);
-            return Err(locate(Error::Value(text)));
-        }
+        let inputs = args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<Vec<_>>>();
+        let inputs = inputs.map_err(locate)?;
+        let node = match def.signature.is_expanded {
+            true => self.subgraph_node(def, &name, inputs, graphs),
+            false => self.operator_node(def, &name, inputs, keys, graphs),
+        };
+        Ok(all_outputs(node.map_err(locate)?))
+    }
+
+    /// The node of an operator that is replaced by its subgraph.
+    fn subgraph_node(&self, def: &OpDef, name: &str, inputs: Vec<NodeEntry>, graphs: &[Symbol]) -> Result<Arc<Node>> {
+        expand(def, name, &self.attrs, &inputs, graphs)?;
+        let op = subgraph_call(self.op, &self.attrs)?;
+        let mut attrs = self.attrs.clone();
+        attrs.extend(self.hidden_attrs.clone());
+        Ok(Node::new(name, op, inputs, graphs.to_vec(), attrs))
+    }
+
+    /// The node of any other operator, with variables for missing inputs.
+    fn operator_node(
+        &self,
+        def: &'static OpDef,
+        name: &str,
+        inputs: Vec<NodeEntry>,
+        keys: Option<&[String]>,
+        graphs: &[Symbol],
+    ) -> Result<Arc<Node>> {
+        let mut attrs = self.attrs.clone();
         let mut count = graphs.len() + inputs.len();
         if let Inputs::Variadic { count: key, .. } = def.signature.inputs {
+            ensure!(
+                keys.is_none() || inputs.is_empty(),
+                "{} takes any number of inputs: pass them by position, not by name",
+                self.op
+            );
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
             count = text.trim().parse().unwrap_or(count);
-            check_count("inputs", count).map_err(locate)?;
+            check_count("inputs", count)?;
         }
-        let params = attach(def, def.parse(&attrs).map_err(locate)?, graphs).map_err(locate)?;
-        attrs.extend(self.extra.clone());
+        let params = attach(def, def.parse(&attrs)?, graphs)?;
+        attrs.extend(self.hidden_attrs.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
-        let matched = match_inputs(inputs, keys, &names).map_err(locate)?;
-        let inputs = matched
+        let inputs: Vec<NodeEntry> = match_inputs(inputs, keys, &names)?
             .into_iter()
-            .enumerate()
-            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(&name, &names[i], &attrs)))
-            .collect::<Vec<_>>();
+            .zip(&names)
+            .map(|(input, arg)| input.unwrap_or_else(|| automatic_variable(name, arg, &attrs)))
+            .collect();
         set_initializers(def, &inputs);
-        let op = OpCall { name: self.op, def, params };
-        let node = Arc::new(Node {
-            name: name.into(),
-            op: Some(op).into(),
-            inputs,
-            graphs: graphs.to_vec(),
-            attrs: NodeAttrs::new(attrs),
-        });
-        Ok(all_outputs(node))
+        Ok(Node::new(name, OpCall { name: self.op, def, params }, inputs, graphs.to_vec(), attrs))
     }
 }
 
@@ -280,10 +286,7 @@ impl Symbol {
             let replaced = if node.is_variable() { replace(&node) } else { None };
             let entry = replaced.unwrap_or_else(|| {
                 let inputs = node.inputs.iter().map(|e| copied(&copies, e)).collect();
-                let attrs = node.attrs.clone();
-                let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                let node = Arc::new(Node { name, op, inputs, graphs, attrs });
-                NodeEntry { node, index: 0 }
+                NodeEntry { node: node.with_inputs(inputs), index: 0 }
             });
             copies.insert(Arc::as_ptr(&node), entry);
         }

@@ -53,9 +53,7 @@ impl Cutter {
             return;
         }
         let inputs = node.inputs.iter().map(|e| self.entry(e)).collect();
-        let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-        let attrs = node.attrs.clone();
-        self.copies.insert(Arc::as_ptr(node), Arc::new(Node { name, op, inputs, graphs, attrs }));
+        self.copies.insert(Arc::as_ptr(node), node.with_inputs(inputs));
     }
 
     /// The entry of the subgraph for an entry of the graph: of the copy of its node, or of a variable if the node is no member.
@@ -63,7 +61,7 @@ impl Cutter {
         if let Some(copy) = self.copies.get(&Arc::as_ptr(&e.node)) {
             return NodeEntry { node: copy.clone(), index: e.index };
         }
-        let existing = self.variables.iter().find(|(old, _)| Arc::ptr_eq(&old.node, &e.node) && old.index == e.index);
+        let existing = self.variables.iter().find(|(old, _)| old.is_same(e));
         if let Some((_, variable)) = existing {
             return NodeEntry { node: variable.clone(), index: 0 };
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::compose::attach;
 use super::node::is_subgraph_op;
 use super::subgraph_ops::{expand, subgraph_call};
-use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, legacy_json};
+use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::{MXNET_VERSION, semantics};
 
 /// Maximum nesting depth of subgraphs.
@@ -57,7 +57,7 @@ fn list(items: impl Iterator<Item = String>, indent: usize) -> String {
     group('[', &items, indent, 10)
 }
 
-fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) -> String {
+fn node_to_json(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) -> String {
     let op = node.op().map_or("null", |op| op.def.name);
     let mut fields = vec![format!("\"op\": {}", quote(op)), format!("\"name\": {}", quote(&node.name))];
     let attrs = node.attrs.read();
@@ -75,7 +75,7 @@ fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) ->
         .map(|(k, e)| format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k))));
     fields.push(format!("\"inputs\": {}", list(inputs, indent + 2)));
     if !node.graphs.is_empty() {
-        let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.json_of_graph(indent + 4, None)).collect();
+        let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.graph_to_json(indent + 4, None)).collect();
         fields.push(format!("\"subgraphs\": {}", lines('[', &graphs, indent + 2)));
     }
     lines('{', &fields, indent)
@@ -88,17 +88,17 @@ impl Symbol {
         if semantics::is_numpy_shape() {
             attrs.insert(0, "\"is_np_shape\": [\"int\", 1]".to_string());
         }
-        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, 1))))
+        self.graph_to_json(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, 1))))
     }
 
     /// The JSON with `attrs` as its last field. Subgraphs have none, since the version is that of the file.
-    fn json_of_graph(&self, indent: usize, attrs: Option<String>) -> String {
+    fn graph_to_json(&self, indent: usize, attrs: Option<String>) -> String {
         let nodes = self.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
         let mut row_ptr = vec![0];
         let mut node_texts = Vec::with_capacity(nodes.len());
         for (i, node) in nodes.iter().enumerate() {
-            node_texts.push(json_of_node(node, &id, indent + 4));
+            node_texts.push(node_to_json(node, &id, indent + 4));
             row_ptr.push(row_ptr[i] + node.num_outputs());
         }
         let arg_nodes = (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string());
@@ -144,35 +144,33 @@ impl Symbol {
             Error::Format(format!("the symbol file is not complete JSON: {e}; save it or download it again"))
         })?;
         let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
-        Symbol::from_value(&root, version, 0)
+        Symbol::from_value(&root, Level { version, depth: 0 })
     }
 
-    /// Reads a graph that is nested `depth` levels deep.
-    fn from_value(root: &Value, version: i64, depth: usize) -> Result<Symbol> {
-        if depth > MAX_DEPTH {
+    fn from_value(root: &Value, level: Level) -> Result<Symbol> {
+        if level.depth > MAX_DEPTH {
             return Err(invalid(format!("graphs inside operators are nested more than {MAX_DEPTH} deep")));
         }
         let list = root["nodes"].as_array().ok_or_else(|| invalid("the field 'nodes' is missing"))?;
-        // Each node with its number of outputs, since counting those of a node with subgraphs takes time.
-        let mut nodes: Vec<(Arc<Node>, usize)> = memory::with_capacity(list.len());
-        let outputs = num_outputs_of_nodes(root, list.len());
-        let mut num_outputs = 0;
+        let mut nodes: Vec<LoadedNode> = memory::with_capacity(list.len());
+        let listed_outputs = num_outputs_of_nodes(root, list.len());
+        let mut total_outputs = 0;
         for (i, raw) in list.iter().enumerate() {
             memory::check()?;
             let name = raw["name"].as_str().ok_or_else(|| invalid(format!("node {i} has no name")))?;
-            let node = read_node(raw, name, version, &nodes, depth, outputs[i]).map_err(|e| {
+            let node = read_node(raw, name, level, &nodes, listed_outputs[i]).map_err(|e| {
                 let message = format!("node {i} '{name}' of the symbol file: {e}");
                 match e.cause() {
                     Some(cause) => Error::Foreign { message, cause: cause.clone() },
                     None => Error::Format(message),
                 }
             })?;
-            let count = node.num_outputs();
-            num_outputs += count;
-            if num_outputs > MAX_GRAPH_OUTPUTS {
+            let num_outputs = node.num_outputs();
+            total_outputs += num_outputs;
+            if total_outputs > MAX_GRAPH_OUTPUTS {
                 return Err(invalid(format!("its nodes have more than {MAX_GRAPH_OUTPUTS} outputs")));
             }
-            nodes.push((node, count));
+            nodes.push(LoadedNode { node, num_outputs });
         }
         let heads = root["heads"].as_array().ok_or_else(|| invalid("the field 'heads' is missing"))?;
         let outputs = heads.iter().map(|h| read_entry(h, &nodes)).collect::<Result<Vec<_>>>()?;
@@ -180,27 +178,43 @@ impl Symbol {
     }
 }
 
+/// The graph that is read: that of the file, or one inside an operator.
+#[derive(Clone, Copy)]
+struct Level {
+    /// The version of MXNet that wrote the file.
+    version: i64,
+    /// Number of operators that the graph is nested in.
+    depth: usize,
+}
+
+/// A node with its number of outputs, since counting those of a node with subgraphs takes time.
+struct LoadedNode {
+    node: Arc<Node>,
+    num_outputs: usize,
+}
+
 fn invalid(reason: impl std::fmt::Display) -> Error {
     Error::Format(format!("the symbol file is not a graph: {reason}"))
 }
 
 /// Reads `[node, output, version]`; old files omit the version.
-fn read_entry(value: &Value, nodes: &[(Arc<Node>, usize)]) -> Result<NodeEntry> {
+fn read_entry(value: &Value, nodes: &[LoadedNode]) -> Result<NodeEntry> {
     let index_at = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
     let (Some(id), Some(index)) = (index_at(0), index_at(1)) else {
         return Err(invalid(format!("{value} is not a reference to a node; expected [node, output, version]")));
     };
-    let (node, count) = nodes.get(id).ok_or_else(|| invalid(format!("node {id} is used before it is defined")))?;
-    if index >= *count {
+    let loaded = nodes.get(id).ok_or_else(|| invalid(format!("node {id} is used before it is defined")))?;
+    let LoadedNode { node, num_outputs } = loaded;
+    if index >= *num_outputs {
         return Err(invalid(format!(
-            "output {index} of node '{}' is used, but the node has {count} outputs",
+            "output {index} of node '{}' is used, but the node has {num_outputs} outputs",
             node.name
         )));
     }
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }
 
-/// Number of outputs of each node: from `node_row_ptr`, else one more than the largest index that is referred to.
+/// Number of outputs of each node: from `node_row_ptr`, else one more than the largest index that an entry of the file has.
 fn num_outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
     let mut counts = vec![1u64; num_nodes];
     let inputs = root["nodes"].as_array().into_iter().flatten().filter_map(|node| node["inputs"].as_array()).flatten();
@@ -222,22 +236,18 @@ fn num_outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
     counts.into_iter().map(|count| count as usize).collect()
 }
 
-fn read_node(
-    raw: &Value,
-    name: &str,
-    version: i64,
-    nodes: &[(Arc<Node>, usize)],
-    depth: usize,
-    outputs: usize,
-) -> Result<Arc<Node>> {
+/// The attributes of a node. Files of older versions have them in other fields.
+fn read_attrs(raw: &Value) -> Attrs {
+    let fields = ["param", "attr", "attrs"].into_iter().filter_map(|field| raw[field].as_object()).flatten();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    fields.map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
+/// Reads a node whose inputs are among `nodes`. The file refers to `num_outputs` of its outputs.
+fn read_node(raw: &Value, name: &str, level: Level, nodes: &[LoadedNode], num_outputs: usize) -> Result<Arc<Node>> {
+    let version = level.version;
     let op = raw["op"].as_str().ok_or_else(|| invalid("the field 'op' is missing"))?;
-    let mut attrs = Attrs::new();
-    for field in ["param", "attr", "attrs"] {
-        for (key, value) in raw[field].as_object().into_iter().flatten() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            attrs.insert(key.clone(), text);
-        }
-    }
+    let mut attrs = read_attrs(raw);
     legacy_json::upgrade_attrs(op, &mut attrs, version);
     let list = raw["inputs"].as_array().ok_or_else(|| invalid("the field 'inputs' is missing"))?;
     let mut inputs = list.iter().map(|v| read_entry(v, nodes)).collect::<Result<Vec<_>>>()?;
@@ -248,26 +258,21 @@ fn read_node(
         };
     }
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
+    let inner = Level { depth: level.depth + 1, ..level };
+    let graphs = graphs.iter().map(|g| Symbol::from_value(g, inner)).collect::<Result<Vec<_>>>()?;
     let (op, def) = registry::find(op)?;
     if is_subgraph_op(def) {
         expand(def, name, &attrs, &inputs, &graphs)?;
-        let call = subgraph_call(op, &attrs)?;
-        return Ok(Arc::new(Node {
-            name: name.to_string().into(),
-            op: Some(call).into(),
-            inputs,
-            graphs,
-            attrs: NodeAttrs::new(attrs),
-        }));
+        return Ok(Node::new(name, subgraph_call(op, &attrs)?, inputs, graphs, attrs));
     }
     if let Inputs::Variadic { count, .. } = def.signature.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
     // Auxiliary states are the last inputs, whose reference has a version above 0.
-    let states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|changes| changes > 0)).count();
-    let stored = StoredNode { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
+    let num_states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|version| version > 0)).count();
+    let states = (inputs.len() - num_states..inputs.len()).collect();
+    let stored = StoredNode { inputs: inputs.len(), states, outputs: num_outputs };
     let params = attach(def, def.parse_in_file(&attrs, &stored)?, &graphs)?;
     let expected = def.num_inputs(&params).unwrap_or(inputs.len());
     let call = OpCall { name: op, def, params };
@@ -275,13 +280,7 @@ fn read_node(
     if inputs.len() != expected {
         return Err(invalid(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node {
-        name: name.to_string().into(),
-        op: Some(call).into(),
-        inputs,
-        graphs,
-        attrs: NodeAttrs::new(attrs),
-    }))
+    Ok(Node::new(name, call, inputs, graphs, attrs))
 }
 
 #[cfg(test)]

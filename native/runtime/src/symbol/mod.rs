@@ -50,6 +50,15 @@ fn listed_attrs(node: &Node) -> Vec<(String, String)> {
     all
 }
 
+/// A variable of a symbol.
+#[derive(Clone)]
+pub struct Variable {
+    /// The node without an operator.
+    pub node: Arc<Node>,
+    /// Whether it is an auxiliary state: some operator mutates it.
+    pub is_aux: bool,
+}
+
 impl Symbol {
     /// A variable with attributes.
     pub fn variable(name: &str, attrs: Attrs) -> Symbol {
@@ -78,16 +87,9 @@ impl Symbol {
         for (i, node) in nodes.iter().enumerate() {
             let entry = |(k, index): (usize, u32)| NodeEntry { node: new_nodes[k].clone(), index };
             let inputs: Vec<NodeEntry> = inputs(i).into_iter().map(entry).collect();
-            let is_same = |(a, b): (&NodeEntry, &NodeEntry)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index;
-            new_nodes.push(match inputs.iter().zip(&node.inputs).all(is_same) {
+            new_nodes.push(match inputs.iter().zip(&node.inputs).all(|(new, old)| new.is_same(old)) {
                 true => node.clone(),
-                false => Arc::new(Node {
-                    name: node.name.clone(),
-                    op: node.op.clone(),
-                    inputs,
-                    graphs: node.graphs.clone(),
-                    attrs: node.attrs.clone(),
-                }),
+                false => node.with_inputs(inputs),
             });
         }
         let by_old: HashMap<*const Node, &Arc<Node>> = nodes.iter().map(Arc::as_ptr).zip(&new_nodes).collect();
@@ -165,8 +167,8 @@ impl Symbol {
         self.outputs.iter().map(name).collect()
     }
 
-    /// Variables in topological order, each with whether it is an auxiliary state.
-    pub fn variables(&self) -> Vec<(Arc<Node>, bool)> {
+    /// Variables in topological order.
+    pub fn variables(&self) -> Vec<Variable> {
         let nodes = self.nodes();
         let mut aux: HashSet<*const Node> = HashSet::new();
         for node in &nodes {
@@ -178,8 +180,8 @@ impl Symbol {
                 }
             }
         }
-        let is_aux = |n: &Arc<Node>| aux.contains(&Arc::as_ptr(n));
-        nodes.into_iter().filter(|n| n.is_variable()).map(|n| (n.clone(), is_aux(&n))).collect()
+        let variable = |node: Arc<Node>| Variable { is_aux: aux.contains(&Arc::as_ptr(&node)), node };
+        nodes.into_iter().filter(|n| n.is_variable()).map(variable).collect()
     }
 
     /// Checks that all operators can run.
@@ -197,17 +199,17 @@ impl Symbol {
 
     /// Names of the arguments in topological order, which is the order in which `bind` takes them.
     pub fn list_arguments(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|(_, aux)| !aux).map(|(n, _)| n.name.to_string()).collect()
+        self.variables().iter().filter(|v| !v.is_aux).map(|v| v.node.name.to_string()).collect()
     }
 
     /// Names of the auxiliary states in topological order.
     pub fn list_auxiliary_states(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|(_, aux)| *aux).map(|(n, _)| n.name.to_string()).collect()
+        self.variables().iter().filter(|v| v.is_aux).map(|v| v.node.name.to_string()).collect()
     }
 
     /// Names of all variables in topological order.
     pub fn list_inputs(&self) -> Vec<String> {
-        self.variables().into_iter().map(|(n, _)| n.name.to_string()).collect()
+        self.variables().iter().map(|v| v.node.name.to_string()).collect()
     }
 
     fn single_node(&self) -> Result<&Arc<Node>> {

@@ -163,16 +163,29 @@ pub struct NodeEntry {
     pub index: u32,
 }
 
+impl NodeEntry {
+    /// Whether both are the same output of the same node.
+    pub(crate) fn is_same(&self, other: &NodeEntry) -> bool {
+        Arc::ptr_eq(&self.node, &other.node) && self.index == other.index
+    }
+}
+
 impl Node {
+    /// A node of an operator, or a variable if `op` is `None`.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        op: impl Into<Option<OpCall>>,
+        inputs: Vec<NodeEntry>,
+        graphs: Vec<Symbol>,
+        attrs: Attrs,
+    ) -> Arc<Node> {
+        let (name, op): (String, Option<OpCall>) = (name.into(), op.into());
+        Arc::new(Node { name: name.into(), op: op.into(), inputs, graphs, attrs: NodeAttrs::new(attrs) })
+    }
+
     /// A variable.
     pub fn variable(name: &str, attrs: Attrs) -> Arc<Node> {
-        Arc::new(Node {
-            name: name.to_string().into(),
-            op: None.into(),
-            inputs: Vec::new(),
-            graphs: Vec::new(),
-            attrs: NodeAttrs::new(attrs),
-        })
+        Node::new(name, None, Vec::new(), Vec::new(), attrs)
     }
 
     /// A node of an operator without subgraphs.
@@ -181,13 +194,13 @@ impl Node {
     /// An unknown operator; invalid parameters.
     pub(crate) fn operator(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
         let call = OpCall::new(op, &attrs)?;
-        Ok(Arc::new(Node {
-            name: name.into(),
-            op: Some(call).into(),
-            inputs,
-            graphs: Vec::new(),
-            attrs: NodeAttrs::new(attrs),
-        }))
+        Ok(Node::new(name, call, inputs, Vec::new(), attrs))
+    }
+
+    /// A copy of the node with other inputs.
+    pub(crate) fn with_inputs(&self, inputs: Vec<NodeEntry>) -> Arc<Node> {
+        let (name, op, graphs) = (self.name.clone(), self.op.clone(), self.graphs.clone());
+        Arc::new(Node { name, op, inputs, graphs, attrs: self.attrs.clone() })
     }
 
     /// The operator; `None` for a variable.
@@ -224,7 +237,7 @@ impl Node {
         match (self.subgraph(), self.op()) {
             (Some(subgraph), _) => {
                 let variables = subgraph.variables().into_iter().enumerate();
-                variables.filter(|(_, (_, is_aux))| *is_aux).map(|(i, _)| i).collect()
+                variables.filter(|(_, v)| v.is_aux).map(|(i, _)| i).collect()
             }
             (None, Some(op)) => Cow::Borrowed(op.mutated()),
             (None, None) => Cow::Borrowed(&[]),

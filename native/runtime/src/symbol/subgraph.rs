@@ -39,7 +39,7 @@ pub(crate) struct SymbolSubgraph {
 impl SymbolSubgraph {
     /// Wraps a symbol.
     pub(crate) fn new(symbol: &Symbol) -> SymbolSubgraph {
-        let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
+        let is_aux: Vec<bool> = symbol.variables().iter().map(|v| v.is_aux).collect();
         let states = (0..is_aux.len()).filter(|i| is_aux[*i]).collect();
         SymbolSubgraph {
             symbol: symbol.clone(),

@@ -11,7 +11,7 @@ use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
 use hashbrown::HashMap;
 
-use super::node::{Node, NodeAttrs, NodeEntry, OpCall, is_cached_op};
+use super::node::{Node, NodeEntry, OpCall, is_cached_op};
 use super::{DTYPE_ATTR, Symbol};
 
 /// The 8-bit quantization of a subgraph.
@@ -35,23 +35,21 @@ pub(crate) fn subgraph_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
     Ok(OpCall { name, def, params })
 }
 
-/// The quantization of a subgraph with `inputs` inputs, from the attributes of its node.
-fn quantized(def: &OpDef, attrs: &Attrs, inputs: usize) -> Result<Option<QuantizedSubgraph>> {
+/// The quantization of a subgraph with `num_inputs` inputs, from the attributes of its node; `None` if the node is not quantized.
+fn quantization_of(def: &OpDef, attrs: &Attrs, num_inputs: usize) -> Result<Option<QuantizedSubgraph>> {
     let params = def.parse(attrs)?;
-    if let Some(p) = params.downcast::<FusedConvolutionParam>() {
-        let sum = p.with_sum.then(|| inputs.saturating_sub(1));
+    let (is_quantized, subgraph) = if let Some(p) = params.downcast::<FusedConvolutionParam>() {
+        let sum = p.with_sum.then(|| num_inputs.saturating_sub(1));
         let quantized_inputs = std::iter::once(0).chain(sum).collect();
         let range = (p.min_calib_range, p.max_calib_range);
-        return Ok(p.quantized.then_some(QuantizedSubgraph {
-            quantized_inputs,
-            has_float_output: p.enable_float_output,
-            range,
-        }));
-    }
-    let p = params.get::<FusedFullyConnectedParam>();
-    let quantized_inputs = if p.channel_wise_quantize == Some(true) { vec![0] } else { (0..inputs).collect() };
-    let range = (p.min_calib_range, p.max_calib_range);
-    Ok(p.quantized.then_some(QuantizedSubgraph { quantized_inputs, has_float_output: p.enable_float_output, range }))
+        (p.quantized, QuantizedSubgraph { quantized_inputs, has_float_output: p.enable_float_output, range })
+    } else {
+        let p = params.get::<FusedFullyConnectedParam>();
+        let quantized_inputs = if p.channel_wise_quantize == Some(true) { vec![0] } else { (0..num_inputs).collect() };
+        let range = (p.min_calib_range, p.max_calib_range);
+        (p.quantized, QuantizedSubgraph { quantized_inputs, has_float_output: p.enable_float_output, range })
+    };
+    Ok(is_quantized.then_some(subgraph))
 }
 
 /// Expands a node of a subgraph operator to its subgraph, with the node's name and inputs.
@@ -75,7 +73,7 @@ pub(super) fn expand(
     };
     let num_graph_inputs = graph.list_inputs().len();
     let graph = &graph.expanded().unwrap_or_else(|| graph.clone());
-    let quantized = if is_cached_op(def) { None } else { quantized(def, attrs, num_graph_inputs)? };
+    let quantized = if is_cached_op(def) { None } else { quantization_of(def, attrs, num_graph_inputs)? };
     let expected = num_graph_inputs + quantized.as_ref().map_or(0, |q| 2 * q.quantized_inputs.len());
     ensure!(
         inputs.len() == expected,
@@ -129,15 +127,11 @@ impl Symbol {
             let subgraph = node.op().filter(|_| node.subgraph().is_some());
             // Creating the node already checked that it expands.
             let subgraph = subgraph.and_then(|op| expand(op.def, &node.name, &attrs, &inputs, &node.graphs).ok());
-            let is_unchanged =
-                inputs.iter().zip(&node.inputs).all(|(a, b)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index);
+            let is_unchanged = inputs.iter().zip(&node.inputs).all(|(new, old)| new.is_same(old));
             let expanded = match subgraph {
                 Some(subgraph) => Replacement::Outputs(subgraph.outputs),
                 None if is_unchanged => Replacement::Node(node.clone()),
-                None => {
-                    let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                    Replacement::Node(Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }))
-                }
+                None => Replacement::Node(node.with_inputs(inputs)),
             };
             replacements.insert(Arc::as_ptr(node), expanded);
         }

@@ -52,8 +52,47 @@ fn has_symbolic_dim(value: &Value) -> bool {
     }
 }
 
-fn int_values(dims: Vec<i64>) -> Vec<Value> {
-    dims.into_iter().map(Value::Int).collect()
+/// The variant of an operator whose parameters may be expressions of dimensions.
+struct DynamicVariant {
+    op: &'static str,
+    /// Lists of integers and absent values, by parameter.
+    lists: Vec<(&'static str, Vec<Value>)>,
+}
+
+/// The dynamic variant of an operator whose first input has this rank; `None` if there is none for these parameters.
+fn dynamic_variant<'v>(
+    op: &str,
+    rank: Option<usize>,
+    param: impl Fn(&str) -> &'v Value,
+) -> Result<Option<DynamicVariant>> {
+    let shape = |key: &str| {
+        let dims = param(key).ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_symbolic(*d)))?;
+        Some(("shape", dims.into_iter().map(Value::Int).collect()))
+    };
+    let variant = match (op, rank) {
+        ("_npx_reshape" | "_np_reshape", _) => shape("newshape").map(|shape| (SYMBOLIC_RESHAPE.name(), vec![shape])),
+        ("_npi_broadcast_to", _) => shape("shape").map(|shape| (SYMBOLIC_EXPAND.name(), vec![shape])),
+        ("_full", _) => shape("shape").map(|shape| (SYMBOLIC_FULL.name(), vec![shape])),
+        ("slice", Some(_)) => {
+            let list = |key| match param(key) {
+                Value::List(items) => Some((key, items.clone())),
+                _ => None,
+            };
+            let lists: Option<Vec<_>> = ["begin", "end", "step"].into_iter().map(list).collect();
+            lists.map(|lists| (SYMBOLIC_SLICE.name(), lists))
+        }
+        ("slice_axis", Some(rank)) => {
+            let axis = Shape::axis(param("axis").int().unwrap_or(0), rank)?;
+            let list = |key| {
+                let mut items = vec![Value::None; rank];
+                items[axis] = param(key).clone();
+                (key, items)
+            };
+            Some((SYMBOLIC_SLICE.name(), ["begin", "end"].map(list).to_vec()))
+        }
+        _ => None,
+    };
+    Ok(variant.map(|(op, lists)| DynamicVariant { op, lists }))
 }
 
 impl Builder {
@@ -102,48 +141,21 @@ impl Builder {
         }
         let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
         let rank = given.first().and_then(|id| self.tensors[*id].shape.ndim());
-        let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_symbolic(*d)));
-        let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
-            ("_npx_reshape" | "_np_reshape", _) => {
-                (SYMBOLIC_RESHAPE.name(), vec![("shape", dims(param("newshape")).map(int_values))])
-            }
-            ("_npi_broadcast_to", _) => (SYMBOLIC_EXPAND.name(), vec![("shape", dims(param("shape")).map(int_values))]),
-            ("_full", _) => (SYMBOLIC_FULL.name(), vec![("shape", dims(param("shape")).map(int_values))]),
-            ("slice", Some(_)) => {
-                let list = |key| match param(key) {
-                    Value::List(items) => Some(items.clone()),
-                    _ => None,
-                };
-                (SYMBOLIC_SLICE.name(), ["begin", "end", "step"].map(|key| (key, list(key))).to_vec())
-            }
-            ("slice_axis", Some(rank)) => {
-                let axis = Shape::axis(param("axis").int().unwrap_or(0), rank)?;
-                let list = |key| {
-                    let mut items = vec![Value::None; rank];
-                    items[axis] = param(key).clone();
-                    Some(items)
-                };
-                (SYMBOLIC_SLICE.name(), ["begin", "end"].map(|key| (key, list(key))).to_vec())
-            }
-            _ => ("", vec![("", None)]),
+        let unknown = || {
+            let symbolic: Vec<_> = params.iter().filter(|(_, v)| has_symbolic_dim(v)).map(|(key, _)| *key).collect();
+            Error::NeedsValue(format!(
+                "the {} of {op} depends on an unknown dimension: give the shapes of the inputs",
+                symbolic.join(" and ")
+            ))
         };
-        let mut numbers = Vec::new();
-        for (_, list) in &lists {
-            let unknown = || {
-                let known: Vec<_> = params.iter().filter(|(_, v)| has_symbolic_dim(v)).map(|(key, _)| *key).collect();
-                let what = known.join(" and ");
-                Error::NeedsValue(format!(
-                    "the {what} of {op} depends on an unknown dimension: give the shapes of the inputs"
-                ))
-            };
-            numbers.extend(list.as_ref().ok_or_else(unknown)?.iter().filter_map(Value::int));
-        }
+        let DynamicVariant { op: dynamic_op, lists } = dynamic_variant(op, rank, param)?.ok_or_else(unknown)?;
+        let numbers: Vec<i64> = lists.iter().flat_map(|(_, list)| list).filter_map(Value::int).collect();
         let (ins, written) = self.dim_exprs(&given, &numbers)?;
         let mut written = written.into_iter();
         let mut attrs = Attrs::new();
         for (key, list) in lists {
             let each = |v: &Value| v.int().and_then(|_| written.next()).unwrap_or_else(|| "None".into());
-            let items: Vec<String> = list.iter().flatten().map(each).collect();
+            let items: Vec<String> = list.iter().map(each).collect();
             attrs.insert(key.into(), format!("({})", items.join(", ")));
         }
         for key in

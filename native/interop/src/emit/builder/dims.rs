@@ -68,7 +68,7 @@ impl Builder {
     pub fn dim_exprs(&self, given: &[usize], dims: &[i64]) -> Result<(Vec<Value>, Vec<String>)> {
         let mut inputs = given.to_vec();
         let mut atom = |atom: i64| {
-            let own = inputs.iter().enumerate().find_map(|(i, h)| Some((i, self.axis_of(*h, atom)?)));
+            let own = inputs.iter().enumerate().find_map(|(i, id)| Some((i, self.axis_of(*id, atom)?)));
             let (input, axis) = match own {
                 Some(found) => found,
                 None => {
@@ -106,9 +106,9 @@ impl Builder {
 
     /// A tensor of the graph with this symbolic dimension, and the axis.
     pub fn tensor_with_dim(&self, dim: i64) -> Option<(usize, usize)> {
-        let of = |(h, t): (usize, &TensorInfo)| {
+        let of = |(id, t): (usize, &TensorInfo)| {
             t.symbol.as_ref()?;
-            Some((h, self.axis_of(h, dim)?))
+            Some((id, self.axis_of(id, dim)?))
         };
         self.tensors.iter().enumerate().find_map(of)
     }

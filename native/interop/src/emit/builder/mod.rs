@@ -239,9 +239,9 @@ impl Builder {
     /// Removes the tensors added after [`Builder::checkpoint`]. Their names stay reserved.
     pub fn roll_back(&mut self, checkpoint: usize) {
         self.tensors.truncate(checkpoint);
-        self.mutated.retain(|h| *h < checkpoint);
-        self.read_only.retain(|h| *h < checkpoint);
-        self.copies.retain(|h, copy| *h < checkpoint && *copy < checkpoint);
+        self.mutated.retain(|id| *id < checkpoint);
+        self.read_only.retain(|id| *id < checkpoint);
+        self.copies.retain(|id, copy| *id < checkpoint && *copy < checkpoint);
     }
 
     /// A constant tensor. It becomes a parameter of the graph if an operator reads it.
@@ -328,7 +328,7 @@ impl Builder {
     /// The operator's errors.
     pub fn copies(&mut self, name: &str, tensors: &[TensorId]) -> Result<Vec<TensorId>> {
         let call = self.call(COPY.name(), &Attrs::new(), 1, &[])?;
-        tensors.iter().map(|h| Ok(TensorId(self.add(&call, &Attrs::new(), name, &[h.0], &[])?[0]))).collect()
+        tensors.iter().map(|id| Ok(TensorId(self.add(&call, &Attrs::new(), name, &[id.0], &[])?[0]))).collect()
     }
 
     /// The tensor of an operator's output.

@@ -34,9 +34,9 @@ impl Builder {
         shapes.iter().try_for_each(check_shape)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
         let values = self.propagate(call, ins, (&shapes, dtypes.first().copied().flatten()))?;
-        let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
+        let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|id| self.symbol(*id))).collect();
         let name = self.unique(name);
-        let is_from_placeholder = ins.iter().any(|h| self.tensors[*h].is_from_placeholder);
+        let is_from_placeholder = ins.iter().any(|id| self.tensors[*id].is_from_placeholder);
         let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
         if let Some((subgraph, _)) = self.open_subgraphs.last() {
             atomic.set_attr(SUBGRAPH_NAME, subgraph)?;
@@ -78,24 +78,24 @@ impl Builder {
     /// since exporters store parameters with equal elements once.
     fn with_unshared_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
         let mut unshared = Vec::with_capacity(ins.len());
-        for (i, h) in ins.iter().copied().enumerate() {
+        for (i, id) in ins.iter().copied().enumerate() {
             let is_state = call.def.signature.mutates.contains(&i);
             let is_shared = if is_state {
-                self.read_only.contains(&h) || self.mutated.contains(&h)
+                self.read_only.contains(&id) || self.mutated.contains(&id)
             } else {
-                self.mutated.contains(&h)
+                self.mutated.contains(&id)
             };
-            let known = self.tensors[h].value.clone().filter(|_| is_shared);
-            let used = match (known, self.copies.get(&h).copied().filter(|_| !is_state)) {
-                (None, _) => h,
+            let known = self.tensors[id].value.clone().filter(|_| is_shared);
+            let used = match (known, self.copies.get(&id).copied().filter(|_| !is_state)) {
+                (None, _) => id,
                 (Some(_), Some(copy)) => copy,
                 (Some(value), None) => {
                     let array = NDArray::empty(value.shape(), value.dtype(), Context::default())?;
                     array.copy_from(&value)?;
-                    let name = self.tensors[h].name.clone();
+                    let name = self.tensors[id].name.clone();
                     let copy = self.parameter(&name, array);
                     if !is_state {
-                        self.copies.insert(h, copy);
+                        self.copies.insert(id, copy);
                     }
                     copy
                 }
@@ -118,10 +118,10 @@ impl Builder {
                 .map_err(|e| call.locate(e, name, ins.len()))
                 .map(|()| outs)
         };
-        let known = ins.iter().all(|h| self.tensors[*h].shape.is_known());
-        let inferred = infer(ins.iter().map(|h| self.tensors[*h].shape.clone()).collect());
+        let known = ins.iter().all(|id| self.tensors[*id].shape.is_known());
+        let inferred = infer(ins.iter().map(|id| self.tensors[*id].shape.clone()).collect());
         let mut shapes = inferred.clone().unwrap_or_else(|_| vec![Shape::unknown(); n]);
-        let dims: Option<Vec<Dims>> = ins.iter().map(|h| self.tensors[*h].dims.clone()).collect();
+        let dims: Option<Vec<Dims>> = ins.iter().map(|id| self.tensors[*id].dims.clone()).collect();
         let probed = match dims {
             Some(dims) if !known => {
                 symbolic::probe(&mut self.dimensions, call.def.name, &dims, &shapes, |sample| infer(sample).ok())
@@ -143,7 +143,7 @@ impl Builder {
     }
 
     fn infer_dtypes(&self, call: &OpCall, name: &str, ins: &[usize]) -> Result<Vec<Option<DType>>> {
-        let mut types: Vec<_> = ins.iter().map(|h| self.tensors[*h].dtype).collect();
+        let mut types: Vec<_> = ins.iter().map(|id| self.tensors[*id].dtype).collect();
         let mut outs = vec![None; call.def.num_outputs(&call.params)];
         (call.def.inference.dtype)(&call.params, &mut DTypeIo { ins: &mut types, outs: &mut outs })
             .map_err(|e| call.locate(e, name, ins.len()))?;
@@ -157,12 +157,12 @@ impl Builder {
         ins: &[usize],
         outs: (&[Shape], Option<DType>),
     ) -> Result<Option<Vec<NDArray>>> {
-        if !ins.iter().any(|h| self.tensors[*h].symbolic_value.is_some()) {
+        if !ins.iter().any(|id| self.tensors[*id].symbolic_value.is_some()) {
             return Ok(None);
         }
         let mut values = Vec::with_capacity(ins.len());
-        for h in ins {
-            let info = &self.tensors[*h];
+        for id in ins {
+            let info = &self.tensors[*id];
             // An integer of the model in the range of symbols must not be mistaken for one.
             let value = info.value.as_ref().filter(|v| v.dtype() != DType::I64 || !symbolic::has_symbolic(v));
             match info.symbolic_value.as_ref().or(value).filter(|a| a.len() <= MAX_PROPAGATED) {

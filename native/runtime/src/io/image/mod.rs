@@ -273,49 +273,23 @@ impl Loader {
         Ok(records)
     }
 
-    /// Preprocesses records in several threads. Each record has its own random stream, so results do not depend on the scheduling.
-    /// `records` are those of the first rows; the other rows repeat them.
+    /// Data and labels of a batch. `records` are those of the first rows; the other rows repeat them.
     fn preprocess<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
         let (n, channels, width) = (rows.len(), self.preprocessor.channels, self.preprocessor.label_width());
         let dims = [n, channels, self.size.0, self.size.1];
         let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
         let mut labels = memory::filled(0f32, n.saturating_mul(width));
-        let random = Philox::new(self.seed, self.next_epoch);
-        let first_failure = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
             let example_len = out.len() / n;
             let examples = out.chunks_exact_mut(example_len).zip(labels.chunks_exact_mut(width));
-            let work = Mutex::new(examples.take(records.len()).enumerate());
-            let next_item = || work.lock().ok().and_then(|mut work| work.next());
-            let run = || {
-                while let Some((k, (data, label))) = next_item() {
-                    let mut draws = random.draws(rows[k] as u64);
-                    if let Err(e) = memory::catch(|| self.preprocessor.process(&records[k], &mut draws, data, label))
-                        && let Ok(mut first) = first_failure.lock()
-                        && first.as_ref().is_none_or(|(i, _)| *i > k)
-                    {
-                        *first = Some((k, e));
-                    }
-                }
-            };
-            std::thread::scope(|scope| {
-                for _ in 1..self.num_threads.min(records.len()) {
-                    // If no more threads can be created, the existing ones do the work.
-                    if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
-                        break;
-                    }
-                }
-                run();
-            });
+            self.preprocess_records(rows, records, examples)?;
             for k in records.len()..n {
                 let from = first_copy(k, records.len(), self.order.len());
                 out.copy_within(from * example_len..(from + 1) * example_len, k * example_len);
                 labels.copy_within(from * width..(from + 1) * width, k * width);
             }
-        })?;
-        if let Some((k, e)) = first_failure.into_inner().unwrap_or(None) {
-            return Err(self.records.locate_error(rows[k], e));
-        }
+            Ok(())
+        })??;
         // As in MXNet, single labels make a batch of shape (batch_size,).
         let shape = if matches!(self.preprocessor.task, Task::Label { label_width: 1, .. }) {
             vec![n as i64]
@@ -323,6 +297,44 @@ impl Loader {
             vec![n as i64, width as i64]
         };
         Ok((data, NDArray::from_slice(&labels, &shape)?))
+    }
+
+    /// Preprocesses records in several threads into `examples`, the data and label of each row. Each record has its own random stream, so
+    /// results do not depend on the scheduling.
+    fn preprocess_records<'a, T: Element>(
+        &self,
+        rows: &[usize],
+        records: &[Record],
+        examples: impl Iterator<Item = (&'a mut [T], &'a mut [f32])> + Send,
+    ) -> Result<()> {
+        let random = Philox::new(self.seed, self.next_epoch);
+        let first_failure = Mutex::new(None::<(usize, Error)>);
+        let work = Mutex::new(examples.take(records.len()).enumerate());
+        let next_item = || work.lock().ok().and_then(|mut work| work.next());
+        let run = || {
+            while let Some((k, (data, label))) = next_item() {
+                let mut draws = random.draws(rows[k] as u64);
+                if let Err(e) = memory::catch(|| self.preprocessor.process(&records[k], &mut draws, data, label))
+                    && let Ok(mut first) = first_failure.lock()
+                    && first.as_ref().is_none_or(|(i, _)| *i > k)
+                {
+                    *first = Some((k, e));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.num_threads.min(records.len()) {
+                // If no more threads can be created, the existing ones do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                    break;
+                }
+            }
+            run();
+        });
+        match first_failure.into_inner().unwrap_or(None) {
+            Some((k, e)) => Err(self.records.locate_error(rows[k], e)),
+            None => Ok(()),
+        }
     }
 }
 

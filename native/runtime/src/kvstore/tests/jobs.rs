@@ -1,12 +1,12 @@
 //! Several ranks as threads of one process, and peers that break the protocol.
 
-use ferromx_core::op::Mode;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ferromx_core::op::Mode;
 use ferromx_core::storage::Req;
 
 use super::super::connect::{self, Membership, Purpose};
@@ -269,7 +269,9 @@ fn shards_of_all_ranks_are_summed_in_their_type() {
         let of = |x: f64| Arc::new(Tensor::new(NDArray::from_slice(&[x, 2.0 * x], &[2]).unwrap()));
         let out = of(0.0);
         store.init(&[key("a")], std::slice::from_ref(&out)).unwrap();
-        store.push_pull((&[key("a")], &[of(1.0 + rank as f64)]), (&[key("a")], std::slice::from_ref(&out))).unwrap();
+        let keys = [key("a")];
+        let pushed = KeyedArrays { keys: &keys, arrays: &[of(1.0 + rank as f64)] };
+        store.push_pull(pushed, KeyedArrays { keys: &keys, arrays: std::slice::from_ref(&out) }).unwrap();
         store.barrier().unwrap();
         assert_eq!((store.rank(), store.num_workers().unwrap(), store.kind()), (rank, 2, "dist_device_sync"));
         out.array().unwrap().to_vec::<f64>().unwrap()

@@ -67,13 +67,13 @@ pub(crate) fn fuse(graph: &mut Graph, args: &EpilogueArgs<'_>) {
     }
 }
 
-/// An operand on 8-bit integers.
-struct Integers {
+/// A quantized operand.
+struct Quantized {
     data: Entry,
     scheme: Scheme,
     /// The quantization parameters: scale and zero point, or the ends of a range.
     quant_params: [Entry; 2],
-    /// The axis that several scales belong to.
+    /// The axis along which the scales vary, if there are several.
     axis: i32,
 }
 
@@ -91,7 +91,7 @@ struct WeightSource {
 struct Sequence {
     op: OpCall,
     product: IntegerProduct,
-    data: Integers,
+    data: Quantized,
     weight: WeightSource,
     bias: Option<Entry>,
     /// The parameters of the normalization.
@@ -148,8 +148,8 @@ impl Matcher<'_> {
         self.args.shapes[e].num_elements()
     }
 
-    /// The quantized operand whose dequantization an entry is.
-    fn integers(&self, graph: &Graph, e: Entry) -> Option<Integers> {
+    /// The quantized operand that is dequantized to `e`.
+    fn dequantized(&self, graph: &Graph, e: Entry) -> Option<Quantized> {
         let (op, inputs) = operator(graph, e)?;
         let (scheme, axis) = match op.def.name {
             DEQUANTIZE_LINEAR => (Scheme::Linear, op.params.get::<DequantizeLinearParam>().axis),
@@ -157,10 +157,10 @@ impl Matcher<'_> {
             _ => return None,
         };
         let is_byte = matches!(self.args.dtypes[inputs[0]], Some(DType::I8 | DType::U8));
-        is_byte.then(|| Integers { data: inputs[0], scheme, quant_params: [inputs[1], inputs[2]], axis })
+        is_byte.then(|| Quantized { data: inputs[0], scheme, quant_params: [inputs[1], inputs[2]], axis })
     }
 
-    fn has_one_scale(&self, x: &Integers) -> bool {
+    fn has_one_scale(&self, x: &Quantized) -> bool {
         x.quant_params.iter().all(|e| self.num_elements(*e) == 1)
     }
 
@@ -178,7 +178,7 @@ impl Matcher<'_> {
         if !is_supported || self.args.dtypes[result] != Some(DType::F32) {
             return None;
         }
-        let data = self.integers(graph, data).filter(|x| self.has_one_scale(x))?;
+        let data = self.dequantized(graph, data).filter(|x| self.has_one_scale(x))?;
         let weight = match convolution {
             Some(_) => self.weights(graph, weight, !is_matmul)?,
             None => self.matrix_weights(graph, weight, !is_matmul)?,
@@ -197,7 +197,7 @@ impl Matcher<'_> {
             has_bias: bias.is_some(),
             normalization: None,
             clamp: None,
-            output: Output::Numbers,
+            output: Output::Float,
         };
         let (normalization, result_params) = (Vec::new(), Vec::new());
         Some(Sequence { op: op.clone(), product, data, weight, bias, normalization, result_params, result })
@@ -217,29 +217,29 @@ impl Matcher<'_> {
         let (op, inputs) = operator(graph, e)?;
         if op.def.name == FAKE_QUANTIZE && is_channel_first {
             return Some(WeightSource {
-                weights: Weights::Numbers,
+                weights: Weights::Float,
                 entry: inputs[0],
                 quant_params: None,
                 is_channel_first,
             });
         }
-        let integers = match op.def.name {
+        let quantized = match op.def.name {
             "_mul_scalar" => {
-                let integers = self.integers(graph, inputs[0]).filter(|x| x.scheme != Scheme::Linear)?;
+                let quantized = self.dequantized(graph, inputs[0]).filter(|x| x.scheme != Scheme::Linear)?;
                 let multiplier = op.params.get::<ScalarParam>().scalar as f32;
-                Integers { scheme: Scheme::Range { multiplier }, ..integers }
+                Quantized { scheme: Scheme::Range { multiplier }, ..quantized }
             }
-            _ => self.integers(graph, e)?,
+            _ => self.dequantized(graph, e)?,
         };
         let rank = self.dims(e).len() as i32;
-        let axis = if integers.axis < 0 { integers.axis + rank } else { integers.axis };
+        let axis = if quantized.axis < 0 { quantized.axis + rank } else { quantized.axis };
         let is_per_channel = axis == if is_channel_first { 0 } else { rank - 1 };
-        let [scales, _] = integers.quant_params;
-        let is_supported = is_per_channel || integers.scheme != Scheme::Linear || self.num_elements(scales) == 1;
+        let [scales, _] = quantized.quant_params;
+        let is_supported = is_per_channel || quantized.scheme != Scheme::Linear || self.num_elements(scales) == 1;
         is_supported.then_some(WeightSource {
-            weights: Weights::Integers(integers.scheme),
-            entry: integers.data,
-            quant_params: Some(integers.quant_params),
+            weights: Weights::Integers(quantized.scheme),
+            entry: quantized.data,
+            quant_params: Some(quantized.quant_params),
             is_channel_first,
         })
     }
@@ -256,7 +256,7 @@ impl Matcher<'_> {
         let node = &graph.nodes[reader];
         let Action::Forward(op) = &node.action else { return false };
         let is_fused = match op.def.fusion.role {
-            _ if sequence.product.output != Output::Numbers => false,
+            _ if sequence.product.output != Output::Float => false,
             Role::None => self.append_quantization(sequence, op, node) || self.append_bias(sequence, op, node),
             _ if sequence.product.clamp.is_some() || (1..node.num_outputs).any(is_read) => false,
             Role::Normalization(axis) => self.append_normalization(sequence, op, node, axis),

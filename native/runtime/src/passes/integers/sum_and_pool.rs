@@ -7,7 +7,7 @@ use ferromx_core::params::Params;
 use ferromx_ops::nn::{PoolType, PoolingParam};
 use ferromx_ops::quantized::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum, Output};
 
-use super::{Integers, Matcher, operator};
+use super::{Matcher, Quantized, operator};
 use crate::graph::{Graph, entry};
 use crate::passes::epilogue::ADDITIONS;
 use crate::symbol::OpCall;
@@ -39,7 +39,7 @@ impl Matcher<'_> {
             (inner, operands) = self.only_read_by(graph, source, reader)?;
         }
         if let Some(pooling) = inner.params.downcast::<PoolingParam>() {
-            let data = self.integers(graph, operands[0])?;
+            let data = self.dequantized(graph, operands[0])?;
             let has_same_params = output == Output::Linear && data.quant_params == inputs[1..];
             let is_maximum = pooling.pool_type == PoolType::Max && inner.def.name == "Pooling" && clamp.is_none();
             return (has_same_params && is_maximum && self.has_one_scale(&data)).then(|| Replacement {
@@ -52,8 +52,8 @@ impl Matcher<'_> {
         if !ADDITIONS.contains(&inner.def.name) {
             return None;
         }
-        let is_supported = |x: &Integers| self.has_one_scale(x) && self.dims(x.data) == self.dims(source);
-        let [lhs, rhs] = [operands[0], operands[1]].map(|e| self.integers(graph, e).filter(is_supported));
+        let is_supported = |x: &Quantized| self.has_one_scale(x) && self.dims(x.data) == self.dims(source);
+        let [lhs, rhs] = [operands[0], operands[1]].map(|e| self.dequantized(graph, e).filter(is_supported));
         let (lhs, rhs) = (lhs?, rhs?);
         let params = Params::new(IntegerSum { operands: [lhs.scheme, rhs.scheme], clamp, output });
         let quant_params = [lhs.quant_params, rhs.quant_params].concat();

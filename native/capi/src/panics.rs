@@ -9,7 +9,7 @@ use ferromx_runtime::error::Error;
 use ferromx_runtime::memory::OutOfMemory;
 use parking_lot::Mutex;
 
-/// The message and the backtrace of the last panic on any thread, if `RUST_BACKTRACE` is set.
+/// The message and the backtrace of the last panic on any thread; set only if `RUST_BACKTRACE` is set.
 static LAST_BACKTRACE: Mutex<Option<(String, Backtrace)>> = Mutex::new(None);
 
 fn text_of(payload: &(dyn Any + Send)) -> &str {
@@ -65,7 +65,7 @@ mod tests {
 
     /// The message of a panic in a child process, because `RUST_BACKTRACE` is read only once per process.
     fn message(backtrace: &str) -> String {
-        let test = ["--exact", "guard::tests::a_panic_keeps_its_backtrace", "--nocapture"];
+        let test = ["--exact", "panics::tests::a_panic_keeps_its_backtrace", "--nocapture"];
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let output = child.args(test).env(CHILD, "1").env("RUST_BACKTRACE", backtrace).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -80,6 +80,6 @@ mod tests {
         let with = message("1");
         assert!(with.contains("two differs") && with.contains("panic_and_print"), "{with}");
         let without = message("0");
-        assert!(without.contains("two differs") && !without.contains("guard.rs"), "{without}");
+        assert!(without.contains("two differs") && !without.contains("panics.rs"), "{without}");
     }
 }
