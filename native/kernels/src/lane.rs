@@ -196,6 +196,44 @@ lane!(f64, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 lane!(i32, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 lane!(i64, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 
+/// For loops that convert in registers, whose operands and results are all of this type.
+impl Lane for f16 {
+    const LOOPS_USE_AVX512: bool = false;
+    fn view_any(src: Elements<'_>) -> Option<&[f16]> {
+        match src {
+            Elements::F16(s) => Some(s),
+            _ => None,
+        }
+    }
+    fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [f16]> {
+        match dst {
+            ElementsMut::F16(d) => Some(d),
+            _ => None,
+        }
+    }
+    fn load_any(src: Elements<'_>, start: usize, dst: &mut [f16]) {
+        match src {
+            Elements::F16(s) => dst.copy_from_slice(&s[start..start + dst.len()]),
+            src => par::with_scratch(dst.len(), |wide: &mut [f32]| {
+                f32::load_any(src, start, wide);
+                half::narrow(wide, dst);
+            }),
+        }
+    }
+    fn store_any(src: &[f16], dst: ElementsMut<'_>) {
+        match dst {
+            ElementsMut::F16(d) => d.copy_from_slice(src),
+            dst => par::with_scratch(src.len(), |wide: &mut [f32]| {
+                half::widen(src, wide);
+                f32::store_any(wide, dst);
+            }),
+        }
+    }
+    fn rounded(value: f64, to: DType) -> f16 {
+        f16::from_f32(f32::rounded(value, to))
+    }
+}
+
 /// The lane type for arithmetic on an element type: `f32` for the floats up to 32 bits, `f64`, `i64`, and `i32` for the narrower
 /// integers and booleans, whose results then wrap around as in C.
 pub trait Arith: Element + Load<Self::Lane> + Store<Self::Lane> {
@@ -265,7 +303,7 @@ macro_rules! same {
         }
     )*};
 }
-same!(f32, f64, i32, i64);
+same!(f32, f64, i32, i64, f16);
 
 macro_rules! convert {
     ($($t:ty, $c:ty: |$x:ident| $lane:expr, $element:expr;)*) => {$(

@@ -3,6 +3,7 @@
 //! `drive` runs the loop of a kernel over the lanes of operands of any type, in parallel and block by block.
 
 pub(crate) mod drive;
+mod half;
 pub mod zip;
 
 pub use crate::lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};

@@ -12,7 +12,7 @@ use ferromx_core::dtype::f16;
 pub(crate) fn widen(src: &[f16], dst: &mut [f32]) {
     assert_eq!(src.len(), dst.len(), "elements to convert");
     #[cfg(target_arch = "x86_64")]
-    if has_instructions() {
+    if Isa::current() >= Isa::Avx2 {
         // SAFETY: the processor has the instructions.
         return unsafe { widen_f16c(src, dst) };
     }
@@ -26,27 +26,76 @@ pub(crate) fn widen(src: &[f16], dst: &mut [f32]) {
 pub(crate) fn narrow(src: &[f32], dst: &mut [f16]) {
     assert_eq!(src.len(), dst.len(), "elements to convert");
     #[cfg(target_arch = "x86_64")]
-    if has_instructions() {
+    if Isa::current() >= Isa::Avx2 {
         // SAFETY: the processor has the instructions.
         return unsafe { narrow_f16c(src, dst) };
     }
     dst.convert_from_f32_slice(src);
 }
 
+/// Conversion of eight numbers at a time in the registers of a loop.
+pub(crate) trait Convert {
+    /// The numbers in single precision.
+    ///
+    /// # Safety
+    /// The processor must have the instructions.
+    unsafe fn widen(x: &[f16; 8]) -> [f32; 8];
+    /// The numbers rounded to nearest even.
+    ///
+    /// # Safety
+    /// The processor must have the instructions.
+    unsafe fn narrow(x: [f32; 8]) -> [f16; 8];
+}
+
+/// Conversion without special instructions.
+pub(crate) struct Portable;
+
+impl Convert for Portable {
+    #[inline(always)]
+    unsafe fn widen(x: &[f16; 8]) -> [f32; 8] {
+        x.map(f16::to_f32)
+    }
+    #[inline(always)]
+    unsafe fn narrow(x: [f32; 8]) -> [f16; 8] {
+        x.map(f16::from_f32)
+    }
+}
+
+/// Conversion by the instructions of F16C, for functions that are compiled for them.
 #[cfg(target_arch = "x86_64")]
-fn has_instructions() -> bool {
-    Isa::current() >= Isa::Avx2 && is_x86_feature_detected!("f16c")
+pub(crate) struct F16c;
+
+#[cfg(target_arch = "x86_64")]
+impl Convert for F16c {
+    #[inline(always)]
+    unsafe fn widen(x: &[f16; 8]) -> [f32; 8] {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        let mut wide = [0.0; 8];
+        // SAFETY: the processor has the instructions by contract; both arrays have eight elements.
+        unsafe { _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().cast()))) };
+        wide
+    }
+    #[inline(always)]
+    unsafe fn narrow(x: [f32; 8]) -> [f16; 8] {
+        use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
+        let mut halves = [f16::ZERO; 8];
+        // SAFETY: as above.
+        unsafe {
+            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(x.as_ptr()));
+            _mm_storeu_si128(halves.as_mut_ptr().cast(), rounded);
+        }
+        halves
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 fn widen_f16c(src: &[f16], dst: &mut [f32]) {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-    let (blocks, rest) = src.as_chunks::<8>();
-    let (to, to_rest) = dst.as_chunks_mut::<8>();
+    let (blocks, rest) = src.as_chunks();
+    let (to, to_rest) = dst.as_chunks_mut();
     for (block, to) in blocks.iter().zip(to) {
-        // SAFETY: both have eight elements.
-        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(block.as_ptr().cast()))) };
+        // SAFETY: this function is compiled for the instructions.
+        *to = unsafe { F16c::widen(block) };
     }
     for (x, to) in rest.iter().zip(to_rest) {
         *to = x.to_f32();
@@ -56,15 +105,11 @@ fn widen_f16c(src: &[f16], dst: &mut [f32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 fn narrow_f16c(src: &[f32], dst: &mut [f16]) {
-    use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
-    let (blocks, rest) = src.as_chunks::<8>();
-    let (to, to_rest) = dst.as_chunks_mut::<8>();
+    let (blocks, rest) = src.as_chunks();
+    let (to, to_rest) = dst.as_chunks_mut();
     for (block, to) in blocks.iter().zip(to) {
-        // SAFETY: both have eight elements.
-        unsafe {
-            let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(block.as_ptr()));
-            _mm_storeu_si128(to.as_mut_ptr().cast(), halves);
-        }
+        // SAFETY: this function is compiled for the instructions.
+        *to = unsafe { F16c::narrow(*block) };
     }
     for (x, to) in rest.iter().zip(to_rest) {
         *to = f16::from_f32(*x);

@@ -4,7 +4,8 @@
 //! compile the portable version alone, which takes a fraction of the time; this crate's own tests compile all.
 #![allow(unsafe_code)]
 
-use super::Isa;
+use super::{Isa, half};
+use ferromx_core::dtype::f16;
 use std::sync::OnceLock;
 
 /// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
@@ -106,6 +107,15 @@ pub trait LoopBody<C, D> {
     fn run(x: &[&[C]], y: &mut [D]);
 }
 
+/// The loop of a formula of single precision over 16-bit floats, which are converted in registers.
+pub(crate) trait HalfLoopBody {
+    /// The loop. It and everything that it calls must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `H`.
+    unsafe fn run<H: half::Convert>(x: &[&[f16]], y: &mut [f16]);
+}
+
 type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
 
 /// A loop over lanes of type `C` with results of type `D`, compiled for each instruction set. Where NEON is part of the target's
@@ -167,6 +177,30 @@ impl<C, D> Loop<C, D> {
         };
         // SAFETY: `level` returns a level only if the processor has its instructions; the versions have no other requirement.
         unsafe { version(x, y) }
+    }
+}
+
+impl Loop<f16> {
+    /// The versions of the loop `B`.
+    pub(crate) const fn half<B: HalfLoopBody>() -> Loop<f16> {
+        fn portable<B: HalfLoopBody>(x: &[&[f16]], y: &mut [f16]) {
+            // SAFETY: portable code needs no special instructions.
+            unsafe { B::run::<half::Portable>(x, y) };
+        }
+        #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn avx2<B: HalfLoopBody>(x: &[&[f16]], y: &mut [f16]) {
+            // SAFETY: this function is compiled for the instructions.
+            unsafe { B::run::<half::F16c>(x, y) };
+        }
+        Loop {
+            portable: portable::<B>,
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            avx2: avx2::<B>,
+            // The conversion of wider vectors is not faster.
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            avx512: avx2::<B>,
+        }
     }
 }
 

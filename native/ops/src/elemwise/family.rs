@@ -122,6 +122,7 @@ pub(crate) struct ChainRule<F>(PhantomData<F>);
 
 impl<F: Unary> Binary for ChainRule<F> {
     const INT: bool = true;
+    const CHEAP: bool = F::CHEAP;
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
         g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f64(F::f64(f64::from(x))) })
@@ -213,9 +214,9 @@ macro_rules! unary {
         unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
-     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
+     f = $($cheap:ident)? |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
         pub(crate) static $name: ferromx_core::op::Operator = {
-            formula!(Unary F = |$x| $f $(, int |$i| $int)?);
+            formula!($($cheap)? Unary F = |$x| $f $(, int |$i| $int)?);
             ferromx_core::op::Operator::new($op)
                 $(.aliases(&[$($alias),+]))?
                 .doc($doc)

@@ -23,19 +23,19 @@ fn hypot<T: MathFloat>(a: T, b: T) -> T {
     }
 }
 
-formula!(Binary
+formula!(cheap Binary
     /// Sum.
     Add = |a, b| a + b, int |a, b| a.wrapping_add(b));
 
-formula!(Binary
+formula!(cheap Binary
     /// Difference.
     Sub = |a, b| a - b, int |a, b| a.wrapping_sub(b));
 
-formula!(Binary
+formula!(cheap Binary
     /// Product.
     Mul = |a, b| a * b, int |a, b| a.wrapping_mul(b));
 
-formula!(Binary
+formula!(cheap Binary
     /// Quotient; truncated for integers, 0 for integer division by 0.
     Div = |a, b| a / b, int |a, b| if b == 0 { 0 } else { a.wrapping_div(b) });
 

@@ -20,6 +20,8 @@ use smallvec::SmallVec;
 pub(crate) trait Unary {
     /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
+    /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
+    const CHEAP: bool = false;
     /// Single precision.
     fn f32(x: f32) -> f32;
     /// Double precision.
@@ -38,6 +40,8 @@ pub(crate) trait Unary {
 pub(crate) trait Binary {
     /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
+    /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
+    const CHEAP: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32) -> f32;
     /// Double precision.
@@ -56,6 +60,8 @@ pub(crate) trait Binary {
 pub(crate) trait Ternary {
     /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
+    /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
+    const CHEAP: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32, c: f32) -> f32;
     /// Double precision.
@@ -70,12 +76,20 @@ pub(crate) trait Ternary {
     }
 }
 
-/// Defines a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`.
+/// Defines a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`. With `cheap` before it, the formula
+/// is [`CHEAP`](Unary::CHEAP).
 macro_rules! formula {
-    ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
+    (cheap $kind:ident $($formula:tt)+) => {
+        $crate::elemwise::loops::formula!(@define [const CHEAP: bool = true;] $kind $($formula)+);
+    };
+    ($kind:ident $($formula:tt)+) => {
+        $crate::elemwise::loops::formula!(@define [] $kind $($formula)+);
+    };
+    (@define [$($cheap:tt)*] $kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
         $(#[$doc])*
         pub(crate) struct $name;
         impl $crate::elemwise::loops::$kind for $name {
+            $($cheap)*
             $(
                 const INT: bool = true;
                 #[inline(always)]
@@ -156,17 +170,20 @@ pub(crate) struct Loops {
     pub(super) f32: Loop<f32>,
     /// Double precision.
     pub(super) f64: Loop<f64>,
+    /// Half precision; without it, blocks are converted for the loop of single precision.
+    f16: Option<Loop<f16>>,
     int: Option<(Loop<i32>, Loop<i64>)>,
 }
 
 macro_rules! loops {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident by $loop:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $kind:ident by $loop:ident, $half:ident;)*) => {$(
         impl Loops {
             $(#[$doc])*
             pub(crate) const fn $name<F: $kind>() -> Loops {
                 Loops {
                     f32: Loop::$loop::<LaneFormula<F, f32>>(),
                     f64: Loop::$loop::<LaneFormula<F, f64>>(),
+                    f16: if F::CHEAP { Some(Loop::$half::<LaneFormula<F, f32>>()) } else { None },
                     int: if F::INT { Some((Loop::$loop::<LaneFormula<F, i32>>(), Loop::$loop::<LaneFormula<F, i64>>())) } else { None },
                 }
             }
@@ -175,11 +192,11 @@ macro_rules! loops {
 }
 loops! {
     /// The loops of a formula of one operand.
-    unary: Unary by map;
+    unary: Unary by map, half_map;
     /// The loops of a formula of two operands.
-    binary: Binary by zip;
+    binary: Binary by zip, half_zip;
     /// The loops of a formula of three operands.
-    ternary: Ternary by zip3;
+    ternary: Ternary by zip3, half_zip3;
 }
 
 impl Loops {
@@ -238,6 +255,14 @@ pub(crate) enum Arg<'o, 'a> {
 }
 
 impl<'a> Arg<'_, 'a> {
+    /// True if the operand of a float16 output is float16, too.
+    fn is_half(&self) -> bool {
+        match self {
+            Arg::Elements(elements) => matches!(elements, Elements::F16(_)),
+            Arg::Array(_) | Arg::Number(_) | Arg::Output => true,
+        }
+    }
+
     /// The operand in lanes of type `C`, for an output of type `dtype`.
     pub(crate) fn lanes<C: Lane>(self, dtype: DType) -> Result<Operand<'a, C>> {
         Ok(match self {
@@ -278,8 +303,8 @@ pub(crate) fn apply_loops(
     }
     struct Apply<'e, 'x, 'o, 'a>(&'e [Arg<'o, 'a>], &'e mut Out<'x>);
 
-    impl WithLoop for Apply<'_, '_, '_, '_> {
-        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+    impl Apply<'_, '_, '_, '_> {
+        fn in_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
             let Apply(args, out) = self;
             let mut operands: SmallVec<[Operand<'_, C>; 3]> = SmallVec::new();
             for arg in args {
@@ -289,7 +314,15 @@ pub(crate) fn apply_loops(
             Ok(())
         }
     }
-    loops.select(ctx, out.dtype(), Apply(args, out))
+    impl WithLoop for Apply<'_, '_, '_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            self.in_lanes(formula)
+        }
+    }
+    match &loops.f16 {
+        Some(half) if out.dtype() == DType::F16 && args.iter().all(Arg::is_half) => Apply(args, out).in_lanes(half),
+        _ => loops.select(ctx, out.dtype(), Apply(args, out)),
+    }
 }
 
 /// `out = f(a, b)` for two operands with their shapes, which are broadcast; computed in the lanes of `dtype`.
@@ -302,12 +335,21 @@ pub(crate) fn broadcast_loops(
 ) -> Result<()> {
     struct Broadcast<'e, 'o, 'a, 'x>(DType, [(Arg<'o, 'a>, &'e [usize]); 2], (ElementsMut<'x>, &'e [usize]));
 
-    impl WithLoop for Broadcast<'_, '_, '_, '_> {
-        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+    impl Broadcast<'_, '_, '_, '_> {
+        fn in_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
             let Broadcast(dtype, [(a, a_shape), (b, b_shape)], out) = self;
             apply_broadcast(formula, (a.lanes(dtype)?, a_shape), (b.lanes(dtype)?, b_shape), out);
             Ok(())
         }
     }
-    loops.select(ctx, dtype, Broadcast(dtype, operands, out))
+    impl WithLoop for Broadcast<'_, '_, '_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            self.in_lanes(formula)
+        }
+    }
+    let is_half = matches!(out.0, ElementsMut::F16(_)) && operands.iter().all(|(arg, _)| arg.is_half());
+    match &loops.f16 {
+        Some(half) if dtype == DType::F16 && is_half => Broadcast(dtype, operands, out).in_lanes(half),
+        _ => loops.select(ctx, dtype, Broadcast(dtype, operands, out)),
+    }
 }

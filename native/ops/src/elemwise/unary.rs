@@ -24,7 +24,7 @@ macro_rules! sign {
 
 operators! { OPS [] =
     unary!(ABS keeps_zero sparse_gradient: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
-        f = |x| x.abs(), int = |x| x.wrapping_abs(),
+        f = cheap |x| x.abs(), int = |x| x.wrapping_abs(),
         df(Input) = |x| sign!(x), graph = |g, x| g.op(op!(SIGN(x)))) numpy "_npi_absolute" ["_npi_abs"] of x;
     unary!(SIGN keeps_zero: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
         f = |x| sign!(x), int = |x| x.signum(), df = 0) numpy "_npi_sign" of x;
@@ -41,10 +41,10 @@ operators! { OPS [] =
     unary!(FIX keeps_zero: "fix" ["_sparse_fix"], "The nearest integer towards zero; the same as trunc.",
         f = |x| x.trunc(), int = |x| x, df = 0) numpy "_npi_fix" of x;
     unary!(SQUARE keeps_zero sparse_gradient: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
-        f = |x| x * x, int = |x| x.wrapping_mul(x),
+        f = cheap |x| x * x, int = |x| x.wrapping_mul(x),
         df(Input) = |x| 2.0 * x, graph = |g, x| g.scale(x, 2.0)) numpy "_npi_square" of x;
     unary!(SQRT keeps_zero: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
-        f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.op(op!(elemwise::scalar::RDIV(y), scalar: 0.5)))
+        f = cheap |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.op(op!(elemwise::scalar::RDIV(y), scalar: 0.5)))
         numpy "_npi_sqrt" of x;
     unary!(RSQRT: "rsqrt" ["_sparse_rsqrt"], "The reciprocal of the square root: 1 / sqrt(x).",
         f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
@@ -65,12 +65,12 @@ operators! { OPS [] =
             g.scale(y, -1.0 / 3.0)
         });
     unary!(RECIPROCAL: "reciprocal", "The reciprocal: 1 / x.",
-        f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
+        f = cheap |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
             let y2 = g.op(op!(SQUARE(y)))?;
             g.op(op!(NEGATIVE(y2)))
         }) numpy "_npi_reciprocal" of x;
     unary!(NEGATIVE keeps_zero sparse_gradient: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
-        f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
+        f = cheap |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
             let ones = g.op(op!(elemwise::identity::ONES_LIKE(x)))?;
             g.op(op!(NEGATIVE(ones)))
         }) numpy "_npi_negative" of x;
@@ -178,7 +178,7 @@ operators! { OPS [] =
             g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
         });
     unary!(RELU keeps_zero sparse_gradient: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
-        f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
+        f = cheap |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
         epilogue = Elementwise::Relu,
         df(Output) = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y },
         graph = |g, y| g.op(op!(elemwise::scalar::GREATER(y), scalar: 0.0))) numpy "_npx_relu";

@@ -51,8 +51,8 @@ pub(crate) static ACTIVATION: Operator<ActivationParam> = Operator::new("Activat
 /// The gradient kernel, which reads the output. That of softsign reads the input, since rounding to the output loses large inputs.
 const BACKWARD: Backward = Backward::new(backward).inplace(&[(0, 0), (1, 0)]).pointwise().consists_of_loops();
 
-formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });
-formula!(Unary ReluBack = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y });
+formula!(cheap Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });
+formula!(cheap Unary ReluBack = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y });
 formula!(Unary Sigmoid = |x| math::sigmoid(x));
 formula!(Unary SigmoidBack = |y| y * (1.0 - y));
 formula!(Unary SoftRelu = |x| math::softrelu(x));
