@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
+import java.io.{ByteArrayInputStream, DataInputStream, EOFException}
 
 import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 import scala.collection.mutable
@@ -157,7 +158,7 @@ abstract class Optimizer {
     getLr(index, if (scheduler == null) learningRate else scheduler(numUpdate))
   }
 
-  /** Settings and counters of single parameters; see [[OptimizerContent]]. */
+  /** Per-parameter settings and counters; see [[OptimizerContent]]. */
   private[mxnet] def parameterSettings: Map[String, Any] = Map(
     "lrMult" -> lrMult.map { case (parameter, mult) => parameter.merge -> mult },
     "wdMult" -> wdMult.map { case (parameter, mult) => parameter.merge -> mult },
@@ -261,9 +262,7 @@ private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpd
     states.clear()
   }
 
-  override def serializeState(): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream()
-    val out = new DataOutputStream(bytes)
+  override def serializeState(): Array[Byte] = Blocks.bytesOf { out =>
     out.writeInt(OptimizerUpdater.Magic)
     out.writeInt(states.size)
     val counts = optimizer.updateCounts
@@ -274,8 +273,6 @@ private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpd
       out.writeInt(if (content == null) -1 else content.length)
       if (content != null) out.write(content)
     }
-    out.flush()
-    bytes.toByteArray
   }
 
   override def deserializeState(bytes: Array[Byte]): Unit = {

@@ -48,7 +48,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   *  - `stype`: 0 dense, 1 row_sparse, 2 csr (see [[SparseFormat]]).
   *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
   *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of
-  *    unknown rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
+  *    unknown rank; in NumPy semantics these are -1 and `null`, and an empty array is a scalar's shape.
   * - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` if there are none.
   *
   * All methods may be called from any thread. Execution is synchronous.
@@ -384,7 +384,7 @@ private[mxnet] final class LibInfo {
   /** Checks that all operators of a symbol can run; a missing user-defined operator is an error. */
   @native def symbolCheckReady(handle: Long): Unit
 
-  /** A human-readable listing of the graph. */
+  /** The graph as readable text. */
   @native def symbolPrint(handle: Long): String
 
   /** The graph in MXNet's JSON format. */
@@ -554,7 +554,7 @@ private[mxnet] final class LibInfo {
       dims: Array[Long]
   ): Long
 
-  /** A human-readable listing of the plan. */
+  /** The execution plan as readable text. */
   @native def executorPrint(handle: Long): String
 
   /** Calls `callback` with name and array of each output of each node when it has been computed; with `monitorAll` for
