@@ -115,6 +115,24 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(run(Onnx.importModel(path, untouched)), expected(_ * _))
   }
 
+  test("the symbols that `after` gets survive the garbage collector") {
+    val collecting = new ImportHook {
+      override def after(node: ModelNode, outputs: Array[Symbol]): Array[Symbol] = {
+        // Twice, so that the cleaner has freed the handles of collected symbols.
+        (1 to 2).foreach { _ =>
+          System.gc()
+          Thread.sleep(50)
+          NativeResourceRef.freeCollected()
+        }
+        Array(outputs(0) + 1f)
+      }
+    }
+    assertEquals(
+      run(Onnx.importModel(path, options.onNode("relu", collecting))),
+      expected(_ * _).map(_ + 1f)
+    )
+  }
+
   private def unclipped(i: Int): Float = math.max(-4f, math.min(4f, input(i) * 2.5f)) * Seq(0.5f, -0.5f, 1f)(i % 3)
 
   test("a hook may rewrite a node with constants, add constants, and leave nodes out") {

@@ -52,6 +52,27 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     refuses("inputBatch(0) is null")(new ImageClassifier(colours, inputs).classifyImage(null))
   }
 
+  test("a failed prediction does not cost an executor") {
+    val predictor = mlpPredictor(batch = 1)
+    predictor.predict(IndexedSeq(rows(1, 1)))
+    val tracked = NativeResourceRef.refMap.size
+    (1 to 5).foreach { _ =>
+      intercept[IllegalArgumentException](predictor.predict(IndexedSeq(Array.fill(6)(1))))
+    }
+    assertEquals(NativeResourceRef.refMap.size, tracked)
+  }
+
+  test("the executors of shapes that were not used recently are freed") {
+    val predictor = mlpPredictor(batch = 1)
+    def predict(batch: Int): Unit =
+      predictor.predictWithNDArray(IndexedSeq(NDArray.ones(batch, 6))).foreach(_.dispose())
+    (2 to 20).foreach(predict)
+    val before = Base._LIB.memoryInUse()
+    (21 to 40).foreach(predict)
+    // Larger batches need more memory, but only as many executors as before.
+    assert(Base._LIB.memoryInUse() < 3 * before, s"${Base._LIB.memoryInUse()} bytes after $before")
+  }
+
   test("64 threads that share a predictor get the bits that one gets") {
     val predictor = mlpPredictor(batch = 1)
     def predict(seed: Int): Seq[Float] = predictor.predict(IndexedSeq(rows(1 + seed % 5, seed))).head.toSeq

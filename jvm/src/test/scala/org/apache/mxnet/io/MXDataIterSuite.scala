@@ -40,6 +40,20 @@ class MXDataIterSuite extends munit.FunSuite {
     assertEquals(first.label.head.toArray.toSeq, before)
   }
 
+  test("a disposed iterator is an error, and frees the batch that it has prefetched") {
+    digits() match {
+      case iter: MXDataIter =>
+        assert(iter.hasNext)
+        val before = Base._LIB.memoryInUse()
+        iter.dispose()
+        iter.dispose()
+        assert(Base._LIB.memoryInUse() < before)
+        val error = intercept[MXNetError](iter.hasNext)
+        assert(error.getMessage.startsWith("MXDataIter: it was used after dispose()"), error.getMessage)
+      case other => fail(s"$other is not an iterator of the native library")
+    }
+  }
+
   test("shuffling depends on the seed") {
     def labels(seed: Int): Seq[Float] =
       digits("shuffle" -> "1", "seed" -> seed.toString).flatMap(_.label.head.toArray).toSeq

@@ -135,6 +135,16 @@ class NDArrayIterSuite extends munit.FunSuite {
     val prefetching = new PrefetchingIter(IndexedSeq(broken))
     assertEquals(intercept[IllegalStateException](prefetching.hasNext).getMessage, "broken disk")
     prefetching.dispose()
+    val unlinked = new ResizeIter(iter(4, 2, "pad"), 1) {
+      override def next(): DataBatch = throw new NoClassDefFoundError("users.Decoder")
+    }
+    val failing = new PrefetchingIter(IndexedSeq(unlinked))
+    // `intercept` does not catch fatal errors.
+    val error =
+      try Right(failing.hasNext)
+      catch { case error: NoClassDefFoundError => Left(error.getMessage) }
+    assertEquals(error, Left("users.Decoder"))
+    failing.dispose()
     val uneven = new PrefetchingIter(IndexedSeq(iter(2, 2, "pad"), iter(4, 2, "pad")))
     uneven.next()
     assert(intercept[IllegalArgumentException](uneven.hasNext).getMessage.contains("different numbers of batches"))
