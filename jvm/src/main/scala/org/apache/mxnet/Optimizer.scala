@@ -13,8 +13,10 @@ import scala.collection.mutable
   * Parameters are identified by an integer index. Learning rate and weight decay can be scaled per parameter, by index
   * or by name; names need [[setIdx2Name]], which `Module` calls. [[setRescaleGrad]] sets the scale of gradients,
   * usually 1 / batch size.
+  *
+  * Java's serialization writes an optimizer without its network and without the states of parameters.
   */
-abstract class Optimizer {
+abstract class Optimizer extends Serializable {
 
   /** Multiplier of the learning rate of a parameter, by index or name. */
   protected val lrMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
@@ -38,7 +40,7 @@ abstract class Optimizer {
   protected var rescaleGrad: Float = 1f
 
   /** The network whose parameters are optimized, if set. */
-  protected var symbol: Symbol = null
+  @transient protected var symbol: Symbol = null
 
   /** Names of the parameters by index, if set. */
   protected var idx2name: Map[Int, String] = null

@@ -18,7 +18,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireValue
   * A dimension of 0 is unknown (-1 under [[NumpyScope NumPy semantics]]). A shape never changes; shapes with the same
   * dimensions are equal.
   */
-class Shape private (private val values: Array[Int], isOwned: Boolean) {
+class Shape private (private val values: Array[Int], isOwned: Boolean) extends Serializable {
 
   /** A shape of the given dimensions. */
   def this(dims: Iterable[Int]) = this(Dimensions.of(dims), isOwned = true)
