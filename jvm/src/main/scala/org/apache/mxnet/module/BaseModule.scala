@@ -241,9 +241,9 @@ abstract class BaseModule extends ResourceHolder {
     */
   @throws(classOf[IOException])
   def loadParams(fname: String): Unit = {
-    val (args, aux) = Model.loadParams(fname)
-    setParams(args, aux)
-    (args.values ++ aux.values).foreach(_.dispose())
+    val params = Model.loadParams(fname)
+    try setParams(params.args, params.aux)
+    finally params.dispose()
   }
 
   /** Trains the parameters.
