@@ -24,6 +24,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
   private[mxnet] var handle: Long = 0L
 
+  requireNonNull("MXRecordIO", "uri" -> uri, "flag" -> flag)
   open()
 
   private def open(): Unit =
@@ -197,7 +198,7 @@ class MXIndexedRecordIO(
   private val positions = mutable.LinkedHashMap.empty[Any, Long]
 
   try {
-    requireNonNull("MXIndexedRecordIO", "idxPath" -> idxPath)
+    requireNonNull("MXIndexedRecordIO", "idxPath" -> idxPath, "keyType" -> keyType)
     readIndex()
   } catch {
     case NonFatal(error) =>

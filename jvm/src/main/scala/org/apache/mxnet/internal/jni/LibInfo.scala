@@ -35,7 +35,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * and parallel arrays of different lengths are an [[MXNetError]] too.
   *
   * ==Handles==
-  * A handle is a `Long` that identifies one object of one kind; 0 is no object. The library checks kind and
+  * A handle is a `Long` that identifies one object of one kind; 0 is null. The library checks kind and
   * generation, so a freed or foreign handle is an error and never an invalid access. Unless documented otherwise, '''a
   * returned handle belongs to the caller''', who frees it once with the `Free` method of its kind. Freeing 0 does
   * nothing; freeing twice is an error. An object that others depend on (an array that is bound to an executor, a symbol
