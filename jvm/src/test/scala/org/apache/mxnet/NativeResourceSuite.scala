@@ -94,7 +94,7 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("a resource that is not followed any more is not freed") {
+  test("a resource that is not tracked any more is not freed") {
     withCounter { freed =>
       val resource = new Fake(freed)
       NativeResourceRef.deRegister(resource.ref)
@@ -138,7 +138,7 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("a result that holds itself is kept, one without an end is an error") {
+  test("a result that refers to itself is kept; an infinite one is an error") {
     withCounter { freed =>
       final class Node(var next: Any, val resource: Fake) extends Product1[Any] {
         override def _1: Any = (next, resource)

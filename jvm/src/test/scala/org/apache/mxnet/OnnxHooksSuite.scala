@@ -79,7 +79,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(again.listArguments(), model.symbol.listArguments())
   }
 
-  test("without hooks everything that has no process is listed") {
+  test("without hooks every operator without a process is listed") {
     val problems = Onnx.check(path).map(_.location)
     assert(problems.exists(_.contains("TestScale 'scale'")), problems.toString)
     assert(problems.exists(_.contains("Clip 'clip'")), problems.toString)

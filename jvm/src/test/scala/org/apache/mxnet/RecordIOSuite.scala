@@ -10,7 +10,7 @@ class RecordIOSuite extends munit.FunSuite with TemporaryFiles {
 
   private val texts = Seq("record 0", "", "Grüße", "\u4e2d\u6587", "end")
 
-  folder.test("texts are read as they were written, and again after reset") { directory =>
+  folder.test("strings are read as they were written, and again after reset") { directory =>
     val file = directory.resolve("data.rec").toString
     val writer = new MXRecordIO(file, MXRecordIO.IOWrite)
     texts.foreach(writer.write)
@@ -26,7 +26,7 @@ class RecordIOSuite extends munit.FunSuite with TemporaryFiles {
     assert(intercept[MXNetError](reader.read()).getMessage.contains("is closed"))
   }
 
-  folder.test("headers and any bytes come back") { directory =>
+  folder.test("headers and arbitrary bytes are read back") { directory =>
     val file = directory.resolve("data.rec").toString
     val content = (0 to 255).map(_.toByte).toArray
     val writer = new MXRecordIO(file, MXRecordIO.IOWrite)
@@ -42,7 +42,7 @@ class RecordIOSuite extends munit.FunSuite with TemporaryFiles {
     assert(intercept[MXNetError](MXRecordIO.unpack("short")).getMessage.contains("5 bytes"))
   }
 
-  test("what MXNet's Scala package packed is unpacked") {
+  test("records that MXNet's Scala package packed are unpacked") {
     val bytes = new java.io.ByteArrayOutputStream
     val out = new java.io.DataOutputStream(bytes)
     out.writeInt(2)

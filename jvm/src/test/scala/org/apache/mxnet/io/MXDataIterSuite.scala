@@ -32,7 +32,7 @@ class MXDataIterSuite extends munit.FunSuite {
     }
   }
 
-  test("a batch stays as it is when the iterator goes on") {
+  test("a batch does not change when the iterator advances") {
     val data = digits()
     val first = data.next()
     val before = first.label.head.toArray.toSeq
@@ -80,7 +80,7 @@ class MXDataIterSuite extends munit.FunSuite {
       unknown.getMessage.contains("there is no data iterator NoIter") && unknown.getMessage.contains("MNISTIter"),
       unknown.getMessage
     )
-    assertEquals(digits("colour" -> "1").next().data.head.shape, digits().next().data.head.shape)
+    assertEquals(digits("color" -> "1").next().data.head.shape, digits().next().data.head.shape)
     assert(intercept[MXNetError](digits("image" -> "no/such/file")).getMessage.contains("no/such/file"))
     val truncated = Files.createTempFile("digits", ".idx")
     Files.write(truncated, Files.readAllBytes(Path.of(folder, "t10k-images-idx3-ubyte")).take(1000))
