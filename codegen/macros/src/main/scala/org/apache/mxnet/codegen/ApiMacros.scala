@@ -134,7 +134,8 @@ final class ApiMacros(val c: whitebox.Context) {
 
   /** A call of the operator for numbers or of the one for inputs, depending on `T`. */
   private def randomCall(signature: Signature): Tree = {
-    val sampler = signature.sampler.getOrElse(c.abort(c.enclosingPosition, s"${signature.name} is not a random function"))
+    val sampler =
+      signature.sampler.getOrElse(c.abort(c.enclosingPosition, s"${signature.name} is not a random function"))
     val isScalar =
       q"_root_.scala.Predef.implicitly[${AppliedTypeTree(tree(sampler.evidence), List(Ident(TypeName("T"))))}].isScalar"
     def name(operator: Option[Operator]) = operator.fold(q"null": Tree)(some => q"${some.name}")
