@@ -30,18 +30,18 @@ lazy val mxnet = project
     ),
     opsMetadata := fromEnvironment("FERROMX_OPS", rootFolder.value / "codegen" / "ops.jsonl"),
     nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
-    generated,
-    packaged,
-    publishedAgain,
-    guarded,
-    tested
+    generatedSources,
+    packaging,
+    overwritePublished,
+    binaryCompatibility,
+    testing
   )
 
 // Refers to the project below by name, because that project aggregates the one that uses this value.
 lazy val library = LocalProject("mxnet")
 
-/** The same library for Scala 3: the classes that Scala 2.13 compiled, except the package `literal`, whose macros each
-  * compiler has of its own (ADR 0012).
+/** The same library for Scala 3: the classes that Scala 2.13 compiled, except the package `literal`, whose macros are
+  * written for each compiler (ADR 0012).
   */
 lazy val scala3 = project
   .in(file("scala3"))
@@ -60,7 +60,7 @@ lazy val scala3 = project
       (library / Compile / packageSrc / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
     Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
     Compile / doc / sources := Nil,
-    publishedAgain,
+    overwritePublished,
     mimaPreviousClassfiles := Map(projectID.value -> storedScala3Interface.value),
     writeInterface := {
       PublicInterface.write((Compile / packageBin).value, storedScala3Interface.value, onlyScala2)
@@ -68,8 +68,8 @@ lazy val scala3 = project
     }
   )
 
-/** Whether a file of the jar or of its sources is one that Scala 3 has of its own, or `EngineDefault`: only the generated
-  * classes need it, and Scala 3 would suggest to import it where an argument has a wrong type.
+/** True for a file that the jar for Scala 3 replaces, and for `EngineDefault`: only the generated classes need it, and
+  * Scala 3 would suggest importing it where an argument has a wrong type.
   */
 def onlyScala2(path: String): Boolean =
   Seq("literal/", "codegen/LiteralMacros", "EngineDefault").exists(name => path.startsWith(s"org/apache/mxnet/$name"))
@@ -90,7 +90,7 @@ def fromEnvironment(variable: String, otherwise: File): File =
 /** Sources from the metadata, and overloads. The options name the metadata's hash, so that a change compiles the generated functions
   * again even where their signatures stay the same.
   */
-lazy val generated = Seq(
+lazy val generatedSources = Seq(
   Compile / sourceGenerators += Def.task {
     OperatorMetadata.baseClasses(
       OperatorMetadata.existing(opsMetadata.value),
@@ -114,10 +114,10 @@ lazy val generated = Seq(
 )
 
 /** The jar holds the native library, the macros that check literals where the library is used, and the types of arguments. */
-lazy val packaged = Seq(
+lazy val packaging = Seq(
   Compile / resourceGenerators += Def.task {
     val library = nativeLibrary.value
-    if (library.isFile) NativeLibraryResource.copied(library, (Compile / resourceManaged).value) else Nil
+    if (library.isFile) NativeLibraryResource.copy(library, (Compile / resourceManaged).value) else Nil
   }.taskValue,
   Compile / packageBin := {
     if (!nativeLibrary.value.isFile)
@@ -129,7 +129,7 @@ lazy val packaged = Seq(
   Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map(name =>
     rootFolder.value / name -> s"META-INF/$name"
   ),
-  Compile / packageBin / mappings ++= CrateLicences.mappings(rootFolder.value, target.value / "licences"),
+  Compile / packageBin / mappings ++= CrateLicenses.mappings(rootFolder.value, target.value / "licenses"),
   Compile / packageBin / mappings ++= ReachabilityMetadata.mappings(
     nativeLibrary.value,
     (Compile / fullClasspath).value.files,
@@ -146,10 +146,10 @@ lazy val packaged = Seq(
   pomPostProcess := onlyRuntimeDependencies
 )
 
-val writeInterface = taskKey[File]("Makes the present interface the one that later versions must keep")
+val writeInterface = taskKey[File]("Stores the current public interface, with which MiMa compares later versions")
 
-/** Programs that were compiled against the stored interface still run: `mimaReportBinaryIssues`. */
-lazy val guarded = Seq(
+/** `mimaReportBinaryIssues` checks that programs compiled against the stored interface still run. */
+lazy val binaryCompatibility = Seq(
   mimaPreviousClassfiles := Map(projectID.value -> storedInterface.value),
   mimaBinaryIssueFilters ++= {
     import com.typesafe.tools.mima.core._
@@ -171,13 +171,13 @@ lazy val guarded = Seq(
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
 
-/** The interface of the classes that Scala 3 has of its own. */
+/** The interface of the classes that only the jar for Scala 3 has. */
 lazy val storedScala3Interface = Def.setting(rootFolder.value / "jvm" / "interface" / "mxnet_3-0.1.0.jar")
 
-/** Local repositories take a version again that they have already. Maven's is where Maven looks for it, which sbt does
-  * not ask for: `maven.repo.local` if that is set.
+/** Publishes a version again to local repositories that have it. Maven's repository is `maven.repo.local` if that is set,
+  * which sbt does not read.
   */
-lazy val publishedAgain = Seq(
+lazy val overwritePublished = Seq(
   otherResolvers ++= mavenLocal,
   publishM2Configuration := {
     val usual = publishM2Configuration.value.withOverwrite(true)
@@ -187,7 +187,7 @@ lazy val publishedAgain = Seq(
 
 lazy val mavenLocal = sys.props.get("maven.repo.local").map(folder => MavenCache("maven.repo.local", file(folder)))
 
-/** The pom without the projects that only the compilation needs. */
+/** Removes from the pom the projects that are needed only to compile. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
   import scala.xml.transform.{RewriteRule, RuleTransformer}
   new RuleTransformer(new RewriteRule {
@@ -196,8 +196,8 @@ lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
   })
 }
 
-/** The suites use what the examples have, as a program would. */
-lazy val tested = Seq(
+/** The suites also compile the operators of the examples. */
+lazy val testing = Seq(
   Test / unmanagedSourceDirectories +=
     (ThisBuild / baseDirectory).value.getParentFile / "examples" / "operators" / "src" / "main" / "scala",
   Test / unmanagedSourceDirectories +=

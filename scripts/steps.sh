@@ -74,17 +74,17 @@ begin_cargo_deny() {
     begin deny cargo install cargo-deny --locked --version 0.20.2 --debug --no-default-features --root build/tools
 }
 
-# Checks licences, bans and sources of the crates with cargo-deny. If that could not be built, for example without network, the check is
+# Checks licenses, bans and sources of the crates with cargo-deny. If that could not be built, for example without network, the check is
 # skipped with a message.
-check_licences() {
+check_licenses() {
   local deny=cargo-deny
   command -v cargo-deny >/dev/null || deny=$own_cargo_deny
   if [[ -n ${running[deny]:-} ]]; then
     say "Building cargo-deny"
     if ! finished deny; then
-      say "Licences and sources of the crates: skipped, because cargo-deny could not be built (see build/logs/deny.log)"
+      say "Licenses and sources of the crates: skipped, because cargo-deny could not be built (see build/logs/deny.log)"
       return
     fi
   fi
-  step lint-deny "Licences and sources of the crates" "$manifests" "$deny" --offline check licenses bans sources
+  step lint-deny "Licenses and sources of the crates" "$manifests" "$deny" --offline check licenses bans sources
 }

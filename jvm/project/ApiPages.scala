@@ -25,14 +25,14 @@ object ApiPages {
   def withDefaults(folder: File): File = {
     pages.foreach { case (name, base) =>
       val declared = IO.read(folder / "org" / "apache" / "mxnet" / s"$base.html")
-      val signatures = members(readable(declared)).flatMap(member => parts(member)).toMap
+      val signatures = members(readable(declared)).flatMap(member => keyAndSignature(member)).toMap
       if (!signatures.values.exists(_.contains(" = "))) sys.error(s"The ScalaDoc page of $base shows no default argument.")
       val page = folder / "org" / "apache" / "mxnet" / s"$name$$.html"
       val shown = members(IO.read(page))
-      val implemented = shown.flatMap(parts(_)).map(_._1).toSet
+      val implemented = shown.flatMap(keyAndSignature(_)).map(_._1).toSet
       signatures.keys.filterNot(implemented).foreach(key => sys.error(s"The ScalaDoc page of $name does not list $key."))
       val completed = shown.map { member =>
-        parts(member).flatMap { case (key, old) => signatures.get(key).map(member.replace(old, _)) }.getOrElse(member)
+        keyAndSignature(member).flatMap { case (key, old) => signatures.get(key).map(member.replace(old, _)) }.getOrElse(member)
       }
       IO.write(page, completed.mkString)
       IO.write(folder / "org" / "apache" / "mxnet" / s"$base.html", readable(declared))
@@ -43,7 +43,7 @@ object ApiPages {
   private def members(page: String): Seq[String] = page.split(memberStart).toSeq
 
   /** What identifies a member, overloads included, and its signature. */
-  private def parts(member: String): Option[(String, String)] =
+  private def keyAndSignature(member: String): Option[(String, String)] =
     for {
       found <- anchor.findFirstMatchIn(member)
       key = found.group(1).replace("scala.collection.immutable.", "").replaceAll("evidence\\$\\d+", "") if key.contains('(')

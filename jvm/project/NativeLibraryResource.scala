@@ -26,7 +26,7 @@ object NativeLibraryResource {
   }
 
   /** Copies `library` to its path below the resource folder, and writes its SHA-256 and size beside it. */
-  def copied(library: File, folder: File): Seq[File] = {
+  def copy(library: File, folder: File): Seq[File] = {
     val target = folder / "native" / s"$os-$arch" / fileName
     IO.copyFile(library, target, CopyOptions(overwrite = true, preserveLastModified = true, preserveExecutable = true))
     val digest = MessageDigest.getInstance("SHA-256").digest(IO.readBytes(target))

@@ -20,17 +20,17 @@ import sbt._
 object PublicInterface {
   private val Version = Opcodes.ASM9
 
-  /** Writes the public declarations of those classes of `jar` whose paths are `chosen`, reproducibly. */
-  def write(jar: File, target: File, chosen: String => Boolean): Unit = {
+  /** Writes the public declarations of those classes of `jar` whose paths satisfy `includes`, reproducibly. */
+  def write(jar: File, target: File, includes: String => Boolean): Unit = {
     IO.createDirectory(target.getParentFile)
     val zip = new ZipFile(jar)
     val out = new JarOutputStream(new java.io.FileOutputStream(target))
     out.setLevel(9)
     try
-      zip.entries.asScala.toSeq.map(_.getName).filter(name => isOffered(name) && chosen(name)).sorted.foreach { name =>
-        val made = new JarEntry(name)
-        made.setTime(0)
-        out.putNextEntry(made)
+      zip.entries.asScala.toSeq.map(_.getName).filter(name => isPublic(name) && includes(name)).sorted.foreach { name =>
+        val entry = new JarEntry(name)
+        entry.setTime(0)
+        out.putNextEntry(entry)
         val bytes = IO.readBytes(zip.getInputStream(zip.getEntry(name)))
         out.write(if (name.endsWith(".class")) withoutCode(bytes) else bytes)
       }
@@ -41,7 +41,7 @@ object PublicInterface {
   }
 
   /** Classes, and for Scala 3 the descriptions that say which of their members are private to a package. */
-  private def isOffered(name: String): Boolean =
+  private def isPublic(name: String): Boolean =
     name.startsWith("org/") && (name.endsWith(".class") || name.endsWith(".tasty")) &&
       !name.contains("$anon") && !name.contains("/internal/")
 

@@ -43,11 +43,11 @@ class ModelTest(unittest.TestCase):
             predictionCol="prediction",
         )
 
-    def right(self, model):
+    def count_correct(self, model):
         return model.transform(self.digits).where("prediction = label").count()
 
     def test_accuracy(self):
-        self.assertGreaterEqual(self.right(self.model()), 280)
+        self.assertGreaterEqual(self.count_correct(self.model()), 280)
         self.assertEqual(len(self.model().transform(self.digits).head().probabilities), 10)
 
     def test_saved_alone_and_in_a_pipeline(self):
@@ -58,11 +58,11 @@ class ModelTest(unittest.TestCase):
             self.assertEqual(loaded.getInputShapes(), {"data": "1,8,8"})
             self.assertEqual(loaded.getFeedDict(), {"data": "pixels"})
             self.assertEqual(loaded.getFetchDict(), {"probabilities": "softmax_output"})
-            self.assertEqual(self.right(loaded), self.right(model))
+            self.assertEqual(self.count_correct(loaded), self.count_correct(model))
             Pipeline(stages=[model]).fit(self.digits).save(folder + "/pipeline")
             pipeline = PipelineModel.load(folder + "/pipeline")
             self.assertIsInstance(pipeline.stages[0], MXNetModel)
-            self.assertEqual(self.right(pipeline), self.right(model))
+            self.assertEqual(self.count_correct(pipeline), self.count_correct(model))
 
     def test_trained_saved_and_fine_tuned(self):
         with open("tests/oracle/fixtures/lenet-symbol.json") as file:
@@ -84,17 +84,17 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(loaded.getOrDefault(loaded.symbol), network)
         model = loaded.fit(self.digits)
         self.assertIsInstance(model, MXNetModel)
-        right = self.right(model)
-        self.assertGreaterEqual(right, 270)
+        correct = self.count_correct(model)
+        self.assertGreaterEqual(correct, 270)
         with tempfile.TemporaryDirectory() as folder:
             model.save(folder + "/model")
-            self.assertEqual(self.right(MXNetModel.load(folder + "/model")), right)
+            self.assertEqual(self.count_correct(MXNetModel.load(folder + "/model")), correct)
         if CONNECT:
             with self.assertRaisesRegex(NotImplementedError, "setInitialModel is not available"):
                 estimator.setInitialModel(model)
             return
         tuned = estimator.setParams(numEpoch=1, learningRate=1e-6).setInitialModel(model).fit(self.digits)
-        self.assertAlmostEqual(self.right(tuned), right, delta=3)
+        self.assertAlmostEqual(self.count_correct(tuned), correct, delta=3)
 
     @unittest.skipIf(CONNECT, "a client has no object of Scala")
     def test_parameters_and_defaults_equal_those_of_scala(self):

@@ -43,10 +43,10 @@ crates_listed() {
   same "$out/linked" "$out/listed"
 }
 
-has_licence_of_each() {
+has_license_of_each() {
   local crate
   while read -r crate; do
-    grep -q "^META-INF/licenses/${crate/ /-}/" "$2" || { echo "no licence of $crate"; return 1; }
+    grep -q "^META-INF/licenses/${crate/ /-}/" "$2" || { echo "no license of $crate"; return 1; }
   done < <(sed -nE 's/^([a-z0-9_-]+ [0-9][^ :]*): .*/\1/p' "$1")
 }
 
@@ -58,9 +58,9 @@ for scala in 2.13 3; do
   (cd "$unpacked" && jar xf "$jar") || exit 1
   jar tf "$jar" >"$out/jar"
   jar tf "$ivy/mxnet_$scala/0.1.0/srcs/mxnet_$scala-sources.jar" >"$out/sources"
-  check "mxnet_$scala: library and licences" holds "$out/jar" META-INF/LICENSE META-INF/NOTICE META-INF/THIRD-PARTY.txt native/linux-x86_64/libmxnet.so
+  check "mxnet_$scala: library and licenses" holds "$out/jar" META-INF/LICENSE META-INF/NOTICE META-INF/THIRD-PARTY.txt native/linux-x86_64/libmxnet.so
   check "mxnet_$scala: the crates that cargo links are listed" crates_listed "$unpacked/META-INF/THIRD-PARTY.txt"
-  check "mxnet_$scala: the licence of each crate" has_licence_of_each "$unpacked/META-INF/THIRD-PARTY.txt" "$out/jar"
+  check "mxnet_$scala: the license of each crate" has_license_of_each "$unpacked/META-INF/THIRD-PARTY.txt" "$out/jar"
   jar --describe-module --file "$jar" | sed -n 's/^\(open \)*\([a-z.]*\)@.*/\2/p' >"$out/name"
   check "mxnet_$scala: module name" grep -qx "$module" "$out/name"
   check "mxnet_$scala: the types of arguments" holds "$out/jar" org/apache/mxnet/utils/CToScalaUtils.class org/apache/mxnet/codegen/ParsedType.class

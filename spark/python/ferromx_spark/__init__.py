@@ -26,7 +26,7 @@ __all__ = ["MXNetEstimator", "MXNetModel"]
 
 
 def _map(value, text=TypeConverters.toString):
-    """The JSON text of a dictionary, which is the value of a parameter, in Scala, too."""
+    """A dictionary as JSON, the form of the parameter in Scala, too."""
     items = json.loads(value) if isinstance(value, str) else dict(value)
     texts = {TypeConverters.toString(key): text(item) for key, item in items.items()}
     return json.dumps(texts, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
@@ -172,7 +172,7 @@ class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
 
     @classmethod
     def _from_java(cls, java_stage):
-        """The wrapper of a model that the JVM made: trained, or loaded."""
+        """The wrapper of a model that the JVM created: trained, or loaded."""
         model = cls()
         model._java_obj = java_stage
         if is_remote():  # a reference; the server has the parameters

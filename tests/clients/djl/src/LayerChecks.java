@@ -255,7 +255,7 @@ final class LayerChecks {
         optimizer("Adam", Optimizer.adam().optLearningRateTracker(rate).build());
         optimizer("AdamW", Optimizer.adamW().optLearningRateTracker(rate).optWeightDecays(0.1f).build());
         optimizer("RmsProp", Optimizer.rmsprop().optLearningRateTracker(rate).build());
-        optimizer("RmsProp that is centred", Optimizer.rmsprop().optLearningRateTracker(rate).optCentered(true).build());
+        optimizer("RmsProp centered", Optimizer.rmsprop().optLearningRateTracker(rate).optCentered(true).build());
         optimizer("Adagrad", Optimizer.adagrad().optLearningRateTracker(rate).build());
     }
 

@@ -1,7 +1,5 @@
 package users
 
-import java.nio.file.Paths
-
 import org.apache.mxnet._
 import org.slf4j.event.Level
 import org.slf4j.helpers.{BasicMarkerFactory, LegacyAbstractLogger, MessageFormatter, NOPMDCAdapter}
@@ -11,16 +9,8 @@ import org.slf4j.{ILoggerFactory, IMarkerFactory, Marker}
 /** What programs log that use an SLF4J provider: the lines of MXNet's Scala package, which scripts read. */
 class LogSuite extends munit.FunSuite {
   private lazy val lines: Seq[String] = {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val options = Seq(
-      s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}",
-      s"-Dslf4j.provider=${classOf[PrintingProvider].getName}"
-    )
-    val command = Seq(java) ++ options ++ Seq("-cp", System.getProperty("java.class.path"), "users.LoggingProgram")
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
-    output.linesIterator.toSeq
+    val options = Seq(JavaProcess.Library, s"-Dslf4j.provider=${classOf[PrintingProvider].getName}")
+    JavaProcess.run(options, "users.LoggingProgram").linesIterator.toSeq
   }
 
   private def logged(owner: Class[_]): Seq[String] =

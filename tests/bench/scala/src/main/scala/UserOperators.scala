@@ -36,8 +36,8 @@ class Swish extends UserDefinedCustomOp {
 }
 
 /** Does nothing. */
-class Nothing extends UserDefinedCustomOp {
-  def opName: String = "bench_nothing"
+class NoOp extends UserDefinedCustomOp {
+  def opName: String = "bench_no_op"
   override def exec(context: OpContext): Unit = ()
 }
 
@@ -110,8 +110,8 @@ object UserOperators {
   }
 
   private def calls(): Unit = {
-    val (one, nothing) = (NDArray.ones(Shape(1)), new Nothing)
-    val executor = bound(nothing, Array(1f))
+    val (one, noOp) = (NDArray.ones(Shape(1)), new NoOp)
+    val executor = bound(noOp, Array(1f))
     val without = Symbol.api.identity(Symbol.Variable("x")).bind(Context.cpu(), Map("x" -> one))
     def report(name: String)(call: => Any): Unit = {
       warmUp(call)
@@ -120,6 +120,6 @@ object UserOperators {
     }
     report("forward of an executor with a copy only")(without.forward())
     report("forward of an executor with an operator that does nothing")(executor.forward())
-    report("invoke of an operator that does nothing")(nothing.invoke(one).head.dispose())
+    report("invoke of an operator that does nothing")(noOp.invoke(one).head.dispose())
   }
 }

@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import scala.util.Using
+
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
@@ -52,7 +54,10 @@ object Autograd {
     */
   def attachGradient(array: NDArray, gradReq: String = "write"): Unit = {
     requireNonNull("Autograd.attachGradient", "array" -> array, "gradReq" -> gradReq)
-    markVariables(Seq(array), Seq(NDArray.zeros(array.shape, array.context, array.dtype)), gradReq)
+    // The tape keeps the gradient alive.
+    Using.resource(NDArray.zeros(array.shape, array.context, array.dtype)) { gradient =>
+      markVariables(Seq(array), Seq(gradient), gradReq)
+    }
   }
 
   /** Marks arrays as variables whose gradients are written to the given arrays. */
@@ -60,10 +65,7 @@ object Autograd {
     requireNonNull("Autograd.markVariables", "variables" -> variables, "gradients" -> gradients, "gradReq" -> gradReq)
     if (variables.length != gradients.length)
       throw new MXNetError(s"Autograd: ${variables.length} variables were given, and ${gradients.length} gradients")
-    val request = SymbolBind.gradReqCodes.getOrElse(
-      gradReq,
-      throw new MXNetError(s"Autograd: the gradient request '$gradReq' is not one of null, write, add")
-    )
+    val request = SymbolBind.gradReqCode("Autograd", gradReq)
     val handles = variables.map(_.liveHandle).toArray
     _LIB.autogradMarkVariables(handles, handles.map(_ => request), gradients.map(_.liveHandle).toArray)
     keepAlive(variables)

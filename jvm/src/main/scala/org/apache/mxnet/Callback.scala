@@ -72,7 +72,7 @@ object Callback {
     * }}}
     *
     * @param batchSize number of instances in a batch
-    * @param numEpoch number of the last epoch, as passed to `fit`
+    * @param numEpoch the epoch at which training ends, exclusive, as passed to `fit`
     * @param validation whether `fit` gets validation data; the line is then printed after the validation
     * @param out where lines are printed
     */

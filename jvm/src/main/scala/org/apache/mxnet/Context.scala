@@ -11,7 +11,7 @@ import org.apache.mxnet.internal.util.PerThread
   * @param deviceTypeName one of `cpu`, `gpu`, `cpu_pinned`
   * @param deviceId index of the device among those of its type, from 0
   */
-class Context(deviceTypeName: String, val deviceId: Int = 0) {
+class Context(deviceTypeName: String, val deviceId: Int = 0) extends Serializable {
 
   /** The device type's code in the C API. */
   val deviceTypeid: Int = deviceTypeName match {

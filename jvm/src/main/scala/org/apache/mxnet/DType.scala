@@ -53,11 +53,11 @@ object DType extends Enumeration {
 
   /** The type with this flag of the C API. */
   private[mxnet] def fromId(id: Int): DType =
-    values.find(_.id == id).getOrElse(throw new MXNetError(s"DType: $id is not a type flag; known: $described"))
+    values.find(_.id == id).getOrElse(throw new MXNetError(s"DType: $id is not a type flag; known: $knownTypes"))
 
   /** The type of this name, such as `float32`. */
   private[mxnet] def fromName(name: String): DType =
-    values.find(_.toString == name).getOrElse(throw new MXNetError(s"DType: '$name' is not a type; known: $described"))
+    values.find(_.toString == name).getOrElse(throw new MXNetError(s"DType: '$name' is not a type; known: $knownTypes"))
 
-  private def described: String = values.toSeq.map(v => s"${v.id} ${v.toString}").mkString(", ")
+  private def knownTypes: String = values.toSeq.map(v => s"${v.id} ${v.toString}").mkString(", ")
 }

@@ -151,7 +151,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
     ()
   }
 
-  /** The metric at index `i`, in the order in which they were added. */
+  /** The metric at an index, in the order in which they were added. */
   def getMetric(index: Int): EvalMetric = {
     require(
       index >= 0 && index < metrics.length,
@@ -176,7 +176,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
 /** Fraction of instances whose predicted class is the label.
   *
   * Predictions have the shape (batch, classes, ...); the predicted class is the index of the largest value along axis 1.
-  * Predictions of the labels' shape are taken for classes themselves.
+  * Predictions of the same shape as the labels are taken as classes.
   */
 class Accuracy extends EvalMetric("accuracy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =

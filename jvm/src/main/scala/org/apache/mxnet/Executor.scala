@@ -426,6 +426,6 @@ class Executor private[mxnet] (
   private def unknown(method: String, kind: String, name: String, known: Iterable[String]): MXNetError =
     new MXNetError(s"$method: there is no $kind '$name'; the names are ${known.mkString(", ")}")
 
-  /** A readable listing of the plan. */
+  /** The execution plan as readable text. */
   def debugStr: String = native(_LIB.executorPrint)
 }

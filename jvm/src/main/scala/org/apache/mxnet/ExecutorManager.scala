@@ -55,19 +55,28 @@ private[mxnet] class DataParallelExecutorManager(
   DataParallelExecutorManager.logger.debug(s"training on ${ctx.mkString(", ")}")
 
   private val groups = mutable.HashMap.empty[AnyRef, DataParallelExecutorGroup]
-  private val first = bound(symbol, trainData.provideDataDesc, trainData.provideLabelDesc, None)
+  private val first = bind(symbol, trainData.provideDataDesc, trainData.provideLabelDesc, None)
   private var current = first
   private var batch: DataBatch = null
   if (symGen != null) groups(trainData.defaultBucketKey) = first
 
-  private def bound(
+  private def bind(
       network: Symbol,
       data: IndexedSeq[DataDesc],
       labels: IndexedSeq[DataDesc],
       shared: Option[DataParallelExecutorGroup]
   ): DataParallelExecutorGroup = {
     val group =
-      new DataParallelExecutorGroup(network, ctx, shares, paramNames, true, false, Set.empty[String], "write")
+      new DataParallelExecutorGroup(
+        network,
+        ctx,
+        shares,
+        paramNames,
+        forTraining = true,
+        inputsNeedGrad = false,
+        fixedParamNames = Set.empty,
+        gradReq = "write"
+      )
     group.bindExec(data, Some(labels), shared)
     group
   }
@@ -103,7 +112,7 @@ private[mxnet] class DataParallelExecutorManager(
     if (symGen != null)
       current = groups.getOrElseUpdate(
         dataBatch.bucketKey,
-        bound(
+        bind(
           symGen.generate(dataBatch.bucketKey),
           dataBatch.provideDataDesc,
           dataBatch.provideLabelDesc,

@@ -1,10 +1,7 @@
 package org.apache.mxnet
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
-import java.nio.charset.StandardCharsets
-
 import org.apache.mxnet.Base.CPtrAddress
-import org.apache.mxnet.internal.util.Logging
+import org.apache.mxnet.internal.util.{Blocks, Logging}
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module._
 import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}
@@ -19,7 +16,7 @@ import scala.collection.mutable
   * @param symbol the network; null if `symGen` returns it
   * @param symGen returns the network of a bucket; null without buckets
   * @param ctx the devices
-  * @param numEpoch number of the last epoch; it must be set before training
+  * @param numEpoch the epoch at which training ends, exclusive; it must be set before training
   * @param epochSize number of batches in an epoch, at least one; one pass over the data if -1
   * @param optimizer updates the parameters
   * @param initializer initializes parameters that have no values
@@ -231,6 +228,7 @@ class FeedForward private (
     resumes
   )
 
+  /** As above, with the default logger and equal fractions of the batch. */
   def fit(
       trainData: DataIter,
       evalData: DataIter,
@@ -251,6 +249,7 @@ class FeedForward private (
   /** As above, with the metric [[Accuracy]]. */
   def fit(trainData: DataIter, evalData: DataIter): Unit = fit(trainData, evalData, new Accuracy())
 
+  /** As above, with an existing key-value store instead of its type. */
   def fit(
       trainData: DataIter,
       evalData: DataIter,
@@ -269,6 +268,7 @@ class FeedForward private (
     resumes
   )
 
+  /** As above, with an existing key-value store, the default logger and equal fractions of the batch. */
   def fit(
       trainData: DataIter,
       evalData: DataIter,
@@ -497,42 +497,23 @@ object FeedForward {
   /** First four bytes of a serialized model: "FMFF". */
   private val Magic = 0x464d4646
 
-  private def write(model: Model.SerializedModel): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream()
-    val out = new DataOutputStream(bytes)
-    def block(content: Array[Byte]): Unit = {
-      out.writeInt(content.length)
-      out.write(content)
-    }
+  private def write(model: Model.SerializedModel): Array[Byte] = Blocks.bytesOf { out =>
     out.writeInt(Magic)
-    block(model.symbol.getBytes(StandardCharsets.UTF_8))
+    Blocks.writeText(out, model.symbol)
     Seq(model.argParams, model.auxParams).foreach { params =>
-      out.writeInt(params.size)
-      params.toSeq.sortBy(_._1).foreach { case (name, content) =>
-        block(name.getBytes(StandardCharsets.UTF_8))
-        block(content)
+      Blocks.writeAll(out, params.toSeq.sortBy(_._1)) { case (name, content) =>
+        Blocks.writeText(out, name)
+        Blocks.write(out, content)
       }
     }
-    out.flush()
-    bytes.toByteArray
   }
 
   private def read(bytes: Array[Byte]): Model.SerializedModel = {
     requireNonNull("FeedForward.deserialize", "bytes" -> bytes)
-    val in = new DataInputStream(new ByteArrayInputStream(bytes))
-    def block(): Array[Byte] = {
-      val length = in.readInt()
-      if (length < 0 || length > in.available()) throw new EOFException()
-      in.readNBytes(length)
-    }
-    def text(): String = new String(block(), StandardCharsets.UTF_8)
-    def params(): Map[String, Array[Byte]] = Iterator.fill(in.readInt())(text() -> block()).toMap
-    try {
-      if (in.readInt() != Magic)
-        throw new MXNetError("these bytes were not written by FeedForward.serialize")
-      new Model.SerializedModel(text(), params(), params())
-    } catch {
-      case _: EOFException => throw new MXNetError(s"the serialized model ends too early, after ${bytes.length} bytes")
+    Blocks.parse(bytes, "the serialized model") { in =>
+      def params() = Blocks.readAll(in)(Blocks.readText(in) -> Blocks.read(in)).toMap
+      if (in.readInt() != Magic) throw new MXNetError("these bytes were not written by FeedForward.serialize")
+      new Model.SerializedModel(Blocks.readText(in), params(), params())
     }
   }
 
@@ -581,7 +562,7 @@ object FeedForward {
     /** Sets the devices. */
     def setContext(ctx: Array[Context]): Builder = set(this.ctx = ctx)
 
-    /** Sets the number of the last epoch. */
+    /** Sets the epoch at which training ends, exclusive. */
     def setNumEpoch(numEpoch: Int): Builder = set(this.numEpoch = numEpoch)
 
     /** Sets the number of batches in an epoch. */
@@ -654,30 +635,14 @@ object FeedForward {
         "Training data missing: give them to setTrainData, or call setup() for a model that is not trained"
       )
       val model = setup()
-      kvStore match {
-        case Some(store) =>
-          model.fit(
-            trainData,
-            evalData,
-            evalMetric,
-            store,
-            epochEndCallback,
-            batchEndCallback,
-            fitLogger,
-            workLoadList
-          )
-        case None =>
-          model.fit(
-            trainData,
-            evalData,
-            evalMetric,
-            kvStoreType,
-            epochEndCallback,
-            batchEndCallback,
-            fitLogger,
-            workLoadList
-          )
-      }
+      model.train(
+        trainData,
+        evalData,
+        args => kvStore.fold(Model.createKVStore(kvStoreType, ctx.length, args))(Model.createKVStore),
+        model.fitParamsOf(evalMetric, epochEndCallback, batchEndCallback, fitLogger),
+        workLoadList,
+        resumes
+      )
       model
     }
 

@@ -71,18 +71,18 @@ object GradCheck {
     requireNonNull("GradCheck", "op" -> op, "inputs" -> inputs)
     val names = inputs.indices.map(i => s"input$i")
     val symbol = op(names.map(name => Symbol.Variable(name)): _*)
-    val (bound, isDouble) = bind(symbol, names.zip(inputs).toMap)
-    val checked = names.zipWithIndex.filter { case (name, input) =>
-      bound.executor.argDict.contains(name) && (only == null || only(input))
-    }
-    def compare(tolerance: Tolerance): Report = bound.compare(op.opName, checked, tolerance)
-    val exact = Tolerance(eps, rtol, atol)
-    val single = Tolerance(math.max(eps, 1e-2), math.max(rtol, 2e-2), math.max(atol, 2e-3))
-    val report = compare(if (isDouble) exact else single)
-    // An operator that computes in float32, for example with `toArray`, cannot be checked with small steps.
-    val repeated = if (isDouble && !report.isCorrect && bound.roundsToSingle) compare(single) else report
-    bound.executor.dispose()
-    repeated
+    val bound = bind(symbol, names.zip(inputs).toMap)
+    try {
+      val checked = names.zipWithIndex.filter { case (name, input) =>
+        bound.executor.argDict.contains(name) && (only == null || only(input))
+      }
+      def compare(tolerance: Tolerance): Report = bound.compare(op.opName, checked, tolerance)
+      val exact = Tolerance(eps, rtol, atol)
+      val single = Tolerance(math.max(eps, 1e-2), math.max(rtol, 2e-2), math.max(atol, 2e-3))
+      val report = compare(if (bound.isDouble) exact else single)
+      // An operator that computes in float32, for example with `toArray`, cannot be checked with small steps.
+      if (bound.isDouble && !report.isCorrect && bound.roundsToSingle) compare(single) else report
+    } finally bound.dispose()
   }
 
   private final case class Tolerance(eps: Double, rtol: Double, atol: Double)
@@ -93,12 +93,12 @@ object GradCheck {
       .foldRight((Vector.empty[Int], element)) { case (dim, (index, rest)) => ((rest % dim) +: index, rest / dim) }
       ._1
 
-  /** The operator in float64, or else in float32, and whether it is float64. */
-  private def bind(symbol: Symbol, inputs: Map[String, NDArray]): (Bound, Boolean) =
-    try (new Bound(symbol, inputs, DType.Float64), true)
+  /** The operator in float64, or else in float32. */
+  private def bind(symbol: Symbol, inputs: Map[String, NDArray]): Bound =
+    try new Bound(symbol, inputs, DType.Float64)
     catch {
       case error: MXNetError =>
-        try (new Bound(symbol, inputs, DType.Float32), false)
+        try new Bound(symbol, inputs, DType.Float32)
         catch { case _: MXNetError => throw error }
     }
 
@@ -118,8 +118,15 @@ object GradCheck {
     val executor: Executor = symbol.bind(Context.cpu(), args, grads, "write", aux, null, null)
     executor.forward(isTrain = true)
 
-    /** Whether all outputs so far were numbers of float32. */
+    def isDouble: Boolean = dtype == DType.Float64
+
+    /** Whether float32 can represent all outputs so far. */
     var roundsToSingle = true
+
+    def dispose(): Unit = {
+      executor.dispose()
+      Iterator(args, aux, grads).flatMap(_.values).foreach(_.dispose())
+    }
 
     /** Compares the gradients of inputs, given with their indices. */
     def compare(opName: String, inputs: Seq[(String, Int)], tolerance: Tolerance): Report = {
@@ -148,7 +155,8 @@ object GradCheck {
       val heads = executor.outputs.zip(headGradients).map { case (output, gradient) =>
         NDArray.empty(output.shape, output.context, dtype).set(gradient)
       }
-      executor.backward(heads)
+      try executor.backward(heads)
+      finally heads.foreach(_.dispose())
       grads.map { case (name, gradient) => name -> gradient.toFloat64Array }
     }
 

@@ -18,11 +18,7 @@ final case class ModelInput(name: String, elementType: String, dims: Option[Inde
   * @param location the node or input
   * @param message the problem, and what to do about it
   */
-final case class ModelProblem(location: String, message: String) {
-
-  @deprecated("Use location instead.", "0.2.0")
-  def place: String = location
-}
+final case class ModelProblem(location: String, message: String)
 
 /** An imported model: a network and its parameters.
   *

@@ -6,7 +6,7 @@ import org.apache.mxnet.internal.util.Logging
   *
   * @param baseLR initial learning rate; an optimizer sets it to its own learning rate
   */
-abstract class LRScheduler(var baseLR: Float = 0.01f) {
+abstract class LRScheduler(var baseLR: Float = 0.01f) extends Serializable {
 
   /** The learning rate of the next update.
     *

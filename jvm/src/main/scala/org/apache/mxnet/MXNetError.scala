@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 /** An error of the engine or this library, such as an invalid shape, type, name, handle or file. It is an
-  * `IllegalArgumentException`, because MXNet's Scala package has this error for many wrong arguments.
+  * `IllegalArgumentException`, because MXNet's Scala package throws that for many wrong arguments.
   *
   * @param err the message: what was given, what was expected, and what to do
   * @param cause the exception of a callback or user-defined operator, if one caused the error

@@ -84,8 +84,8 @@ object Model {
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
     requireNonNull("Model.loadCheckpoint", "prefix" -> prefix)
     requireCheckpoint(symbolFile(prefix))
-    val (args, aux) = loadParams(paramsFile(prefix, epoch))
-    (Symbol.load(symbolFile(prefix)), args, aux)
+    val params = loadParams(paramsFile(prefix, epoch))
+    (Symbol.load(symbolFile(prefix)), params.args, params.aux)
   }
 
   /** Parameters and auxiliary states by name. */
@@ -128,7 +128,7 @@ object Model {
   private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
-  private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
+  private[mxnet] def loadParams(fname: String): Params = {
     requireNonNull("Model.loadParams", "fname" -> fname)
     requireCheckpoint(fname)
     val (names, arrays) = NDArray.load(fname)
@@ -140,7 +140,7 @@ object Model {
     }
     if (names.length != arrays.length)
       throw new IOException(s"$fname is not a parameter file: its ${arrays.length} arrays have no names")
-    (
+    Params(
       args.map { case (name, array) => name.drop(4) -> array }.toMap,
       others.map { case (name, array) => name.drop(4) -> array }.toMap
     )

@@ -22,13 +22,13 @@ class NDArrayInternal private[mxnet] (internal: Array[Byte], dtype: DType.DType)
   /** The elements as `Float`; larger types are rounded. */
   def toFloatArray: Array[Float] = Array.tabulate(size)(i => if (isIntegral) long(i).toFloat else real(i).toFloat)
 
-  /** The elements as `Int`; fractions are cut off, and the bits above 31 of integers. */
+  /** The elements as `Int`: fractions are truncated, and 64-bit integers keep their low 32 bits. */
   def toIntArray: Array[Int] = Array.tabulate(size)(i => if (isIntegral) long(i).toInt else real(i).toInt)
 
-  /** The elements as `Long`; fractions are cut off. */
+  /** The elements as `Long`; fractions are truncated. */
   def toLongArray: Array[Long] = Array.tabulate(size)(i => if (isIntegral) long(i) else real(i).toLong)
 
-  /** The elements as `Byte`; fractions are cut off, and the bits above 7 of integers. */
+  /** The elements as `Byte`: fractions are truncated, and larger integers keep their low 8 bits. */
   def toByteArray: Array[Byte] = Array.tabulate(size)(i => if (isIntegral) long(i).toByte else real(i).toByte)
 
   private def size: Int = internal.length / unit

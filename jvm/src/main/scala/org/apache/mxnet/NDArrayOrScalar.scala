@@ -8,20 +8,20 @@ import scala.annotation.implicitNotFound
 @implicitNotFound("parameters of a random array are Float, Int or NDArray, not ${T}")
 class NDArrayOrScalar[T](val isScalar: Boolean)
 
-object NDArrayOrScalar extends NDArrayOrScalarOthers {
+object NDArrayOrScalar extends LowPriorityNDArrayOrScalar {
   def apply[T](implicit ev: NDArrayOrScalar[T]): NDArrayOrScalar[T] = ev
   implicit object FloatWitness extends NDArrayOrScalar[Float](true)
 }
 
-private[mxnet] trait NDArrayOrScalarOthers extends NDArrayOrScalarLast {
+private[mxnet] trait LowPriorityNDArrayOrScalar extends LowerPriorityNDArrayOrScalar {
   implicit object IntWitness extends NDArrayOrScalar[Int](true)
 }
 
-private[mxnet] trait NDArrayOrScalarLast extends NDArrayOrScalarUnsaid {
+private[mxnet] trait LowerPriorityNDArrayOrScalar extends LowestPriorityNDArrayOrScalar {
   implicit object NDArrayWitness extends NDArrayOrScalar[NDArray](false)
 }
 
 /** For calls in which only default arguments determine `T`. */
-private[mxnet] trait NDArrayOrScalarUnsaid {
-  implicit object UnsaidWitness extends NDArrayOrScalar[Nothing](true)
+private[mxnet] trait LowestPriorityNDArrayOrScalar {
+  implicit object NothingWitness extends NDArrayOrScalar[Nothing](true)
 }

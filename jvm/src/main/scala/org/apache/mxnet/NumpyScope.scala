@@ -23,7 +23,7 @@ object NumpyScope {
   /** Whether this thread uses NumPy semantics. */
   def isNumpyShape: Boolean = Base._LIB.isNumpyShape()
 
-  /** A scope with numpy semantics. */
+  /** A scope with NumPy semantics. */
   def enableNumpyShape: NumpyScope = new NumpyScope(true)
 
   /** A scope with legacy semantics. */

@@ -40,13 +40,13 @@ final class OpContext private[mxnet] (
   def getInputArrays(): java.util.List[NDArray] = inputList
 
   /** The outputs, to be written. An operator may also replace one by another array, which is then copied. */
-  def outputArrays: OpArrays = running(outputList)
+  def outputArrays: OpArrays = requireRunning(outputList)
 
   /** The outputs, to be written or replaced. */
   def getOutputArrays(): java.util.List[NDArray] = outputArrays
 
   /** The auxiliary states, which the operator may change. */
-  def stateArrays: OpArrays = running(stateList)
+  def stateArrays: OpArrays = requireRunning(stateList)
 
   /** An input. */
   def input(index: Int): NDArray = inputArrays(index)
@@ -63,7 +63,7 @@ final class OpContext private[mxnet] (
   /** False during shape inference. */
   private[mxnet] def isRunning: Boolean = outputList.elements != null
 
-  private def running(arrays: OpArrays): OpArrays =
+  private def requireRunning(arrays: OpArrays): OpArrays =
     if (arrays.elements != null) arrays
     else
       throw new MXNetError(
@@ -172,13 +172,13 @@ private object OpContext {
     from.position(begin)
     to.position(begin)
     val (x, y) = scratchOfThread
-    var at = begin
-    while (at < end) {
-      val length = math.min(BlockSize, end - at)
+    var start = begin
+    while (start < end) {
+      val length = math.min(BlockSize, end - start)
       from.get(x, 0, length)
       f(x, y, length)
       to.put(y, 0, length)
-      at += length
+      start += length
     }
   }
 }

@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
+import java.io.{ByteArrayInputStream, DataInputStream, EOFException}
 
 import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 
 import scala.collection.mutable
@@ -12,8 +13,10 @@ import scala.collection.mutable
   * Parameters are identified by an integer index. Learning rate and weight decay can be scaled per parameter, by index
   * or by name; names need [[setIdx2Name]], which `Module` calls. [[setRescaleGrad]] sets the scale of gradients,
   * usually 1 / batch size.
+  *
+  * Java's serialization writes an optimizer without its network and without the states of parameters.
   */
-abstract class Optimizer {
+abstract class Optimizer extends Serializable {
 
   /** Multiplier of the learning rate of a parameter, by index or name. */
   protected val lrMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
@@ -37,7 +40,7 @@ abstract class Optimizer {
   protected var rescaleGrad: Float = 1f
 
   /** The network whose parameters are optimized, if set. */
-  protected var symbol: Symbol = null
+  @transient protected var symbol: Symbol = null
 
   /** Names of the parameters by index, if set. */
   protected var idx2name: Map[Int, String] = null
@@ -157,7 +160,7 @@ abstract class Optimizer {
     getLr(index, if (scheduler == null) learningRate else scheduler(numUpdate))
   }
 
-  /** Settings and counters of single parameters; see [[OptimizerContent]]. */
+  /** Per-parameter settings and counters; see [[OptimizerContent]]. */
   private[mxnet] def parameterSettings: Map[String, Any] = Map(
     "lrMult" -> lrMult.map { case (parameter, mult) => parameter.merge -> mult },
     "wdMult" -> wdMult.map { case (parameter, mult) => parameter.merge -> mult },
@@ -261,9 +264,7 @@ private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpd
     states.clear()
   }
 
-  override def serializeState(): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream()
-    val out = new DataOutputStream(bytes)
+  override def serializeState(): Array[Byte] = Blocks.bytesOf { out =>
     out.writeInt(OptimizerUpdater.Magic)
     out.writeInt(states.size)
     val counts = optimizer.updateCounts
@@ -274,8 +275,6 @@ private[mxnet] class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpd
       out.writeInt(if (content == null) -1 else content.length)
       if (content != null) out.write(content)
     }
-    out.flush()
-    bytes.toByteArray
   }
 
   override def deserializeState(bytes: Array[Byte]): Unit = {

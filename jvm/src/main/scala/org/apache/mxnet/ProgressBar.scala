@@ -64,10 +64,10 @@ class ProgressBar(
   /** Overwrites the previous line. */
   private def draw(line: String): Unit = {
     // A line that reaches the last column would wrap, and the carriage return would not go to its start.
-    val fitting = line.take(math.max(width - 1, 1))
-    out.print("\r" + fitting + " " * math.max(0, drawnLength - fitting.length))
+    val visible = line.take(math.max(width - 1, 1))
+    out.print("\r" + visible + " " * math.max(0, drawnLength - visible.length))
     out.flush()
-    drawnLength = fitting.length
+    drawnLength = visible.length
   }
 
   private def bar(epoch: Int, metric: EvalMetric, training: Training, seconds: Double): String = {

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import java.io.{ByteArrayInputStream, DataInputStream}
+import java.io.{ByteArrayInputStream, DataInputStream, UTFDataFormatException}
 import java.nio.charset.StandardCharsets.{ISO_8859_1, UTF_8}
 import java.nio.charset.{CharacterCodingException, CodingErrorAction}
 import java.nio.file.{Files, Paths}
@@ -8,6 +8,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
@@ -23,6 +24,7 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
   private[mxnet] var handle: Long = 0L
 
+  requireNonNull("MXRecordIO", "uri" -> uri, "flag" -> flag)
   open()
 
   private def open(): Unit =
@@ -145,8 +147,10 @@ object MXRecordIO {
     else {
       val labels = Array.fill(count)(buffer.getFloat())
       val header = IRHeader(count, labels, buffer.getInt(), buffer.getInt())
-      val text = new DataInputStream(new ByteArrayInputStream(record, textStart.toInt, record.length)).readUTF()
-      Some((header, text))
+      val in = new DataInputStream(new ByteArrayInputStream(record, textStart.toInt, record.length))
+      // Bytes that are not the format's UTF-8 are a record of the other format, whose length matches by chance.
+      try Some((header, in.readUTF()))
+      catch { case _: UTFDataFormatException => None }
     }
   }
 
@@ -193,19 +197,27 @@ class MXIndexedRecordIO(
 ) extends MXRecordIO(uri, flag) {
   private val positions = mutable.LinkedHashMap.empty[Any, Long]
 
-  requireNonNull("MXIndexedRecordIO", "idxPath" -> idxPath)
-  readIndex()
+  try {
+    requireNonNull("MXIndexedRecordIO", "idxPath" -> idxPath, "keyType" -> keyType)
+    readIndex()
+  } catch {
+    case NonFatal(error) =>
+      super.close()
+      throw error
+  }
 
   private def readIndex(): Unit = if (!isWriter && Files.exists(Paths.get(idxPath))) {
     positions.clear()
     Files.readAllLines(Paths.get(idxPath)).asScala.filter(_.nonEmpty).foreach { line =>
-      line.split('\t') match {
-        case Array(key, position) if position.forall(_.isDigit) => positions(keyType.parse(key)) = position.toLong
-        case _                                                  =>
-          throw new MXNetError(
-            s"MXIndexedRecordIO: '$line' in $idxPath is not a key and a byte offset, separated by a tab"
-          )
+      val entry = line.split('\t') match {
+        case Array(key, position) => keyType.parse(key).zip(position.toLongOption.filter(_ >= 0))
+        case _                    => None
       }
+      positions += entry.getOrElse(
+        throw new MXNetError(
+          s"MXIndexedRecordIO: '$line' in $idxPath is not a key of type ${keyType.name} and a byte offset, separated by a tab"
+        )
+      )
     }
   }
 
@@ -255,7 +267,12 @@ class MXIndexedRecordIO(
   def writeIdx(idx: Any, buf: String): Unit = {
     requireNonNull("MXIndexedRecordIO.writeIdx", "idx" -> idx, "buf" -> buf)
     requireFlag(MXRecordIO.IOWrite, "writeIdx")
-    positions(keyType.parse(idx.toString)) = _LIB.recordWriterTell(handle)
+    val key = keyType
+      .parse(idx.toString)
+      .getOrElse(
+        throw new MXNetError(s"MXIndexedRecordIO.writeIdx: the key '$idx' is not of type ${keyType.name}")
+      )
+    positions(key) = _LIB.recordWriterTell(handle)
     write(buf)
   }
 
@@ -267,8 +284,16 @@ class MXIndexedRecordIO(
 object MXIndexedRecordIO {
 
   /** The type of the keys of a file. */
-  sealed abstract class KeyType(private[mxnet] val parse: String => Any)
+  sealed abstract class KeyType {
+    private[mxnet] def name: String
+
+    /** A key from its text; None if the text is not a key of this type. */
+    private[mxnet] def parse(text: String): Option[Any]
+  }
 
   /** Keys of type `Int`. */
-  case object TyepInt extends KeyType(_.toInt)
+  case object TyepInt extends KeyType {
+    private[mxnet] override def name: String = "Int"
+    private[mxnet] override def parse(text: String): Option[Any] = text.toIntOption
+  }
 }

@@ -4,6 +4,7 @@ import java.util.{ArrayList, Collection => JCollection, Collections, IdentityHas
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import org.apache.mxnet.internal.memory.ResourceHolder
 import org.apache.mxnet.internal.util.NullChecks.requireNonNull
@@ -31,7 +32,9 @@ class ResourceScope extends AutoCloseable {
 
   ResourceScope.open(this)
 
-  /** Disposes the resources of this scope and leaves it. */
+  /** Disposes the resources of this scope, the oldest first, and leaves it. If some cannot be disposed, the others still
+    * are, and the first error is thrown.
+    */
   override def close(): Unit = {
     isClosed = true
     ResourceScope.leave(this)
@@ -40,12 +43,16 @@ class ResourceScope extends AutoCloseable {
       while (newest != null) unlink(newest)
       all
     }
-    // The oldest first.
+    var failure: Throwable = null
     var i = remaining.size - 1
     while (i >= 0) {
-      remaining.get(i).dispose(removeFromScope = false)
+      try remaining.get(i).dispose(removeFromScope = false)
+      catch {
+        case NonFatal(error) => if (failure == null) failure = error else failure.addSuppressed(error)
+      }
       i -= 1
     }
+    if (failure != null) throw failure
   }
 
   private[mxnet] def hasEnded: Boolean = isClosed

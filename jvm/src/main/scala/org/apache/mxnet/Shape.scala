@@ -15,10 +15,10 @@ import org.apache.mxnet.internal.util.NullChecks.requireValue
   *
   * Where a shape is expected, tuples, sequences and arrays of `Int` convert to it without an import.
   *
-  * A dimension of 0 is unknown (-1 under [[NumpyScope numpy semantics]]). A shape never changes; shapes with the same
+  * A dimension of 0 is unknown (-1 under [[NumpyScope NumPy semantics]]). A shape never changes; shapes with the same
   * dimensions are equal.
   */
-class Shape private (private val values: Array[Int], isOwned: Boolean) {
+class Shape private (private val values: Array[Int], isOwned: Boolean) extends Serializable {
 
   /** A shape of the given dimensions. */
   def this(dims: Iterable[Int]) = this(Dimensions.of(dims), isOwned = true)

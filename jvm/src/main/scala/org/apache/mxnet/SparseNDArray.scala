@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import scala.util.Using
+
 import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.NDArrayOps
@@ -30,9 +32,9 @@ object SparseNDArray {
     )
     val counts = Array(indptr.length.toLong, indices.length.toLong)
     val matrix = create(SparseFormat.CSR, shape, ctx, DType.Float32, counts)
-    matrix.setComponent(NDArray.array(data, Shape(data.length), ctx), values)
-    matrix.setComponent(indexArray(indptr, ctx), 0)
-    matrix.setComponent(indexArray(indices, ctx), 1)
+    Using.resource(NDArray.array(data, Shape(data.length), ctx))(matrix.setComponent(_, values))
+    Using.resource(indexArray(indptr, ctx))(matrix.setComponent(_, 0))
+    Using.resource(indexArray(indices, ctx))(matrix.setComponent(_, 1))
     matrix
   }
 
@@ -42,7 +44,7 @@ object SparseNDArray {
     */
   def rowSparseArray(data: Array[_], indices: Array[Float], shape: Shape, ctx: Context): SparseNDArray = {
     requireNonNull("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
-    rowSparseArray(NDArray.toNDArray(data, ctx), indexArray(indices, ctx), shape, ctx)
+    Using.resources(NDArray.toNDArray(data, ctx), indexArray(indices, ctx))(rowSparseArray(_, _, shape, ctx))
   }
 
   /** A row_sparse array with the stored rows `indices` and their values `data`. */
@@ -59,10 +61,11 @@ object SparseNDArray {
     requireNonNull("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
     if (sparseNDArray.sparseFormat != SparseFormat.ROW_SPARSE)
       throw new MXNetError(s"SparseNDArray.retain: the array must be row_sparse, not ${sparseNDArray.sparseFormat}")
-    val rows = indexArray(indices, sparseNDArray.context)
-    NDArray.genericNDArrayFunctionInvoke("_sparse_retain", Seq(sparseNDArray, rows)).head match {
-      case sparse: SparseNDArray => sparse
-      case dense                 => throw new MXNetError(s"SparseNDArray.retain: the engine returned ${dense.describe}")
+    Using.resource(indexArray(indices, sparseNDArray.context)) { rows =>
+      NDArray.genericNDArrayFunctionInvoke("_sparse_retain", Seq(sparseNDArray, rows)).head match {
+        case sparse: SparseNDArray => sparse
+        case dense => throw new MXNetError(s"SparseNDArray.retain: the engine returned ${dense.describe}")
+      }
     }
   }
 
@@ -119,16 +122,12 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   override def internal: NDArrayInternal = throughDense(_.internal)
 
   private[mxnet] def throughDense[R](read: NDArray => R): R = {
-    val dense = toDense
-    try read(dense)
-    finally dense.dispose()
+    Using.resource(toDense)(read)
   }
 
   /** A dense copy of row `idx`, without the first axis. */
   override def at(idx: Int): NDArray = {
-    val row = rows(idx, idx + 1)
-    try row.throughDense(_.at(0).copy())
-    finally row.dispose()
+    Using.resource(rows(idx, idx + 1))(_.throughDense(_.at(0).copy()))
   }
 
   /** A copy of the rows `start until end` in the same storage type. */
@@ -147,23 +146,16 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
 
   /** For row_sparse arrays, whose stored rows are in ascending order. */
   private def sliceStoredRows(start: Int, end: Int): SparseNDArray = {
-    val stored = getIndices
-    val rows = stored.toFloat64Array.map(_.toInt)
-    stored.dispose()
+    val rows = Using.resource(getIndices)(_.toFloat64Array.map(_.toInt))
     val first = rows.count(_ < start)
     val kept = rows.slice(first, rows.count(_ < end))
     val newShape = Shape(end - start) ++ shape.drop(1)
-    if (kept.isEmpty) {
-      val zeros = NDArray.zeros(newShape, context, dtype)
-      try zeros.toSparse(Some(SparseFormat.ROW_SPARSE))
-      finally zeros.dispose()
-    } else {
-      val values = getData
-      val indices = NDArray.array(kept.map(row => (row - start).toDouble), Shape(kept.length), context)
-      try SparseNDArray.rowSparseArray(values.slice(first, first + kept.length), indices, newShape, context)
-      finally {
-        values.dispose()
-        indices.dispose()
+    if (kept.isEmpty)
+      Using.resource(NDArray.zeros(newShape, context, dtype))(_.toSparse(Some(SparseFormat.ROW_SPARSE)))
+    else {
+      def indices = NDArray.array(kept.map(row => (row - start).toDouble), Shape(kept.length), context)
+      Using.resources(getData, indices) { (values, indices) =>
+        SparseNDArray.rowSparseArray(values.slice(first, first + kept.length), indices, newShape, context)
       }
     }
   }

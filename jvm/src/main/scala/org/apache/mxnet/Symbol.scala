@@ -380,7 +380,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   /** Throws if an operator of the graph is missing; the message says how to supply it. */
   private[mxnet] def checkReady(): Unit = native(_LIB.symbolCheckReady)
 
-  /** A readable listing of the graph. */
+  /** The graph as readable text. */
   def debugStr: String = native(_LIB.symbolPrint)
 
   /** The graph in MXNet's JSON format. */

@@ -28,14 +28,14 @@ trait SymbolBind extends SymbolSimpleBind with SymbolBindOverloads { self: Symbo
       sharedExec: Executor
   ): Executor = {
     val names = listArguments()
-    val grads = argsGrad.inOrder("argsGrad", names, mayMiss = true)
+    val grads = argsGrad.inOrder("argsGrad", names, allowMissing = true)
     Executor.bind(
       this,
       ctx,
-      args.inOrder("args", names, mayMiss = false),
+      args.inOrder("args", names, allowMissing = false),
       grads,
       gradReqs.inOrder(names),
-      auxStates.inOrder("auxStates", listAuxiliaryStates(), mayMiss = false),
+      auxStates.inOrder("auxStates", listAuxiliaryStates(), allowMissing = false),
       Option(group2ctx).getOrElse(Map.empty),
       sharedExec
     )
@@ -46,6 +46,15 @@ private[mxnet] object SymbolBind {
 
   /** The codes of gradient requests. */
   val gradReqCodes: Map[String, Int] = Map("null" -> 0, "write" -> 1, "inplace" -> 2, "add" -> 3)
+
+  /** The code of a gradient request; an unknown one is an error.
+    *
+    * @param subject what the request is for, for the error: empty, or such as " for 'fc1_weight'"
+    */
+  def gradReqCode(owner: String, request: String, subject: String = ""): Int = gradReqCodes.getOrElse(
+    request,
+    throw new MXNetError(s"$owner: the gradient request '$request'$subject is not one of null, write, add")
+  )
 
   /** Throws unless all names are known. */
   def checkNames(what: String, names: Iterable[String], known: Iterable[String]): Unit = {
@@ -61,10 +70,10 @@ private[mxnet] object SymbolBind {
   final class Arrays private (listed: Option[Seq[NDArray]], named: Map[String, NDArray]) {
 
     /** The arrays in the order of `names`, with null for missing ones. */
-    def inOrder(what: String, names: IndexedSeq[String], mayMiss: Boolean): Array[NDArray] = {
+    def inOrder(what: String, names: IndexedSeq[String], allowMissing: Boolean): Array[NDArray] = {
       val found = listed match {
-        case Some(arrays) if arrays.isEmpty && mayMiss => names.map(_ => null)
-        case Some(arrays)                              =>
+        case Some(arrays) if arrays.isEmpty && allowMissing => names.map(_ => null)
+        case Some(arrays)                                   =>
           if (arrays.length != names.length)
             throw new MXNetError(
               s"Symbol.bind: $what has ${arrays.length} arrays, the symbol takes ${names.length}: " +
@@ -73,7 +82,7 @@ private[mxnet] object SymbolBind {
           arrays
         case None => names.map(name => named.getOrElse(name, null))
       }
-      if (!mayMiss)
+      if (!allowMissing)
         names.zip(found).find(_._2 == null).foreach { case (name, _) =>
           throw new MXNetError(s"Symbol.bind: $what has no array for '$name'; it needs ${names.mkString(", ")}")
         }
@@ -100,7 +109,7 @@ private[mxnet] object SymbolBind {
           )
       }
       val requests = listed.getOrElse(names.map(of))
-      names.zip(requests).map { case (name, request) => GradReqs.code(name, request) }.toArray
+      names.zip(requests).map { case (name, request) => gradReqCode("Symbol.bind", request, s" for '$name'") }.toArray
     }
   }
 
@@ -108,10 +117,5 @@ private[mxnet] object SymbolBind {
     def apply(request: String): GradReqs = new GradReqs(None, _ => request)
     def apply(requests: Seq[String]): GradReqs = new GradReqs(Some(requests), identity)
     def apply(requests: Map[String, String]): GradReqs = new GradReqs(None, requests.getOrElse(_, "null"))
-
-    private def code(name: String, request: String): Int = gradReqCodes.getOrElse(
-      request,
-      throw new MXNetError(s"Symbol.bind: the gradient request '$request' for '$name' is not one of null, write, add")
-    )
   }
 }

@@ -8,20 +8,20 @@ import scala.annotation.implicitNotFound
 @implicitNotFound("parameters of a random symbol are Float, Int or Symbol, not ${T}")
 class SymbolOrScalar[T](val isScalar: Boolean)
 
-object SymbolOrScalar extends SymbolOrScalarOthers {
+object SymbolOrScalar extends LowPrioritySymbolOrScalar {
   def apply[T](implicit ev: SymbolOrScalar[T]): SymbolOrScalar[T] = ev
   implicit object FloatWitness extends SymbolOrScalar[Float](true)
 }
 
-private[mxnet] trait SymbolOrScalarOthers extends SymbolOrScalarLast {
+private[mxnet] trait LowPrioritySymbolOrScalar extends LowerPrioritySymbolOrScalar {
   implicit object IntWitness extends SymbolOrScalar[Int](true)
 }
 
-private[mxnet] trait SymbolOrScalarLast extends SymbolOrScalarUnsaid {
+private[mxnet] trait LowerPrioritySymbolOrScalar extends LowestPrioritySymbolOrScalar {
   implicit object SymbolWitness extends SymbolOrScalar[Symbol](false)
 }
 
 /** For calls in which only default arguments determine `T`. */
-private[mxnet] trait SymbolOrScalarUnsaid {
-  implicit object UnsaidWitness extends SymbolOrScalar[Nothing](true)
+private[mxnet] trait LowestPrioritySymbolOrScalar {
+  implicit object NothingWitness extends SymbolOrScalar[Nothing](true)
 }

@@ -28,10 +28,7 @@ trait SymbolSimpleBind { self: Symbol =>
       typeDict: Map[String, DType] = null
   ): Executor = {
     requireNonNull("Symbol.simpleBind", "ctx" -> ctx, "gradReq" -> gradReq, "shapeDict" -> shapeDict)
-    val request = SymbolBind.gradReqCodes.getOrElse(
-      gradReq,
-      throw new MXNetError(s"Symbol.simpleBind: the gradient request '$gradReq' is not one of null, write, add")
-    )
+    val request = SymbolBind.gradReqCode("Symbol.simpleBind", gradReq)
     try Executor.simpleBind(this, ctx, request, shapeDict, Option(typeDict).getOrElse(Map.empty))
     catch {
       case error: MXNetError =>

@@ -51,7 +51,7 @@ trait TrainingCallback {
 /** The state of training, for callbacks.
   *
   * @param module the module
-  * @param numEpoch number of the last epoch, as passed to `fit`
+  * @param numEpoch the epoch at which training ends, exclusive, as passed to `fit`
   * @param batchSize number of instances in a batch
   */
 final class Training private[mxnet] (val module: BaseModule, val numEpoch: Int, val batchSize: Int) {

@@ -75,7 +75,7 @@ trait SymbolUserOperators {
     */
   def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction = {
     requireNonNull("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
-    defined(name, 1, forward.getClass)(arrays => forward(arrays(0))) { (args, outputGradient) =>
+    define(name, 1, forward.getClass)(arrays => forward(arrays(0))) { (args, outputGradient) =>
       Array(gradient(args(0), outputGradient))
     }
   }
@@ -88,13 +88,13 @@ trait SymbolUserOperators {
       gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)
   ): UserFunction = {
     requireNonNull("Symbol.udf2", "name" -> name, "forward" -> forward, "gradient" -> gradient)
-    defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, outputGradient) =>
+    define(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, outputGradient) =>
       val (first, second) = gradient(args(0), args(1), outputGradient)
       Array(first, second)
     }
   }
 
-  private def defined(name: String, arity: Int, code: Class[_])(forward: Array[NDArray] => NDArray)(
+  private def define(name: String, arity: Int, code: Class[_])(forward: Array[NDArray] => NDArray)(
       gradient: (Array[Symbol], Symbol) => Array[Symbol]
   ): UserFunction = {
     val function = new UserFunction(name, arity, forward, gradient, code)

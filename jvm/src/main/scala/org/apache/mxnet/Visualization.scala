@@ -120,7 +120,8 @@ object Visualization {
       val attrs = DefaultNodeAttrs ++ nodeAttrs ++ form + ("fillcolor" -> NetworkPlot.colorOf(node.op))
       dot.node(node.name, node.caption.mkString("\n"), attrs)
     }
-    for (i <- shown; (from, output) <- graph.nodes(i).inputs if shown.contains(from)) {
+    val isShown = shown.toSet
+    for (i <- shown; (from, output) <- graph.nodes(i).inputs if isShown(from)) {
       val label = graph.shapeOf(from, output).map(_.toArray.drop(1).mkString("x")).orNull
       dot.edge(graph.nodes(i).name, graph.nodes(from).name, label, Map("dir" -> "back", "arrowtail" -> "open"))
     }

@@ -23,7 +23,7 @@ class AutogradSuite extends munit.FunSuite {
     assertEquals((gradientOf(x), gradientOf(w)), (Seq(6f, 80f), Seq(1f, 20f)))
   }
 
-  test("modes hold inside only, and pause leaves operations out") {
+  test("modes hold only inside their block, and operations in `pause` are not recorded") {
     val x = vector(2)
     Autograd.attachGradient(x)
     assertEquals((Autograd.isRecording, Autograd.isTraining), (false, false))
@@ -40,7 +40,7 @@ class AutogradSuite extends munit.FunSuite {
     assertEquals(gradientOf(x), Seq(2f))
   }
 
-  test("what is wrong is said") {
+  test("mistakes are errors that say what to do") {
     assert(intercept[MXNetError](Autograd.gradient(vector(1))).getMessage.contains("has no gradient"))
     assert(intercept[MXNetError](Autograd.attachGradient(vector(1), "sum")).getMessage.contains("'sum'"))
     assert(intercept[MXNetError](Autograd.markVariables(Seq(vector(1)), Nil)).getMessage.contains("1 variables"))

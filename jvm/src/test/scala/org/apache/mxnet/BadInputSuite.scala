@@ -53,7 +53,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("NDArray.save", "data(1) is null")(NDArray.save("unused", List(NDArray.ones(1), null)))
   }
 
-  test("a device that is not there") {
+  test("a device that does not exist") {
     fails("gpu")(NDArray.zeros(Shape(2), Context.gpu(0)))
   }
 
@@ -62,7 +62,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("no_such_operator")(Symbol.createSymbolGeneral("no_such_operator", "x", null, Nil, null))
     fails("Activation", "act_type")(NDArray.Activation(NDArray.ones(1)))
     fails("Activation", "gelu")(NDArray.Activation(Map("act_type" -> "gelu"))(NDArray.ones(1)))
-    fails("colour")(NDArray.Activation(Map("act_type" -> "relu", "colour" -> "red"))(NDArray.ones(1)))
+    fails("color")(NDArray.Activation(Map("act_type" -> "relu", "color" -> "red"))(NDArray.ones(1)))
     fails("num_hidden")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))())
     fails("num_hidden", "many")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))(Map("num_hidden" -> "many")))
     fails("relu", "3 values", "none")(NDArray.relu(NDArray.ones(1), 1, 2, 3))
@@ -112,7 +112,7 @@ class BadInputSuite extends munit.FunSuite {
     assertEquals(executor.argDict.keySet, Set("data", "fc_weight", "fc_bias"))
   }
 
-  test("null that would be noticed only when it is used") {
+  test("null that would otherwise be noticed only later") {
     fails("IO.CSVIter", "params is null")(IO.CSVIter(null))
     fails("Image", "filename is null")(Image.imRead(null))
     fails("CustomMetric", "fEval is null")(new CustomMetric(null, "mine"))
@@ -126,7 +126,7 @@ class BadInputSuite extends munit.FunSuite {
     )
   }
 
-  test("a file of optimizer states that is not there") {
+  test("a missing file of optimizer states") {
     val store = KVStore.create("local")
     store.setOptimizer(new SGD(momentum = 0.9f))
     val message = intercept[java.io.IOException](store.loadOptimizerStates("/no/such.states")).getMessage
@@ -188,7 +188,7 @@ class BadInputSuite extends munit.FunSuite {
     assertEquals(array.toArray.toSeq, Seq.fill(4)(1f))
   }
 
-  test("an array that may not be written to") {
+  test("an array that must not be written to") {
     val array = NDArray.ones(2)
     val fixed = new NDArray(Base._LIB.ndarraySlice(array.handle, 0L, 2L), writable = false)
     fails("read-only")(fixed += 1f)
@@ -198,7 +198,7 @@ class BadInputSuite extends munit.FunSuite {
     assertEquals(array.toArray.toSeq, Seq(1f, 1f))
   }
 
-  test("files that are not there") {
+  test("missing files") {
     fails("/no/such.params")(NDArray.load("/no/such.params"))
     fails("/no/such.json")(Symbol.load("/no/such.json"))
     fails("/no/such/file")(NDArray.save("/no/such/file", Seq(NDArray.ones(1))))
@@ -219,13 +219,13 @@ class BadInputSuite extends munit.FunSuite {
     assertEquals(NDArray.load2Map(path.toString), arrays)
   }
 
-  test("raw bytes that are cut off") {
+  test("truncated bytes of an array") {
     val whole = NDArray.ones(3).serialize()
     (0 until whole.length).foreach(length => intercept[MXNetError](NDArray.deserialize(whole.take(length))))
     assertEquals(NDArray.deserialize(whole), NDArray.ones(3))
   }
 
-  test("JSON that is cut off, or does not describe a graph") {
+  test("truncated JSON, or JSON that does not describe a graph") {
     val json = fullyConnected.toJson
     (0 until json.length - 1 by 7).foreach(length => intercept[MXNetError](Symbol.loadJson(json.take(length))))
     fails()(Symbol.loadJson("[]"))
@@ -235,13 +235,13 @@ class BadInputSuite extends munit.FunSuite {
     assertEquals(Symbol.loadJson(json).toJson, json)
   }
 
-  test("settings of parts without an engine") {
+  test("settings of classes that do not call the engine") {
     fails("0 batches")(new Monitor(0))
     fails("needs a shape")(Random.uniform(0f, 1f))
     fails("(2)", "(3)")(Random.normal(0f, 1f, Shape(2), out = NDArray.zeros(3)))
   }
 
-  test("a NaN in a label is computed with, and reported by none as a crash") {
+  test("a NaN in a label is an ordinary number to operators") {
     val loss = Symbol.api.SoftmaxOutput(Symbol.Variable("data"), Symbol.Variable("label"), name = "softmax")
     val label = NDArray.array(Array(Float.NaN, 1f), Shape(2))
     val executor = loss.simpleBind(cpu, Map("data" -> NDArray.ones(2, 3), "label" -> label))

@@ -28,7 +28,7 @@ class DesignDocumentsSuite extends munit.FunSuite {
     assertEquals(leaky.attrMap()("l")("slope"), "0.5")
   }
 
-  test("the body that the documents show, and the form that it replaced, make the same node") {
+  test("the documented body and the form that it replaced create the same node") {
     val map: mutable.Map[String, Any] = mutable.Map()
     map("data") = x
     map("act_type") = "relu"

@@ -189,7 +189,7 @@ class DistributedJobSuite extends munit.FunSuite {
     assertEquals(pushed(2), pushed(1))
   }
 
-  test("a rank that leaves, is silent or never comes is an error that names it") {
+  test("a rank that leaves, is silent or never connects is an error that names it") {
     val left = onRanks(2) { (rank, job) =>
       if (rank == 1) { job.close(); "" }
       else intercept[MXNetError](job.barrier()).getMessage

@@ -67,7 +67,7 @@ class EvalMetricSuite extends munit.FunSuite {
     assert(error.getMessage.contains("has 2 metrics"), error.getMessage)
   }
 
-  test("bad input: numbers and shapes that do not fit, NaN labels, labels that are no classes") {
+  test("bad input: numbers and shapes that do not fit, NaN labels, labels that are not classes") {
     def message(metric: EvalMetric, label: IndexedSeq[NDArray], pred: IndexedSeq[NDArray]): String =
       intercept[IllegalArgumentException](metric.update(label, pred)).getMessage
     assert(message(new Accuracy(), labels, IndexedSeq.empty).contains("1 label arrays but 0 prediction arrays"))

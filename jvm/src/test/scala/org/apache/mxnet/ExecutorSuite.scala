@@ -283,7 +283,7 @@ class ExecutorSuite extends munit.FunSuite {
     assertEquals(monitor.toc().map(_._2).toSeq, outputs ++ net.listArguments())
   }
 
-  test("parts of a graph are put on the devices of their groups, which must be there") {
+  test("parts of a graph are bound to the devices of their groups, which must exist") {
     val first = AttrScope(Map("ctx_group" -> "one")).withScope(Symbol.api.elemwise_add(x, x, name = "first"))
     val second = AttrScope(Map("ctx_group" -> "two")).withScope(first * 3)
     val group = Map("one" -> Context.cpu(0), "two" -> Context.cpu(1))

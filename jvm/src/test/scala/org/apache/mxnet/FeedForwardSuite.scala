@@ -37,7 +37,7 @@ class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
   private def answers(model: FeedForward): Seq[Int] =
     model.predict(data).head.toArray.grouped(2).take(4).map(row => if (row(1) > row(0)) 1 else 0).toSeq
 
-  test("the builder trains; the model is saved, loaded and serialised") {
+  test("the builder trains; the model is saved, loaded and serialized") {
     val model = builder.setTrainData(data).setEvalData(data).build()
     assertEquals(answers(model), Seq(0, 1, 1, 0))
     val expected = model.predict(data).head.toArray.toSeq

@@ -20,7 +20,7 @@ class ImageSuite extends munit.FunSuite {
   private def samples(order: Int*): Seq[Float] =
     pixels.toSeq.flatMap(rgb => order.map(shift => ((rgb >> shift) & 0xff).toFloat))
 
-  test("images are decoded from bytes, streams and files, in the order of channels that is asked for") {
+  test("images are decoded from bytes, streams and files, in the requested order of channels") {
     val decoded = Image.imDecode(new ByteArrayInputStream(png))
     assertEquals((decoded.shape, decoded.dtype), (Shape(2, 3, 3), DType.UInt8))
     assertEquals(decoded.toArray.toSeq, samples(16, 8, 0))
@@ -35,7 +35,7 @@ class ImageSuite extends munit.FunSuite {
     intercept[MXNetError](Image.imDecode("no image".getBytes, 1, to_rgb = true, None))
   }
 
-  test("images are cropped, scaled and bordered, and become images of the JDK") {
+  test("images are cropped, scaled and padded, and converted to images of the JDK") {
     val image = Image.imDecode(png, 1, to_rgb = true, None)
     val crop = Image.fixedCrop(image, x0 = 1, y0 = 0, w = 2, h = 1)
     assertEquals((crop.shape, crop.toArray.toSeq), (Shape(1, 2, 3), samples(16, 8, 0).slice(3, 9)))

@@ -7,7 +7,7 @@ class InitializerSuite extends munit.FunSuite {
     array.toArray
   }
 
-  test("names decide") {
+  test("the name of a parameter decides how it is initialized") {
     val initializer = new Uniform()
     val zeros = Seq("fc_bias", "bn_beta", "bn_moving_mean", "bn_moving_var", "x_moving_avg")
     zeros.foreach(name => assertEquals(filled(initializer, name, Shape(3)).toSeq, Seq(0f, 0f, 0f), name))
@@ -61,7 +61,7 @@ class InitializerSuite extends munit.FunSuite {
     assert(intercept[IllegalArgumentException](new Xavier(factorType = "both")).getMessage.contains("not both"))
   }
 
-  test("Mixed takes the first pattern that fits") {
+  test("Mixed uses the first pattern that matches") {
     val mixed = new Mixed(List("conv", ".*"), List(new Uniform(0f), new Normal(1f)))
     assert(filled(mixed, "conv_weight", Shape(4)).forall(_ == 0f))
     assert(filled(mixed, "fc_weight", Shape(4)).exists(_ != 0f))

@@ -70,7 +70,7 @@ class KVStoreSuite extends munit.FunSuite with TemporaryFiles {
     assert(message(store.pull("a", vector(1))).contains("used after dispose()"))
   }
 
-  test("an exception of an updater reaches the caller, and the store goes on") {
+  test("an exception of an updater reaches the caller, and the store can be used further") {
     val store = KVStore.create()
     store.init(Array("a", "b"), Array(vector(1), vector(2)))
     var seen = Seq.empty[(Int, Float, Float)]

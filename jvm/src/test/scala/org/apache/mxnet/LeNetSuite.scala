@@ -40,7 +40,7 @@ class LeNetSuite extends munit.FunSuite {
       val bytes = Files.readAllBytes(Path.of(fixtures, "expected.bin"))
       val buffer = ByteBuffer.wrap(bytes, fields("at").toString.toDouble.toInt, 4 * shape.product).order(LITTLE_ENDIAN)
       Array.fill(shape.product)(buffer.getFloat())
-    case other => fail(s"$other is no array")
+    case other => fail(s"$other is not an array")
   }
 
   /** Images, divided by 255, and labels of a part of the digits. */

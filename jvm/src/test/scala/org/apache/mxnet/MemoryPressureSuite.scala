@@ -1,6 +1,5 @@
 package org.apache.mxnet
 
-import java.nio.file.Paths
 import java.util.concurrent.TimeUnit
 
 /** Memory outside the heap stays bounded if a program never disposes anything. */
@@ -8,14 +7,8 @@ class MemoryPressureSuite extends munit.FunSuite {
   override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
 
   private def peak(program: String, options: String*): Long = {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
-    val command = Seq(java, "-Xmx512m", library, "-Dmxnet.gc.threshold=67108864") ++ options ++
-      Seq("-cp", System.getProperty("java.class.path"), s"org.apache.mxnet.$program")
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
-    output.linesIterator.toSeq.last.toLong
+    val all = Seq("-Xmx512m", JavaProcess.Library, "-Dmxnet.gc.threshold=67108864") ++ options
+    JavaProcess.run(all, s"org.apache.mxnet.$program").linesIterator.toSeq.last.toLong
   }
 
   test("500 arrays of 4 MiB that nobody keeps, with and without explicit collection") {

@@ -19,15 +19,9 @@ class MemorySuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
 
   private def run(options: Seq[String], arguments: String*): String = {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
     val folder = s"-Djava.io.tmpdir=${temporaryFolder("memory")}"
-    val command = Seq(java, "-Xmx128m", library, folder, "-Dmxnet.gc.threshold=16777216") ++ options ++
-      Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.MemoryProgram") ++ arguments
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
-    output
+    val all = Seq("-Xmx128m", JavaProcess.Library, folder, "-Dmxnet.gc.threshold=16777216") ++ options
+    JavaProcess.run(all, "org.apache.mxnet.MemoryProgram", arguments: _*)
   }
 
   Seq(Nil, Seq("-XX:+DisableExplicitGC")).foreach { options =>

@@ -4,6 +4,7 @@ import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
 import java.util.concurrent.{CountDownLatch, CyclicBarrier}
 
 import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.internal.memory.Handles
 
 /** Native resources and scopes, with resources that only count how often they are freed. */
 class NativeResourceSuite extends munit.FunSuite {
@@ -93,7 +94,7 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("a resource that is not followed any more is not freed") {
+  test("a resource that is not tracked any more is not freed") {
     withCounter { freed =>
       val resource = new Fake(freed)
       NativeResourceRef.deRegister(resource.ref)
@@ -137,7 +138,7 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("a result that holds itself is kept, one without an end is an error") {
+  test("a result that refers to itself is kept; an infinite one is an error") {
     withCounter { freed =>
       final class Node(var next: Any, val resource: Fake) extends Product1[Any] {
         override def _1: Any = (next, resource)
@@ -235,6 +236,40 @@ class NativeResourceSuite extends munit.FunSuite {
       }
       assertEquals(freed.get, 1)
     }
+  }
+
+  test("a scope frees the other resources if one cannot be disposed") {
+    withCounter { freed =>
+      final class Failing(name: String) extends NativeResource {
+        override def nativeAddress: CPtrAddress = 42L
+        override def nativeDeAllocator: CPtrAddress => Int = _ => throw new IllegalStateException(name)
+        override val bytesAllocated: Long = 0L
+        override val ref: NativeResourceRef = register()
+      }
+      val error = intercept[IllegalStateException] {
+        ResourceScope.using() {
+          new Failing("first")
+          new Fake(freed)
+          new Failing("second")
+          new Fake(freed)
+          ()
+        }
+      }
+      assertEquals((error.getMessage, error.getSuppressed.map(_.getMessage).toSeq), ("first", Seq("second")))
+      assertEquals(freed.get, 2)
+      assertEquals(ResourceScope.getCurrentScope(), None)
+    }
+  }
+
+  test("handles are freed if a later one cannot be created") {
+    var freed = Seq.empty[Long]
+    def create(items: Seq[Int]): Array[Long] = Handles.createAll(items, freed :+= _) { item =>
+      if (item < 0) throw new IllegalStateException(s"no handle for $item")
+      item.toLong
+    }
+    assertEquals(create(Seq(1, 2)).toSeq, Seq(1L, 2L))
+    assertEquals(intercept[IllegalStateException](create(Seq(3, 4, -1, 5))).getMessage, "no handle for -1")
+    assertEquals(freed, Seq(3L, 4L))
   }
 
   test("add, contains, remove and a given scope") {

@@ -57,7 +57,7 @@ class NnefSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(outputs(Onnx.importModel(file)), outputs(imported))
   }
 
-  test("what has no process is listed, and can be made by a hook") {
+  test("operators without a process are listed, and a hook can map them") {
     val folder = model("swirl").toString
     val problems = Nnef.check(folder)
     assertEquals(problems.length, 1)

@@ -79,7 +79,7 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(again.listArguments(), model.symbol.listArguments())
   }
 
-  test("without hooks everything that has no process is listed") {
+  test("without hooks every operator without a process is listed") {
     val problems = Onnx.check(path).map(_.location)
     assert(problems.exists(_.contains("TestScale 'scale'")), problems.toString)
     assert(problems.exists(_.contains("Clip 'clip'")), problems.toString)
@@ -113,6 +113,24 @@ class OnnxHooksSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(seen, Seq("name before", "operator after", "name after"))
     val untouched = options.onOperator("Relu", new ImportHook {})
     assertEquals(run(Onnx.importModel(path, untouched)), expected(_ * _))
+  }
+
+  test("the symbols that `after` gets survive the garbage collector") {
+    val collecting = new ImportHook {
+      override def after(node: ModelNode, outputs: Array[Symbol]): Array[Symbol] = {
+        // Twice, so that the cleaner has freed the handles of collected symbols.
+        (1 to 2).foreach { _ =>
+          System.gc()
+          Thread.sleep(50)
+          NativeResourceRef.freeCollected()
+        }
+        Array(outputs(0) + 1f)
+      }
+    }
+    assertEquals(
+      run(Onnx.importModel(path, options.onNode("relu", collecting))),
+      expected(_ * _).map(_ + 1f)
+    )
   }
 
   private def unclipped(i: Int): Float = math.max(-4f, math.min(4f, input(i) * 2.5f)) * Seq(0.5f, -0.5f, 1f)(i % 3)

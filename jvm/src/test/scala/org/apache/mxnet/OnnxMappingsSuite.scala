@@ -115,7 +115,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(left.exists(_.contains("TestScale")) && !left.exists(_.contains("Squash")), left.toString)
   }
 
-  test("what is wrong in mappings is said with line and column when they are loaded") {
+  test("mistakes in mappings are errors with line and column when they are loaded") {
     def wrong(text: String): String = message(Onnx.mappings.withText(text, "my.map"))
     assert(wrong("Relu(X) ->\n  relo(X)").contains("my.map:2:3: 'relo' is neither a rule nor an operator"))
     assert(wrong("Relu(X) -> relu(X").contains("my.map:1:18"))
@@ -200,7 +200,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     }
   }
 
-  test("what cannot be written says why and what to do, and nothing else is blamed") {
+  test("an operator that cannot be written is an error that names no other and says what to do") {
     withFile(".onnx") { file =>
       def failed(options: ExportOptions): String =
         message(Onnx.exportModel(network, Map.empty, file.toString, options.copy(inputs = inputs)))

@@ -138,7 +138,7 @@ class OnnxSuite extends munit.FunSuite {
     }
   }
 
-  test("what cannot be mapped is listed with its node, by check and by import") {
+  test("check and import list each node that cannot be mapped") {
     withFile { file =>
       exported(file, bound)
       damage(file, "Relu", "Rely")

@@ -133,7 +133,7 @@ class OptimizerSuite extends munit.FunSuite {
     assertEquals(seen, IndexedSeq(Seq(-1f, -1f), Seq(-1.5f, -1.5f), Seq(-1.75f, -1.75f)))
   }
 
-  test("states survive serialisation: training goes on as if it had not stopped") {
+  test("states survive serialization: training continues as if it had not stopped") {
     def cached(updater: MXKVStoreUpdater): MXKVStoreCachedStates = updater match {
       case states: MXKVStoreCachedStates => states
       case _                             => fail("the updater keeps no states")
@@ -160,7 +160,7 @@ class OptimizerSuite extends munit.FunSuite {
     }
   }
 
-  test("bytes that are no states are errors") {
+  test("bytes that are not states are errors") {
     val updater = Optimizer.getUpdater(new SGD(0.1f, 0.9f)) match {
       case states: MXKVStoreUpdater with MXKVStoreCachedStates => states
       case _                                                   => fail("the updater keeps no states")

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import java.nio.file.{Files, Paths}
+import java.nio.file.Files
 
 class ProfilerSuite extends munit.FunSuite with TemporaryFiles {
   test("a trace names the operators that ran while the profiler did") {
@@ -21,13 +21,7 @@ class ProfilerSuite extends munit.FunSuite with TemporaryFiles {
 
   test("a trace that the program does not write is written when it ends") {
     val file = temporaryFolder("profiler").resolve("trace.json")
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
-    val program = Seq("org.apache.mxnet.ProfiledProgram", file.toString)
-    val command = Seq(java, library, "-cp", System.getProperty("java.class.path")) ++ program
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
+    JavaProcess.run(Seq(JavaProcess.Library), "org.apache.mxnet.ProfiledProgram", file.toString)
     val trace = Files.readString(file)
     assert(trace.contains("softsign") && !trace.contains("tanh"), trace.take(500))
   }

@@ -141,7 +141,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   )
 
   /** Excluded methods: those of Java, those that wait, and those that end the process. */
-  private val leftOut = Set("wait", "notify", "notifyAll", "equals", "hashCode", "getClass", "finalize", "clone") ++
+  private val excluded = Set("wait", "notify", "notifyAll", "equals", "hashCode", "getClass", "finalize", "clone") ++
     Set("waitall", "prefetchFunc", "main", "cleanup") ++
     // Generated for pattern matching, traits and default arguments; no program calls them.
     Set("productElement", "productElementName", "canEqual", "unapply", "andThen", "compose", "tupled", "curried")
@@ -165,66 +165,68 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     case Type.Of(t, _) if t == classOf[Function0[_]]                                  => Seq(() => NDArray.ones(1))
     case Type.Of(t, Type.Plain(o)) if t == classOf[Option[_]] && o == classOf[Object] => Seq(None, null)
     case Type.Array(Type.Of(_, _))                                                    => Seq(null)
-    case t                                                                            => right(t) +: null +: wrong(t)
+    case t                                                                            => valid(t) +: null +: invalid(t)
   }
 
-  private def right(tpe: Type): Any = tpe match {
-    case Type.Of(t, item) if t == classOf[Option[_]]                => Option(right(item))
-    case Type.Of(t, item) if t.isAssignableFrom(classOf[Vector[_]]) => Option(right(item)).toVector
-    case Type.Of(t, item) if t == classOf[List[_]]                  => List(right(item))
-    case Type.Of(t, item) if t == classOf[Set[_]]                   => Set(right(item))
-    case Type.Of(t, item) if t == classOf[Map[_, _]]                => Map("data" -> right(item))
-    case Type.Of(t, item) if t == classOf[ListMap[_, _]]            => ListMap("data" -> right(item))
+  private def valid(tpe: Type): Any = tpe match {
+    case Type.Of(t, item) if t == classOf[Option[_]]                => Option(valid(item))
+    case Type.Of(t, item) if t.isAssignableFrom(classOf[Vector[_]]) => Option(valid(item)).toVector
+    case Type.Of(t, item) if t == classOf[List[_]]                  => List(valid(item))
+    case Type.Of(t, item) if t == classOf[Set[_]]                   => Set(valid(item))
+    case Type.Of(t, item) if t == classOf[Map[_, _]]                => Map("data" -> valid(item))
+    case Type.Of(t, item) if t == classOf[ListMap[_, _]]            => ListMap("data" -> valid(item))
     case Type.Plain(t)                                              => instance(t)
     case _                                                          => null
   }
 
   private def instance(tpe: Class[_]): Any = tpe match {
-    case t if t == classOf[String]         => s"$folder/file"
-    case t if t == classOf[NDArray]        => NDArray.ones(2, 3)
-    case t if t == classOf[SparseNDArray]  => sparse
-    case t if t == classOf[Symbol]         => Symbol.Variable("data")
-    case t if t == classOf[Executor]       => network.simpleBind(Context.cpu(), "write", Map("data" -> Shape(2, 3)))
-    case t if t == classOf[Shape]          => Shape(2, 3)
-    case t if t == classOf[DataDesc]       => DataDesc("data", Shape(2, 3))
-    case t if t == classOf[Context]        => Context.cpu()
-    case t if t == classOf[KVStore]        => KVStore.create()
-    case t if t == classOf[EvalMetric]     => new Accuracy
-    case t if t == classOf[Optimizer]      => new SGD
-    case t if t == classOf[LRScheduler]    => new FactorScheduler(2, 0.5f)
-    case t if t == classOf[Initializer]    => new Uniform
-    case t if t == classOf[DataIter]       => data
-    case t if t == classOf[DataBatch]      => data.next()
-    case t if t == classOf[FitParams]      => new FitParams
-    case t if t == classOf[BaseModule]     => bound
-    case t if t == classOf[Module]         => bound
-    case t if t == classOf[Monitor]        => new Monitor(1)
-    case t if t == classOf[ResourceScope]  => null
-    case t if t == classOf[NativeResource] => NDArray.ones(2)
-    case t if t == classOf[DType.DType]    => DType.Float32
-    case t if t == classOf[Array[NDArray]] => Array(NDArray.ones(2, 3))
-    case t if t == classOf[Array[Symbol]]  => Array(Symbol.Variable("data"))
-    case t if t == classOf[Array[Context]] => Array(Context.cpu())
-    case t if t == classOf[Array[String]]  => Array("data")
-    case t if t == classOf[Array[Float]]   => Array.fill(6)(1f)
-    case t if t == classOf[Array[Double]]  => Array.fill(6)(1.0)
-    case t if t == classOf[Array[Int]]     => Array(2, 3)
-    case t if t == classOf[Array[Long]]    => Array(2L, 3L)
-    case t if t == classOf[Array[Byte]]    => NDArray.ones(2).serialize()
-    case t if t == classOf[Array[Shape]]   => Array(Shape(2, 3))
-    case t if t == classOf[PrintStream]    => new PrintStream(OutputStream.nullOutputStream())
-    case _                                 => null
+    case t if t == classOf[String]            => s"$folder/file"
+    case t if t == classOf[NDArray]           => NDArray.ones(2, 3)
+    case t if t == classOf[SparseNDArray]     => sparse
+    case t if t == classOf[Symbol]            => Symbol.Variable("data")
+    case t if t == classOf[Executor]          => network.simpleBind(Context.cpu(), "write", Map("data" -> Shape(2, 3)))
+    case t if t == classOf[Shape]             => Shape(2, 3)
+    case t if t == classOf[DataDesc]          => DataDesc("data", Shape(2, 3))
+    case t if t == classOf[Context]           => Context.cpu()
+    case t if t == classOf[KVStore]           => KVStore.create()
+    case t if t == classOf[EvalMetric]        => new Accuracy
+    case t if t == classOf[Optimizer]         => new SGD
+    case t if t == classOf[LRScheduler]       => new FactorScheduler(2, 0.5f)
+    case t if t == classOf[Initializer]       => new Uniform
+    case t if t == classOf[DataIter]          => data
+    case t if t == classOf[DataBatch]         => data.next()
+    case t if t == classOf[FitParams]         => new FitParams
+    case t if t == classOf[BaseModule]        => bound
+    case t if t == classOf[Module]            => bound
+    case t if t == classOf[Monitor]           => new Monitor(1)
+    case t if t == classOf[ResourceScope]     => null
+    case t if t == classOf[NativeResource]    => NDArray.ones(2)
+    case t if t == classOf[DType.DType]       => DType.Float32
+    case t if t == classOf[Array[NDArray]]    => Array(NDArray.ones(2, 3))
+    case t if t == classOf[Array[Symbol]]     => Array(Symbol.Variable("data"))
+    case t if t == classOf[Array[Context]]    => Array(Context.cpu())
+    case t if t == classOf[Array[String]]     => Array("data")
+    case t if t == classOf[Array[Float]]      => Array.fill(6)(1f)
+    case t if t == classOf[Array[Double]]     => Array.fill(6)(1.0)
+    case t if t == classOf[Array[Int]]        => Array(2, 3)
+    case t if t == classOf[Array[Long]]       => Array(2L, 3L)
+    case t if t == classOf[Array[Byte]]       => NDArray.ones(2).serialize()
+    case t if t == classOf[Array[Shape]]      => Array(Shape(2, 3))
+    case t if t == classOf[MXRecordIO.IOFlag] => MXRecordIO.IORead
+    case t if t == classOf[MXIndexedRecordIO.KeyType] => MXIndexedRecordIO.TyepInt
+    case t if t == classOf[PrintStream]               => new PrintStream(OutputStream.nullOutputStream())
+    case _                                            => null
   }
 
-  private def wrong(tpe: Type): Seq[Any] = tpe match {
+  private def invalid(tpe: Type): Seq[Any] = tpe match {
     case Type.Of(t, _) if t == classOf[Option[_]]                => Seq(Some(null))
     case Type.Of(t, _) if t.isAssignableFrom(classOf[Vector[_]]) => Seq(Vector.empty, Vector(null))
     case Type.Of(t, _) if t == classOf[Map[_, _]]                => Seq(Map("data" -> null), Map("" -> null))
-    case Type.Plain(t)                                           => wrongInstances(t)
+    case Type.Plain(t)                                           => invalidInstances(t)
     case _                                                       => Nil
   }
 
-  private def wrongInstances(tpe: Class[_]): Seq[Any] = tpe match {
+  private def invalidInstances(tpe: Class[_]): Seq[Any] = tpe match {
     case t if t == classOf[String]         => Seq(s"$folder/none/such", "\u0000")
     case t if t == classOf[NDArray]        => Seq(disposed(NDArray.ones(2)), NDArray.ones(7), NDArray.empty(0))
     case t if t == classOf[Symbol]         => Seq(disposed(network))
@@ -239,7 +241,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     case t if t == classOf[Array[Double]]  => Seq(Array.empty[Double])
     case t if t == classOf[Array[Int]]     => Seq(Array.empty[Int], Array(-1))
     case t if t == classOf[Array[Byte]]    => Seq(Array.empty[Byte], Array[Byte](1, 2, 3))
-    case t if t == classOf[Object]         => Seq("a text", Double.NaN)
+    case t if t == classOf[Object]         => Seq("a string", Double.NaN)
     case _                                 => Nil
   }
 
@@ -249,12 +251,12 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   /** Classes whose methods take what only the library creates, such as a [[Training]], or a function of a certain type. */
-  private val notUsed: Set[Class[_]] =
+  private val unused: Set[Class[_]] =
     Set(classOf[BucketingModule], classOf[MetricHistory], classOf[LearningCurve], classOf[ProgressBar])
 
   /** Calls each method with valid values. An object that accepted an invalid value must explain it when it is used. */
   private def use(instance: AnyRef): Unit =
-    if (!notUsed.contains(instance.getClass)) methodsOf(instance).sortBy(_.toString).foreach { method =>
+    if (!unused.contains(instance.getClass)) methodsOf(instance).sortBy(_.toString).foreach { method =>
       val arguments = method.getGenericParameterTypes.map(t => values(Type.of(t)).head.asInstanceOf[AnyRef])
       try method.invoke(instance, arguments: _*)
       catch { case error: InvocationTargetException if isExplained(error.getCause) => () }
@@ -264,8 +266,8 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   private def sweep(name: String, parameters: Array[JavaType])(call: Array[AnyRef] => Any): Seq[String] = {
     val types = parameters.map(Type.of)
     types.indices.flatMap { index =>
-      val wrongCount = values(types(index)).length - 1
-      (1 to wrongCount).flatMap { k =>
+      val invalidCount = values(types(index)).length - 1
+      (1 to invalidCount).flatMap { k =>
         val arguments = types.zipWithIndex.map { case (tpe, i) =>
           val all = values(tpe)
           (if (i == index) all(k) else all.head).asInstanceOf[AnyRef]
@@ -298,7 +300,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   private def methodsOf(instance: AnyRef): Seq[Method] = {
     val public = publicNames(instance)
     instance.getClass.getMethods.toSeq.filter { method =>
-      public.contains(method.getName) && !leftOut.contains(method.getName) && !method.getName.contains("$default$") &&
+      public.contains(method.getName) && !excluded.contains(method.getName) && !method.getName.contains("$default$") &&
       !method.isBridge && !method.isSynthetic && !Modifier.isStatic(method.getModifiers) &&
       method.getDeclaringClass.getName.startsWith("org.apache.mxnet") && method.getParameterCount > 0
     }
@@ -337,7 +339,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
     val failures = resources.flatMap { make =>
       val name = s"disposed ${make().getClass.getSimpleName}"
       make().getClass.getMethods.toSeq
-        .filter(m => publicNames(make()).contains(m.getName) && !leftOut.contains(m.getName) && !m.isBridge)
+        .filter(m => publicNames(make()).contains(m.getName) && !excluded.contains(m.getName) && !m.isBridge)
         .filter(m => m.getDeclaringClass.getName.startsWith("org.apache.mxnet") && !Modifier.isStatic(m.getModifiers))
         .flatMap { method =>
           val arguments = method.getGenericParameterTypes.map(t => values(Type.of(t)).head.asInstanceOf[AnyRef])
@@ -354,7 +356,7 @@ class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   }
 }
 
-/** A parameter's type: a class, or a collection (an option, a map with texts as keys) of some type. */
+/** A parameter's type: a class, or a collection (an option, a map with string keys) of some type. */
 private sealed trait Type
 
 private object Type {

@@ -25,7 +25,7 @@ class ShapeSuite extends munit.FunSuite {
     assertEquals(shape.toVector, Vector(2, 3, 4))
   }
 
-  test("ranges of dimensions are cut at the ends, as those of collections") {
+  test("ranges of dimensions are clamped, as those of collections are") {
     for (from <- -1 to 4; end <- -1 to 4) {
       assertEquals(shape.slice(from, end).toVector, shape.toVector.slice(from, end), s"slice($from, $end)")
     }
@@ -45,7 +45,7 @@ class ShapeSuite extends munit.FunSuite {
     assertEquals((NDArray.zeros(Shape(0, 2)).shape, NDArray.empty(Shape(3)).dtype), (Shape(0, 2), DType.Float32))
   }
 
-  test("a shape is made from numbers, a collection, an array") {
+  test("a shape is created from numbers, a collection or an array") {
     val all = Seq(Shape(Seq(2, 3, 4)), Shape(Array(2, 3, 4)), new Shape(2, 3, 4), Shape.create(2, 3, 4))
     all.foreach(assertEquals(_, shape))
     assertEquals(all.map(_.hashCode).distinct, Seq(shape.hashCode))
@@ -84,7 +84,7 @@ class ShapeSuite extends munit.FunSuite {
     assertEquals(more.shape, Shape(1, 1, 2, 3, 2))
   }
 
-  test("a dimension that is not there is named") {
+  test("a dimension that does not exist is named") {
     assert(intercept[MXNetError](shape(3)).getMessage.contains("no dimension 3"))
     assert(intercept[MXNetError](Shape().head).getMessage.contains("0 dimensions"))
   }

@@ -103,7 +103,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(executor.argDict("fc1_weight").shape, Shape(4, 3))
   }
 
-  test("gradients come from the store, or are made with the argument's shape") {
+  test("gradients come from the store, or are created with the argument's shape") {
     val mine = NDArray.zeros(4, 3)
     val executor = net.simpleBind(cpu, Map("data" -> data), Map("fc1_weight" -> mine), noRequests, noArrays)
     assert(executor.gradDict("fc1_weight") eq mine)
@@ -124,7 +124,7 @@ class SimpleBindSuite extends munit.FunSuite {
     assertEquals(changed, Set("fc1", "bias"))
   }
 
-  test("a given request counts, also for data") {
+  test("a given request applies, also for data") {
     val requests = Map("data" -> "write", "fc1_weight" -> "null", "fc1_bias" -> "add")
     val arrays = Map("data" -> data, "fc1_weight" -> NDArray.ones(4, 3))
     val executor = fullyConnected.simpleBind(cpu, arrays, noArrays, requests, noArrays)

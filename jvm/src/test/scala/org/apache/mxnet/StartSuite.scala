@@ -1,6 +1,5 @@
 package org.apache.mxnet
 
-import java.nio.file.Paths
 import java.util.concurrent.TimeUnit
 
 /** The first array of a program loads few of Scala's classes, since loading classes takes most of the start-up time. */
@@ -9,17 +8,10 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
 
   /** The names of the classes that a JVM loads to run a program, which creates an array and reads it. */
   private def loaded(program: String, options: String*): Set[String] = {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val command = Seq(java, "-Xlog:class+load") ++ options ++
-      Seq("-cp", System.getProperty("java.class.path"), s"org.apache.mxnet.$program")
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
+    val output = JavaProcess.run("-Xlog:class+load" +: options, s"org.apache.mxnet.$program")
     assert(output.linesIterator.contains("elements: 4"), output)
     output.linesIterator.filter(_.contains(" source: ")).map(_.split(" source: ").head.split(' ').last).toSet
   }
-
-  private val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
 
   private def assertLean(classes: Set[String]): Unit = {
     assert(classes("org.apache.mxnet.NDArray"), "the log has another format")
@@ -41,7 +33,7 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test("with a library that a property names") {
-    assertLean(loaded("FirstArrayProgram", library))
+    assertLean(loaded("FirstArrayProgram", JavaProcess.Library))
   }
 
   test("with the library of the jar, once it is extracted") {
@@ -51,7 +43,7 @@ class StartSuite extends munit.FunSuite with TemporaryFiles {
   }
 
   test("a sequence of dimensions needs no class tags") {
-    val classes = loaded("SequenceProgram", library)
+    val classes = loaded("SequenceProgram", JavaProcess.Library)
     assert(classes("scala.collection.immutable.List"), "the log has another format")
     assertEquals(classes.filter(_.startsWith("scala.reflect.Manifest")), Set.empty[String])
   }

@@ -83,7 +83,7 @@ class SymbolSuite extends munit.FunSuite {
     assertEquals((variable * 2).inferShape()._2, IndexedSeq(Shape(2, 3)))
   }
 
-  test("an attribute of an operator that a file could not hold is an error, all others can be read again") {
+  test("an attribute that a saved graph could not hold is an error; all others are read again") {
     val error = intercept[MXNetError](
       Symbol.FullyConnected("fc", attr = Map("mood" -> "angry"))(Symbol.Variable("data"))(Map("num_hidden" -> 2))
     )

@@ -7,20 +7,20 @@ import scala.jdk.CollectionConverters._
 
 /** Temporary files and folders of a suite, which are deleted at its end. */
 trait TemporaryFiles extends munit.FunSuite {
-  private val made = mutable.ArrayBuffer.empty[Path]
+  private val created = mutable.ArrayBuffer.empty[Path]
 
-  protected def temporaryFolder(name: String): Path = remembered(Files.createTempDirectory(s"mxnet-$name"))
+  protected def temporaryFolder(name: String): Path = deletedAfterwards(Files.createTempDirectory(s"mxnet-$name"))
 
   protected def temporaryFile(name: String, ending: String): Path =
-    remembered(Files.createTempFile(s"mxnet-$name", ending))
+    deletedAfterwards(Files.createTempFile(s"mxnet-$name", ending))
 
-  private def remembered(path: Path): Path = {
-    made += path
+  private def deletedAfterwards(path: Path): Path = {
+    created += path
     path
   }
 
   override def afterAll(): Unit =
-    try made.foreach(TemporaryFiles.delete)
+    try created.foreach(TemporaryFiles.delete)
     finally super.afterAll()
 }
 

@@ -1,6 +1,7 @@
 package org.apache.mxnet.io
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, DataIterHandle, MXUint}
+import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet._
 import org.apache.mxnet.internal.util.Blocks
 
@@ -25,6 +26,12 @@ private[mxnet] class MXDataIter(
   override val ref: NativeResourceRef = register()
   override val bytesAllocated: Long = 0L
 
+  private def native[R](call: DataIterHandle => R): R = {
+    val result = call(handleOf("MXDataIter"))
+    keepAlive(this)
+    result
+  }
+
   /** The batch that [[hasNext]] prefetched. */
   private var nextBatch: DataBatch = null
 
@@ -45,23 +52,23 @@ private[mxnet] class MXDataIter(
     if (nextBatch != null) nextBatch.dispose()
     nextBatch = null
     numReturned = 0
-    _LIB.dataIterBeforeFirst(handle)
+    native(_LIB.dataIterBeforeFirst)
   }
 
   override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
-    _LIB.dataIterEpoch(handle).foreach(out.writeLong)
+    native(_LIB.dataIterEpoch).foreach(out.writeLong)
     out.writeInt(numReturned)
   }
 
   override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of a data iterator") { in =>
     reset()
-    _LIB.dataIterRestart(handle, in.readLong(), in.readLong())
+    native(_LIB.dataIterRestart(_, in.readLong(), in.readLong()))
     val count = in.readInt()
     while (numReturned < count) next().dispose()
   }
 
   override def hasNext: Boolean = {
-    if (nextBatch == null && _LIB.dataIterNext(handle)) {
+    if (nextBatch == null && native(_LIB.dataIterNext)) {
       nextBatch = new DataBatch(getData(), getLabel(), getIndex(), getPad()).asTemporary()
     }
     nextBatch != null
@@ -77,16 +84,16 @@ private[mxnet] class MXDataIter(
   }
 
   override def getData(): IndexedSeq[NDArray] = IndexedSeq(
-    NDArray.fromHandle(_LIB.dataIterData(handle), writable = false)
+    NDArray.fromHandle(native(_LIB.dataIterData), writable = false)
   )
 
   override def getLabel(): IndexedSeq[NDArray] = IndexedSeq(
-    NDArray.fromHandle(_LIB.dataIterLabel(handle), writable = false)
+    NDArray.fromHandle(native(_LIB.dataIterLabel), writable = false)
   )
 
-  override def getIndex(): IndexedSeq[Long] = _LIB.dataIterIndex(handle).toIndexedSeq
+  override def getIndex(): IndexedSeq[Long] = native(_LIB.dataIterIndex).toIndexedSeq
 
-  override def getPad(): MXUint = _LIB.dataIterPad(handle)
+  override def getPad(): MXUint = native(_LIB.dataIterPad)
 
   override def provideData: ListMap[String, Shape] = DataDesc.toShapes(dataDescs)
 
@@ -97,6 +104,12 @@ private[mxnet] class MXDataIter(
   override def provideLabelDesc: IndexedSeq[DataDesc] = labelDescs
 
   override def batchSize: Int = dataDescs.headOption.fold(0)(_.shape(0))
+
+  override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    if (nextBatch != null) nextBatch.dispose()
+    nextBatch = null
+    super.dispose(removeFromScope)
+  }
 }
 
 private[mxnet] object MXDataIter {

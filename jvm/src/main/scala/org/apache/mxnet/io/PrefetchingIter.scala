@@ -9,7 +9,6 @@ import org.apache.mxnet.internal.util.NullChecks.requireNonNull
 import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
-import scala.util.control.NonFatal
 
 /** Prefetches the next batch of one or more iterators in background threads, and merges their batches into one.
   *
@@ -78,7 +77,8 @@ class PrefetchingIter(
       if (running) {
         slots(i) =
           try if (sources(i).hasNext) PrefetchingIter.Batch(sources(i).next()) else PrefetchingIter.End
-          catch { case NonFatal(error) => PrefetchingIter.Failure(error) }
+          // Fatal errors too: without a result, the reader would wait forever.
+          catch { case error: Throwable => PrefetchingIter.Failure(error) }
       }
       ready(i).release()
     }

@@ -50,7 +50,7 @@ class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
   @throws(classOf[NoSuchElementException])
   override def next(): DataBatch = {
     if (!hasNext)
-      throw new NoSuchElementException(s"all $reSize batches have been given; call reset() for another pass")
+      throw new NoSuchElementException(s"all $reSize batches have been returned; call reset() for another pass")
     if (!source.hasNext) {
       source.reset()
       if (!source.hasNext)

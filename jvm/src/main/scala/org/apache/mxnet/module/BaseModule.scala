@@ -241,16 +241,16 @@ abstract class BaseModule extends ResourceHolder {
     */
   @throws(classOf[IOException])
   def loadParams(fname: String): Unit = {
-    val (args, aux) = Model.loadParams(fname)
-    setParams(args, aux)
-    (args.values ++ aux.values).foreach(_.dispose())
+    val params = Model.loadParams(fname)
+    try setParams(params.args, params.aux)
+    finally params.dispose()
   }
 
   /** Trains the parameters.
     *
     * @param trainData the training data
     * @param evalData validation data, evaluated after each epoch
-    * @param numEpoch number of the last epoch; training starts at `beginEpoch`
+    * @param numEpoch the epoch at which training ends, exclusive; it starts at `beginEpoch` of `fitParams`
     * @param fitParams further parameters
     */
   def fit(
@@ -275,7 +275,7 @@ abstract class BaseModule extends ResourceHolder {
     *
     * @param trainData the training data
     * @param evalData validation data, evaluated after each epoch
-    * @param numEpoch number of the last epoch
+    * @param numEpoch the epoch at which training ends, exclusive
     * @param fitParams further parameters; `setCheckpoint` sets the file
     * @param resume whether to continue after the last epoch in the checkpoint; without a checkpoint, training starts
     *   from the beginning

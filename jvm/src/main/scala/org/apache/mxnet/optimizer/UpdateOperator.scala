@@ -14,9 +14,9 @@ import scala.collection.mutable
   * @param name the operator
   * @param keys names of its attributes, in the order of their values
   */
-private[optimizer] final class UpdateOperator(name: String, keys: Array[String]) {
-  private lazy val operator: FunctionHandle = NativeOp(name).handle
-  private val calls = mutable.HashMap.empty[Int, UpdateOperator.Call]
+private[optimizer] final class UpdateOperator(name: String, keys: Array[String]) extends Serializable {
+  @transient private lazy val operator: FunctionHandle = NativeOp(name).handle
+  @transient private lazy val calls = mutable.HashMap.empty[Int, UpdateOperator.Call]
 
   /** Runs the operator, which updates the weight and the states in place.
     *

@@ -2,7 +2,6 @@ package org.apache.mxnet.infer
 
 import java.awt.Color
 import java.nio.file.Files
-import java.util.concurrent.{Callable, Executors}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -18,7 +17,7 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
   private def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
 
   /** A module with given answers, which records the batch sizes that it is bound for. */
-  private class ToldModule(answer: Shape => NDArray) extends Module(Symbol.Variable("data")) {
+  private class StubModule(answer: Shape => NDArray) extends Module(Symbol.Variable("data")) {
     val bound: mutable.Buffer[Int] = mutable.Buffer.empty
 
     override def bind(
@@ -35,39 +34,39 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
       IndexedSeq(answer(evalData.next().data.head.shape))
   }
 
-  private class ToldPredictor(inputs: IndexedSeq[DataDesc]) extends Predictor("no/such/model", inputs) {
-    lazy val told: ToldModule = new ToldModule(shape => NDArray.ones(shape) * 3f)
+  private class StubPredictor(inputs: IndexedSeq[DataDesc]) extends Predictor("no/such/model", inputs) {
+    lazy val stub: StubModule = new StubModule(shape => NDArray.ones(shape) * 3f)
 
-    override def loadModule(): Module = told
+    override def loadModule(): Module = stub
 
     def describedAs: (Int, Int, IndexedSeq[Shape]) = (batchIndex, batchSize, iDescriptors.map(_.shape))
   }
 
   test("the module that a subclass loads gives the answers, bound for each batch size and back") {
-    val predictor = new ToldPredictor(descs)
+    val predictor = new StubPredictor(descs)
     assertEquals(predictor.predict(IndexedSeq(rows(1, 4))).map(_.toSeq), IndexedSeq(Seq.fill(6)(3f)))
-    assertEquals(predictor.told.bound.toSeq, Seq(1, 2))
+    assertEquals(predictor.stub.bound.toSeq, Seq(1, 2))
     val outputs = predictor.predictWithNDArray(IndexedSeq(NDArray.ones(5, 6)))
     assertEquals(outputs.map(_.shape), IndexedSeq(Shape(5, 6)))
-    assertEquals(predictor.told.bound.toSeq, Seq(1, 2, 5, 2))
+    assertEquals(predictor.stub.bound.toSeq, Seq(1, 2, 5, 2))
     predictor.predictWithNDArray(IndexedSeq(NDArray.ones(2, 6)))
-    assertEquals(predictor.told.bound.length, 4)
+    assertEquals(predictor.stub.bound.length, 4)
   }
 
   test("the batch axis is the letter N, the first axis without a layout, and added to a layout without N") {
     def described(shape: Shape, layout: String) =
-      new ToldPredictor(IndexedSeq(DataDesc("data", shape, layout = layout))).describedAs
+      new StubPredictor(IndexedSeq(DataDesc("data", shape, layout = layout))).describedAs
     assertEquals(described(Shape(4, 3, 2, 2), Layout.NCHW), (0, 4, IndexedSeq(Shape(4, 3, 2, 2))))
     assertEquals(described(Shape(5, 2), "TN"), (1, 2, IndexedSeq(Shape(5, 2))))
     assertEquals(described(Shape(7, 3, 2, 2), Layout.UNDEFINED), (0, 7, IndexedSeq(Shape(7, 3, 2, 2))))
     assertEquals(described(Shape(3, 2, 2), "CHW"), (0, 1, IndexedSeq(Shape(1, 3, 2, 2))))
     val unequal = IndexedSeq(DataDesc("data", Shape(1, 3)), DataDesc("more", Shape(2, 3)))
-    assert(message(new ToldPredictor(unequal)).contains("have the batch sizes 1, 2; give them the same"))
+    assert(message(new StubPredictor(unequal)).contains("have the batch sizes 1, 2; give them the same"))
   }
 
   test("inputs described as CHW, as NCHW and without a layout give the same bits") {
     def scores(shape: Shape, layout: String): Seq[Seq[Float]] = {
-      val predictor = new Predictor(colours, IndexedSeq(DataDesc("data", shape, layout = layout)))
+      val predictor = new Predictor(colors, IndexedSeq(DataDesc("data", shape, layout = layout)))
       val pixels = Array.tabulate(48)(i => (i * 37 % 256).toFloat)
       val batch = NDArray.array(pixels, Shape(2, 3, 2, 4))
       Seq(
@@ -129,20 +128,13 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
     def predict(seed: Int): Seq[Float] =
       ResourceScope.using()(predictor.predict(IndexedSeq(rows(1 + seed % 3, seed))).head.toSeq)
     val expected = (0 until 64).map(predict)
-    val threads = Executors.newFixedThreadPool(64)
-    try {
-      val tasks = (0 until 64).map { seed =>
-        new Callable[Seq[Float]] { override def call(): Seq[Float] = predict(seed) }
-      }
-      val answers = threads.invokeAll(tasks.asJava).asScala.map(_.get)
-      assertEquals(answers.toSeq, expected)
-    } finally threads.shutdown()
+    assertEquals(inThreads(64, 0 until 64)(predict), expected)
   }
 
   private val scores = Array(0.98f, 0.97f, 0.96f, 0.99f)
 
   /** Returns the same scores for every instance. */
-  private class ToldScores(numbers: Array[Float], shape: Shape) extends PredictBase {
+  private class FixedScores(numbers: Array[Float], shape: Shape) extends PredictBase {
     override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] =
       IndexedSeq(numbers.asInstanceOf[Array[T]])
 
@@ -160,14 +152,14 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
     folder.resolve("model").toString
   }
 
-  private class ToldClassifier(prefix: String) extends Classifier(prefix, descs) {
-    override def getPredictor(): PredictBase = new ToldScores(scores, Shape(4))
+  private class StubClassifier(prefix: String) extends Classifier(prefix, descs) {
+    override def getPredictor(): PredictBase = new FixedScores(scores, Shape(4))
 
     def names: IndexedSeq[String] = synset
   }
 
   test("a classifier uses the predictor of a subclass, and more classes than there are give all, the likeliest first") {
-    val classifier = new ToldClassifier(named)
+    val classifier = new StubClassifier(named)
     val sorted = IndexedSeq("d" -> 0.99f, "a" -> 0.98f, "" -> 0.97f, "c" -> 0.96f)
     assertEquals(classifier.classify(IndexedSeq(rows(1, 1)), Some(10)), sorted)
     assertEquals(classifier.classify(IndexedSeq(rows(1, 1))).map(_._2), scores.toIndexedSeq)
@@ -177,11 +169,11 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
   }
 
   test("the names of the classes are the lines of synset.txt beside the network, or what a subclass reads") {
-    assertEquals(new ToldClassifier(named).names, IndexedSeq("a", "", "c", "d"))
+    assertEquals(new StubClassifier(named).names, IndexedSeq("a", "", "c", "d"))
     val file = Files.createTempFile("classes", ".txt").toFile
     try {
       Files.write(file.toPath, Seq("x").asJava)
-      class Elsewhere extends ToldClassifier("no/such/model") {
+      class Elsewhere extends StubClassifier("no/such/model") {
         override def getSynsetFilePath(modelPathPrefix: String): String = file.getPath
       }
       class Parsed extends Elsewhere {
@@ -193,37 +185,37 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
       assert(message(new Elsewhere().classify(IndexedSeq(rows(1, 1)))).contains("returns 4 scores"))
       assertEquals(new Parsed().classify(IndexedSeq(rows(1, 1)), Some(1)), IndexedSeq(file.getPath -> 0.99f))
     } finally { val _ = file.delete() }
-    assert(message(new ToldClassifier("no/such/model")).contains("synset.txt; put the names of the classes there"))
+    assert(message(new StubClassifier("no/such/model")).contains("synset.txt; put the names of the classes there"))
   }
 
-  private class ToldImages(prefix: String) extends ImageClassifier(prefix, images) {
-    override def getPredictor(): PredictBase = new ToldScores(scores, Shape(4))
+  private class StubImageClassifier(prefix: String) extends ImageClassifier(prefix, images) {
+    override def getPredictor(): PredictBase = new FixedScores(scores, Shape(4))
 
     def described: (String, Seq[Int]) = (inputLayout, Seq(batch, channel, height, width))
   }
 
   test("an image classifier uses the predictor of a subclass for images of any size") {
-    val classifier = new ToldImages(named)
+    val classifier = new StubImageClassifier(named)
     assertEquals(classifier.described, ("NCHW", Seq(1, 3, 2, 4)))
     assertEquals(classifier.classifyImage(image(Color.RED, 40, 70), Some(2)).head.map(_._1), IndexedSeq("d", "a"))
     val pair = Seq(image(Color.RED), image(Color.BLUE))
     assertEquals(classifier.classifyImageBatch(pair, Some(4), DType.Float64).map(_.length), IndexedSeq(4, 4))
   }
 
-  private class ToldObjects(rows: Array[Float]) extends ObjectDetector(named, images) {
+  private class StubObjectDetector(rows: Array[Float]) extends ObjectDetector(named, images) {
     override def getImageClassifier(
         modelPathPrefix: String,
         inputDescriptors: IndexedSeq[DataDesc],
         contexts: Array[Context],
         epoch: Option[Int]
     ): ImageClassifier = new ImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch) {
-      override def getPredictor(): PredictBase = new ToldScores(rows, Shape(3, 6))
+      override def getPredictor(): PredictBase = new FixedScores(rows, Shape(3, 6))
     }
   }
 
   test("an object detector uses the image classifier of a subclass") {
     val boxes = Seq(Array(0.4f, 0.1f, 0.2f, 0.3f, 0.4f), Array(0.8f, 0f, 0f, 1f, 1f), Array(0.6f, 0f, 0f, 0.5f, 0.5f))
-    val detector = new ToldObjects((3f +: boxes(0)) ++ (0f +: boxes(1)) ++ (2f +: boxes(2)))
+    val detector = new StubObjectDetector((3f +: boxes(0)) ++ (0f +: boxes(1)) ++ (2f +: boxes(2)))
     def shown(found: IndexedSeq[(String, Array[Float])]) = found.map { case (name, box) => (name, box.toSeq) }
     val sorted = IndexedSeq("a" -> boxes(1).toSeq, "c" -> boxes(2).toSeq, "d" -> boxes(0).toSeq)
     assertEquals(shown(detector.imageObjectDetect(image(Color.RED), Some(9)).head), sorted)
@@ -235,7 +227,7 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
 
   test("a network whose output has no rows of objects is refused as a detector") {
     assert(
-      message(new ObjectDetector(colours, images)).contains("output has the shape (1,3); expected (batch, objects, 6)")
+      message(new ObjectDetector(colors, images)).contains("output has the shape (1,3); expected (batch, objects, 6)")
     )
   }
 

@@ -3,11 +3,11 @@ package org.apache.mxnet.infer
 import java.awt.Color
 import java.io._
 import java.nio.file.{Files, Paths}
-import java.util.concurrent.{Callable, Executors}
 import javax.imageio.ImageIO
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.mxnet.JavaSerialization.copyOf
 import org.apache.mxnet._
 import org.apache.mxnet.examples.java.Serve
 
@@ -49,22 +49,38 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     refuses("predictWithNDArray: inputBatch(0) is null")(predictor.predictWithNDArray(IndexedSeq(null)))
     refuses("img is null")(ImageClassifier.reshapeImage(null, 2, 2))
     val inputs = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW))
-    refuses("inputBatch(0) is null")(new ImageClassifier(colours, inputs).classifyImage(null))
+    refuses("inputBatch(0) is null")(new ImageClassifier(colors, inputs).classifyImage(null))
+  }
+
+  test("a failed prediction does not cost an executor") {
+    val predictor = mlpPredictor(batch = 1)
+    predictor.predict(IndexedSeq(rows(1, 1)))
+    val tracked = NativeResourceRef.refMap.size
+    (1 to 5).foreach { _ =>
+      intercept[IllegalArgumentException](predictor.predict(IndexedSeq(Array.fill(6)(1))))
+    }
+    assertEquals(NativeResourceRef.refMap.size, tracked)
+  }
+
+  test("the executors of shapes that were not used recently are freed") {
+    val predictor = mlpPredictor(batch = 1)
+    def predict(batch: Int): Unit =
+      predictor.predictWithNDArray(IndexedSeq(NDArray.ones(batch, 6))).foreach(_.dispose())
+    (2 to 20).foreach(predict)
+    val before = Base._LIB.memoryInUse()
+    (21 to 40).foreach(predict)
+    // Larger batches need more memory, but only as many executors as before.
+    assert(Base._LIB.memoryInUse() < 3 * before, s"${Base._LIB.memoryInUse()} bytes after $before")
   }
 
   test("64 threads that share a predictor get the bits that one gets") {
     val predictor = mlpPredictor(batch = 1)
     def predict(seed: Int): Seq[Float] = predictor.predict(IndexedSeq(rows(1 + seed % 5, seed))).head.toSeq
     val expected = (0 until 200).map(predict)
-    val pool = Executors.newFixedThreadPool(64)
-    try {
-      val tasks = Seq.fill(5)(0 until 200).flatten.map { seed =>
-        new Callable[(Int, Seq[Float])] { override def call(): (Int, Seq[Float]) = (seed, predict(seed)) }
-      }
-      pool.invokeAll(tasks.asJava).asScala.map(_.get).foreach { case (seed, answer) =>
-        assertEquals(answer, expected(seed), s"seed $seed")
-      }
-    } finally pool.shutdown()
+    val seeds = Seq.fill(5)(0 until 200).flatten
+    seeds.zip(inThreads(64, seeds)(predict)).foreach { case (seed, answer) =>
+      assertEquals(answer, expected(seed), s"seed $seed")
+    }
   }
 
   test("threads that share a module take turns") {
@@ -77,15 +93,8 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
       shared.predict(batch).head.toArray.toSeq
     }
     val expected = (0 until 20).map(predict)
-    val pool = Executors.newFixedThreadPool(16)
-    try {
-      val tasks = Seq.fill(10)(0 until 20).flatten.map { seed =>
-        new Callable[(Int, Seq[Float])] { override def call(): (Int, Seq[Float]) = (seed, predict(seed)) }
-      }
-      pool.invokeAll(tasks.asJava).asScala.map(_.get).foreach { case (seed, answer) =>
-        assertEquals(answer, expected(seed))
-      }
-    } finally pool.shutdown()
+    val seeds = Seq.fill(10)(0 until 20).flatten
+    assertEquals(inThreads(16, seeds)(predict), seeds.map(expected))
   }
 
   test("a predictor made in a scope outlives it, and several devices take turns") {
@@ -97,7 +106,7 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     assertEquals(answers.distinct.size, 1)
   }
 
-  test("what does not fit the network is an error that says what does") {
+  test("inputs that do not fit the network are errors that say what does") {
     val predictor = mlpPredictor(batch = 1)
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
     assert(
@@ -119,7 +128,7 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
 
   test("classes of an image, of a file and of a batch, all or the likeliest") {
     val classifier =
-      new ImageClassifier(colours, IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW)))
+      new ImageClassifier(colors, IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW)))
     val (red, blue) = (image(Color.RED), image(Color.BLUE, 40, 20))
     assertEquals(classifier.classifyImage(red).head.map(_._1), IndexedSeq("red", "green", "blue"))
     assertEquals(classifier.classifyImage(red, Some(1)).head.map(_._1), IndexedSeq("red"))
@@ -157,12 +166,6 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     assertEquals(Seq(best.getXMin, best.getYMin, best.getXMax, best.getYMax), Seq(0.5f, 0.5f, 0.7f, 0.8f))
   }
 
-  private def copyOf[T](value: T): T = {
-    val bytes = new ByteArrayOutputStream()
-    new ObjectOutputStream(bytes).writeObject(value)
-    new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray)).readObject().asInstanceOf[T]
-  }
-
   test("predictors are serialized by content, or by path") {
     val away = temporaryFolder("infer-away")
     def moved(prefix: String): String = {
@@ -174,7 +177,7 @@ class InferSuite extends munit.FunSuite with TrainedNetworks {
     val images = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW))
     val predictor = new Predictor(moved(mlp), plain)
     Files.write(away.resolve("synset.txt"), Seq("red", "green", "blue").asJava)
-    val classifier = new ImageClassifier(moved(colours), images)
+    val classifier = new ImageClassifier(moved(colors), images)
     val found = new ObjectDetector(moved(detector), images)
     val inJava = new org.apache.mxnet.infer.javaapi.Predictor(predictor)
     val input = IndexedSeq(rows(2, 3))

@@ -3,6 +3,7 @@ package org.apache.mxnet.infer
 import java.awt.Color
 import java.awt.image.BufferedImage
 import java.nio.file.Files
+import java.util.concurrent.{Callable, Executors}
 
 import scala.jdk.CollectionConverters._
 
@@ -28,9 +29,9 @@ trait TrainedNetworks extends TemporaryFiles {
   }
 
   /** Saves a network that sums red, green and blue of images of 4 x 2 pixels. */
-  protected lazy val colours: String = {
+  protected lazy val colors: String = {
     val sums = Symbol.api.sum(Some(Symbol.Variable("data")), axis = Some(Shape(2, 3)))
-    save("colours", Symbol.api.softmax(Some(sums * 0.001f)), Map.empty)
+    save("colors", Symbol.api.softmax(Some(sums * 0.001f)), Map.empty)
   }
 
   /** Saves a network that finds the same three objects in every image. */
@@ -53,6 +54,13 @@ trait TrainedNetworks extends TemporaryFiles {
     prefix
   }
 
+  /** The results of a function for each item, in order, computed by some threads at the same time. */
+  protected def inThreads[A, B](threads: Int, items: Seq[A])(f: A => B): Seq[B] = {
+    val pool = Executors.newFixedThreadPool(threads)
+    try pool.invokeAll(items.map(item => (() => f(item)): Callable[B]).asJava).asScala.map(_.get).toSeq
+    finally pool.shutdown()
+  }
+
   protected def mlpPredictor(batch: Int): Predictor =
     new Predictor(mlp, IndexedSeq(DataDesc("data", Shape(batch, 6), layout = Layout.NT)))
 
@@ -62,11 +70,11 @@ trait TrainedNetworks extends TemporaryFiles {
   }
 
   protected def image(color: Color, width: Int = 4, height: Int = 2): BufferedImage = {
-    val made = new BufferedImage(width, height, BufferedImage.TYPE_INT_RGB)
-    val graphics = made.createGraphics()
+    val image = new BufferedImage(width, height, BufferedImage.TYPE_INT_RGB)
+    val graphics = image.createGraphics()
     graphics.setColor(color)
     graphics.fillRect(0, 0, width, height)
     graphics.dispose()
-    made
+    image
   }
 }

@@ -32,12 +32,26 @@ class MXDataIterSuite extends munit.FunSuite {
     }
   }
 
-  test("a batch stays as it is when the iterator goes on") {
+  test("a batch does not change when the iterator advances") {
     val data = digits()
     val first = data.next()
     val before = first.label.head.toArray.toSeq
     data.next()
     assertEquals(first.label.head.toArray.toSeq, before)
+  }
+
+  test("a disposed iterator is an error, and frees the batch that it has prefetched") {
+    digits() match {
+      case iter: MXDataIter =>
+        assert(iter.hasNext)
+        val before = Base._LIB.memoryInUse()
+        iter.dispose()
+        iter.dispose()
+        assert(Base._LIB.memoryInUse() < before)
+        val error = intercept[MXNetError](iter.hasNext)
+        assert(error.getMessage.startsWith("MXDataIter: it was used after dispose()"), error.getMessage)
+      case other => fail(s"$other is not an iterator of the native library")
+    }
   }
 
   test("shuffling depends on the seed") {
@@ -66,7 +80,7 @@ class MXDataIterSuite extends munit.FunSuite {
       unknown.getMessage.contains("there is no data iterator NoIter") && unknown.getMessage.contains("MNISTIter"),
       unknown.getMessage
     )
-    assertEquals(digits("colour" -> "1").next().data.head.shape, digits().next().data.head.shape)
+    assertEquals(digits("color" -> "1").next().data.head.shape, digits().next().data.head.shape)
     assert(intercept[MXNetError](digits("image" -> "no/such/file")).getMessage.contains("no/such/file"))
     val truncated = Files.createTempFile("digits", ".idx")
     Files.write(truncated, Files.readAllBytes(Path.of(folder, "t10k-images-idx3-ubyte")).take(1000))

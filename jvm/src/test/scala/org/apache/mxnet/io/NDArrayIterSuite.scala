@@ -36,7 +36,7 @@ class NDArrayIterSuite extends munit.FunSuite {
     assertEquals(data.numData, 4)
   }
 
-  test("roll_over fills the last batch from the start and goes on after it") {
+  test("roll_over fills the last batch from the start, where the next pass continues") {
     val data = iter(5, 2, "roll_over")
     assertEquals(pass(data), Seq((Seq(0f, 1f), 0), (Seq(2f, 3f), 0), (Seq(4f, 0f), 0)))
     data.reset()
@@ -128,13 +128,23 @@ class NDArrayIterSuite extends munit.FunSuite {
     joined.dispose()
   }
 
-  test("PrefetchingIter gives the reader the errors of its threads") {
+  test("PrefetchingIter throws the errors of its threads in the reader") {
     val broken = new ResizeIter(iter(4, 2, "pad"), 1) {
       override def next(): DataBatch = throw new IllegalStateException("broken disk")
     }
     val prefetching = new PrefetchingIter(IndexedSeq(broken))
     assertEquals(intercept[IllegalStateException](prefetching.hasNext).getMessage, "broken disk")
     prefetching.dispose()
+    val unlinked = new ResizeIter(iter(4, 2, "pad"), 1) {
+      override def next(): DataBatch = throw new NoClassDefFoundError("users.Decoder")
+    }
+    val failing = new PrefetchingIter(IndexedSeq(unlinked))
+    // `intercept` does not catch fatal errors.
+    val error =
+      try Right(failing.hasNext)
+      catch { case error: NoClassDefFoundError => Left(error.getMessage) }
+    assertEquals(error, Left("users.Decoder"))
+    failing.dispose()
     val uneven = new PrefetchingIter(IndexedSeq(iter(2, 2, "pad"), iter(4, 2, "pad")))
     uneven.next()
     assert(intercept[IllegalArgumentException](uneven.hasNext).getMessage.contains("different numbers of batches"))

@@ -9,7 +9,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
   private val features = 4
   private val count = 90
 
-  /** Points around three centres, labelled with the index of their centre. */
+  /** Points around three centers, labeled with the index of their center. */
   private def points: (Array[Float], Array[Float]) = {
     val random = new scala.util.Random(5)
     val labels = Array.tabulate(count)(i => (i % classes).toFloat)
@@ -125,7 +125,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(rows, count)
   }
 
-  test("a checkpoint gives the same predictions, and training goes on with the optimizer's states") {
+  test("a checkpoint gives the same predictions, and training continues with the optimizer's states") {
     val prefix = temporary
     val module = trained()
     module.saveCheckpoint(prefix, 5, saveOptStates = true)
@@ -148,7 +148,7 @@ class ModuleSuite extends munit.FunSuite with TemporaryFiles {
     output.toArray.grouped(10).foreach(row => assertEqualsFloat(row.sum, 1f, 1e-5f))
   }
 
-  test("a batch of another size is bound for, and back again") {
+  test("a batch of another size rebinds the module, and back again") {
     val module = trained()
     val one = new DataBatch(IndexedSeq(NDArray.ones(1, features)), IndexedSeq.empty, null, 0)
     val ten = new DataBatch(IndexedSeq(NDArray.ones(10, features)), IndexedSeq.empty, null, 0)

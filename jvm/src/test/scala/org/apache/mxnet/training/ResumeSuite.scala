@@ -20,25 +20,10 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
   private val folder = FunFixture[Path](_ => temporaryFolder("resume"), _ => ())
 
   /** Starts [[ResumeProgram]] in a separate process. */
-  private def start(directory: Path, more: String*): Process = {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
-    val command =
-      Seq(
-        java,
-        library,
-        "-cp",
-        System.getProperty("java.class.path"),
-        classOf[ResumeProgram].getName,
-        directory.toString
-      )
-    new ProcessBuilder(command ++ more: _*).redirectErrorStream(true).start()
-  }
+  private def start(directory: Path): Process =
+    JavaProcess.start(Seq(JavaProcess.Library), classOf[ResumeProgram].getName, directory.toString)
 
-  private def finish(process: Process): Unit = {
-    val output = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, output)
-  }
+  private def finish(process: Process): Unit = { JavaProcess.outputOf(process): Unit }
 
   /** Kills the process (SIGKILL on Unix) once it has printed a line. */
   private def killAt(process: Process, line: String): Unit = {
@@ -118,7 +103,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
-  folder.test("with every iterator, and with one that the library does not know") { directory =>
+  folder.test("with every iterator, also one of a program") { directory =>
     class Foreign(iter: NDArrayIter) extends DataIter {
       override def reset(): Unit = iter.reset()
       override def batchSize: Int = iter.batchSize
@@ -298,7 +283,7 @@ class ResumeSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
-  test("a random state comes back; what is none is an error") {
+  test("a random state is restored; anything else is an error") {
     Random.seed(4)
     Random.uniform(0f, 1f, Shape(5)).dispose()
     val state = Random.getState()

@@ -1,7 +1,7 @@
 package org.apache.mxnet.training
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, PrintStream}
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path}
 import javax.xml.parsers.DocumentBuilderFactory
 
 import org.apache.mxnet.Callback.EpochRecord
@@ -71,7 +71,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(recorder.calls.toSeq, Seq("begin") ++ epoch(0) ++ epoch(1) :+ "end")
   }
 
-  test("early stopping waits as long as it is told, and may restore the best epoch") {
+  test("early stopping waits for `patience` epochs, and may restore the best one") {
     val values = Seq(0.5f, 0.7f, 0.705f, 0.6f, 0.69f, 0.9f)
     Seq(false, true).foreach { restoreBest =>
       val stopping = new EarlyStopping("validation-accuracy", patience = 3, minDelta = 0.01f, restoreBest = restoreBest)
@@ -83,7 +83,7 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
     }
   }
 
-  test("smaller is better where the metric or the program says so; others are asked for") {
+  test("smaller is better if the metric or `mode` says so; an unknown metric needs `mode`") {
     def epochs(metric: EvalMetric, stopping: EarlyStopping): Int = {
       val recorder = new Recorder
       fit(4, metric, stopping, recorder)
@@ -194,12 +194,9 @@ class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
     assert(printed(terminal = true, width = 20).split("[\r\n]").filter(_.contains("batches")).forall(_.length <= 19))
   }
 
-  test("a process without a terminal is known as such") {
-    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
-    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
-    val command = Seq(java, library, "-cp", System.getProperty("java.class.path"), classOf[TerminalProgram].getName)
-    val process = new ProcessBuilder(command: _*).start()
-    assertEquals(new String(process.getInputStream.readAllBytes()).trim, "false")
+  test("a process without a terminal is recognized") {
+    val output = JavaProcess.run(Seq(JavaProcess.Library), classOf[TerminalProgram].getName)
+    assertEquals(output.linesIterator.toSeq.last, "false")
   }
 
   test("FeedForward has the callbacks too") {

@@ -47,7 +47,7 @@ class CustomOpSuite extends munit.FunSuite {
       Map[String, Any]("op_type" -> "custom_factor", "factor" -> 10)
     )
     val gradient = NDArray.zeros(2)
-    FactorProp.made.clear()
+    FactorProp.created.clear()
     val executor = net.bind(cpu, Map("x" -> NDArray.ones(2)), Map("x" -> gradient))
     (1 to 2).foreach { _ =>
       executor.forward(isTrain = true)
@@ -55,7 +55,7 @@ class CustomOpSuite extends munit.FunSuite {
     }
     assertEquals(executor.outputs(0).toArray.toSeq, Seq(12f, 12f))
     assertEquals(gradient.toArray.toSeq, Seq(12f, 12f))
-    assertEquals(FactorProp.made.size, 2)
+    assertEquals(FactorProp.created.size, 2)
   }
 
   test("on arrays, with autograd, and with an error in backward") {
@@ -100,7 +100,7 @@ class SoftmaxProp(needTopGrad: Boolean = false) extends CustomOpProp(needTopGrad
 class FactorProp extends CustomOpProp(true) {
   override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = {
     val factor = kwargs.getOrElse("factor", "1").toFloat
-    FactorProp.made.add(factor)
+    FactorProp.created.add(factor)
     def gradient(dy: NDArray): NDArray =
       if (factor < 0) throw new IllegalStateException("negative") else dy * factor
     new ElementwiseOp(_ * factor, (dy, _) => gradient(dy))
@@ -108,5 +108,5 @@ class FactorProp extends CustomOpProp(true) {
 }
 
 object FactorProp {
-  val made = new ConcurrentLinkedQueue[Float]
+  val created = new ConcurrentLinkedQueue[Float]
 }

@@ -69,7 +69,7 @@ class JavaUserOperatorSuite extends munit.FunSuite {
     assertEquals(executor.auxDict("act_runs").toArray.toSeq, Seq(2f))
   }
 
-  test("what an operator leaves out is an error that names it") {
+  test("a missing part of an operator is an error that names it") {
     class Incomplete(name: String) extends javaapi.UserDefinedCustomOp {
       def opName: String = name
     }

@@ -28,7 +28,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     case nothing                       => nothing
   }
 
-  test("options, sequences and sets come back, also within each other") {
+  test("options, sequences and sets are restored, also nested") {
     val saved = Map[String, Any](
       "some" -> Some(3),
       "none" -> None,
@@ -55,7 +55,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     assert(error.getMessage.contains("property 'bad(0)' is a java.lang.Object"), error.getMessage)
   }
 
-  test("values of enumerations and collections of the program's choice come back in their fields") {
+  test("values of enumerations and chosen kinds of collections are restored into their fields") {
     val saved = new Choices(Weekday.Sunday, TimeUnit.HOURS)
     saved.weights ++= Seq("b" -> 2f, "a" -> 1f)
     saved.sizes += 4
@@ -100,7 +100,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     assert(wrong.getMessage.contains("the attribute pads is '(3, 4, 5)'"), wrong.getMessage)
   }
 
-  test("every kind of field comes back with its type and content") {
+  test("every kind of field is restored with its type and content") {
     val op = new Properties
     val saved = op.propertiesForFunction()
     assertEquals(
@@ -155,7 +155,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     assertEquals((other.flag, other.floats.toSeq, other.shape), (op.flag, op.floats.toSeq, op.shape))
   }
 
-  test("what cannot be saved, and what does not fit, are errors that say so") {
+  test("values that cannot be saved or do not fit their field are errors that say so") {
     val unsaved = intercept[MXNetError](new Unsaved()(Symbol.Variable("x")))
     assert(unsaved.getMessage.contains("property 'thread' is a java.lang.Thread"), unsaved.getMessage)
     val scale = new Scale(1f)
@@ -166,7 +166,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     intercept[MXNetError](OpProperties.toJson("op", null))
   }
 
-  test("an immutable field that cannot be saved must be what the constructor makes") {
+  test("an immutable field that cannot be saved must have the value of the default constructor") {
     val x = Symbol.Variable("x")
     assertEquals(new Composed()(x).listArguments(), IndexedSeq("x"))
     assertEquals(new Composed(Settings(1, Nil))(x).listArguments(), IndexedSeq("x"))
@@ -178,7 +178,7 @@ class OpPropertiesSuite extends munit.FunSuite {
     assert(nested.getMessage.contains("@transient"), nested.getMessage)
   }
 
-  test("damaged and hostile texts are errors, and name no class that is loaded") {
+  test("damaged and hostile texts are errors, and no class that they name is loaded") {
     val texts = Seq(
       "{",
       "[]",

@@ -213,7 +213,7 @@ object Wrong {
 
 /** Outputs which instance ran. */
 class Counting extends UserDefinedCustomOp {
-  private val number = Counting.made.incrementAndGet()
+  private val number = Counting.created.incrementAndGet()
   @transient private var runs = 0
   def opName: String = "test_counting"
   override def exec(context: OpContext): Unit = {
@@ -224,7 +224,7 @@ class Counting extends UserDefinedCustomOp {
 }
 
 object Counting {
-  val made = new AtomicInteger
+  val created = new AtomicInteger
 }
 
 /** `x` times a factor and the product of a shape, for `Custom` nodes of other programs. */

@@ -148,7 +148,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assertEquals(results.toSeq, Seq.fill(16)(true))
   }
 
-  test("arrays and buffers that are kept after the call are no danger") {
+  test("arrays and buffers that are kept after the call are safe") {
     Keeper.array = null
     val executor = new Keeper()(x).bind(cpu, Map("x" -> vector(1, 2)))
     executor.forward()
@@ -164,7 +164,7 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assert(gone.getMessage.contains("already disposed"), gone.getMessage)
   }
 
-  test("an array in a scope, or disposed, is there at the next call again") {
+  test("an array that a scope or the operator disposed is valid again at the next call") {
     val executor = new Discarding()(x).bind(cpu, Map("x" -> vector(1, 2)))
     (1 to 3).foreach { _ =>
       ResourceScope.using()(executor.forward())

@@ -62,7 +62,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(single.args.toSeq, Seq(x))
   }
 
-  test("exec() and exec(OpContext) compute, on arrays, buffers, or with arrays of their own") {
+  test("exec() and exec(OpContext) compute on arrays, on buffers, or with their own arrays") {
     val matrix = NDArray.array(Array(1f, 2f, 3f, 4f, 5f, 6f), Shape(2, 3))
     assertEquals(run(new Rows()(x), "x" -> matrix), Seq(Seq(6f, 15f)))
     assertEquals(run(new Square()(x), "x" -> vector(3, -1)), Seq(Seq(9f, 1f)))
@@ -143,7 +143,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f))
   }
 
-  test("shapes from the inputs themselves, as the document writes it, and fields of types Seq and Option") {
+  test("shapes from the inputs themselves, as in the document, and fields of types Seq and Option") {
     val plain = new DocumentedAdd()(x, y)
     assertEquals(plain.inferShape(Map("x" -> Shape(2, 3), "y" -> Shape(2, 3)))._2, IndexedSeq(Shape(2, 3)))
     assertEquals(run(plain, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
@@ -259,19 +259,8 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
   test("networks around all operators of the example are trained, saved, and predict the same in a new JVM") {
     val output = temporaryFolder("udf")
     Main.train("data/digits", output)
-    val command = Seq(
-      Paths.get(System.getProperty("java.home"), "bin", "java").toString,
-      s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}",
-      "-cp",
-      System.getProperty("java.class.path"),
-      "org.apache.mxnet.examples.operators.Main",
-      "predict",
-      "data/digits",
-      output.toString
-    )
-    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
-    val text = new String(process.getInputStream.readAllBytes())
-    assertEquals(process.waitFor(), 0, text)
+    val program = "org.apache.mxnet.examples.operators.Main"
+    val text = JavaProcess.run(Seq(JavaProcess.Library), program, "predict", "data/digits", output.toString)
     val accuracies = "network (0\\.\\d+)".r.findAllMatchIn(text).map(_.group(1).toFloat).toSeq
     assertEquals(accuracies.length, 4, text)
     assert(accuracies.forall(_ > 0.85f), text)
@@ -337,7 +326,7 @@ class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
     assert(error.getMessage.contains("the attribute factor is 'three'"), error.getMessage)
   }
 
-  test("what goes wrong is an error that names operator, node and the way out; see UserOperatorSafetySuite") {
+  test("a failure is an error that names operator, node and remedy; see UserOperatorSafetySuite") {
     val error =
       intercept[MXNetError](new TestAddUdf().named("t", x, y).inferShape(Map("x" -> Shape(2), "y" -> Shape(3))))
     Seq("t", "test_add_udf", "(2)", "(3)").foreach(part => assert(error.getMessage.contains(part), error.getMessage))

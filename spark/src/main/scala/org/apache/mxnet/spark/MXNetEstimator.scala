@@ -335,14 +335,14 @@ class MXNetEstimator(override val uid: String)
 
   /** What checkpoints of the same training have in common: the optimizer with its numbers, and the metric. */
   private def settingsOf(optimizer: Optimizer, metricNames: Seq[String]): String = {
-    val parts = Seq[AnyRef](optimizer) ++ FieldState.referenced(optimizer, classOf[LRScheduler])
-    val numbers = parts.map(part => part.getClass.getName -> FieldState.readAll(part).toSeq.sortBy(_._1))
+    val owners = Seq[AnyRef](optimizer) ++ FieldState.referenced(optimizer, classOf[LRScheduler])
+    val numbers = owners.map(owner => owner.getClass.getName -> FieldState.readAll(owner).toSeq.sortBy(_._1))
     (numbers ++ metricNames).mkString(" ")
   }
 
   /** The names of the metric's values. */
   private def checkedMetric(): Seq[String] = {
-    val names = Progress.valuesOf(made("metric", metricMaker())).map(_._1)
+    val names = Progress.valuesOf(requireCreated("metric", metricMaker())).map(_._1)
     if ($(earlyStopping) > 0)
       try {
         new MetricChoice("", $(metricMode)).isBetter(EpochRecord(0, names.map(_ -> 0f), Nil, 0.0, 0.0), 0f)
@@ -357,8 +357,8 @@ class MXNetEstimator(override val uid: String)
     names
   }
 
-  /** The result of code that the program has set. */
-  private def made[A](kind: String, result: A): A = {
+  /** The result of code that the program has set, unless it is null. */
+  private def requireCreated[A](kind: String, result: A): A = {
     require(result != null, s"$uid: the function of the $kind returns null; return a new object of it")
     result
   }
@@ -417,11 +417,12 @@ class MXNetEstimator(override val uid: String)
       $(batchSize) % shards == 0,
       s"$uid: batchSize is ${$(batchSize)}, which $shards shards (numShards) cannot share; give a multiple of it"
     )
-    val inputs = shapes(dataset)
+    val inputs = findInputs(dataset)
     val trained = ResourceScope.using() {
       val network = loadNetwork()
-      val start = ModelFiles.ofNetwork(network, startParams(network, inputs), startStates(network, inputs))
-      train(keyed(dataset, inputs, classLabels(network, inputs)), inputs, start, context)
+      val params = startParams(network, inputs)
+      val start = ModelFiles.ofNetwork(network, params.args, params.aux)
+      train(records(dataset, inputs, classLabels(network, inputs)), inputs, start, context)
     }
     modelOf(trained, inputs).setParent(this)
   }
@@ -444,17 +445,17 @@ class MXNetEstimator(override val uid: String)
           throw new IllegalArgumentException(s"$uid: the parameter symbol is not a network: ${error.getMessage}", error)
       }
     else
-      initialModel.filterNot(_.files.isOnnx).map(_.files.load()._1).getOrElse {
+      initialModel.filterNot(_.files.isOnnx).map(_.files.loadSymbol()).getOrElse {
         throw new IllegalArgumentException(
           s"$uid has no network; set the parameter symbol, or an initial model that is not an ONNX file"
         )
       }
 
   /** The inputs with the shapes of their rows, the label last. */
-  private def shapes(dataset: Dataset[_]): IndexedSeq[(String, Seq[Int])] = {
-    val names = columns.map(_._1) :+ $(labelName)
+  private def findInputs(dataset: Dataset[_]): IndexedSeq[RowInput] = {
+    val names = (columns.map(_._1) :+ $(labelName)).toIndexedSeq
     val known = names.flatMap(name => shapeOf(name).map(name -> _)).toMap
-    if (names.forall(known.contains)) names.map(name => name -> known(name)).toIndexedSeq
+    if (names.forall(known.contains)) names.map(name => RowInput(name, Shape(known(name))))
     else {
       val frame = withoutNull(dataset.toDF(), inputColumnNames).select(inputColumns: _*)
       val types = frame.schema.map(_.dataType)
@@ -465,55 +466,47 @@ class MXNetEstimator(override val uid: String)
         throw new IllegalArgumentException(s"$uid: the table has no row without null to train on")
       }
       names.indices.map { i =>
-        names(i) -> known.get(names(i)).orElse(first(i)).getOrElse {
+        val dims = known.get(names(i)).orElse(first(i)).getOrElse {
           throw new IllegalArgumentException(
             s"$uid: the shape of '${names(i)}' cannot be inferred from column '${inputColumnNames(i)}'; set inputShapes"
           )
         }
+        RowInput(names(i), Shape(dims))
       }
     }
   }
 
   /** The shapes of the inputs for the rows of a shard. */
-  private def shardShapes(inputs: IndexedSeq[(String, Seq[Int])]): Map[String, Shape] = {
+  private def shardShapes(inputs: IndexedSeq[RowInput]): Map[String, Shape] = {
     val rows = $(batchSize) / getNumShards
-    inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap
+    inputs.map(input => input.name -> (Shape(rows) ++ input.shape)).toMap
   }
 
   /** The inputs whose elements are classes, by index. */
-  private def classLabels(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[Int, ClassLabel] =
-    ClassLabel.of(network, shardShapes(inputs)).map(label => inputs.indexWhere(_._1 == label.input) -> label).toMap
+  private def classLabels(network: Symbol, inputs: IndexedSeq[RowInput]): Map[Int, ClassLabel] =
+    ClassLabel.of(network, shardShapes(inputs)).map(label => inputs.indexWhere(_.name == label.input) -> label).toMap
 
-  private def inferred(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]) = {
+  /** The parameters and auxiliary states to start from: those of the initial model, else initialized ones. */
+  private def startParams(network: Symbol, inputs: IndexedSeq[RowInput]): Model.Params = {
     val arguments = network.listArguments()
-    inputs.map(_._1).find(!arguments.contains(_)).foreach { name =>
+    inputs.map(_.name).find(!arguments.contains(_)).foreach { name =>
       throw new IllegalArgumentException(
         s"$uid: the network has no argument '$name'; it has ${arguments.mkString(", ")} (see labelName and feedDict)"
       )
     }
-    def unfit(reason: String, cause: Throwable = null) = new IllegalArgumentException(
-      s"$uid: the network cannot take rows of shape ${inputs.map { case (name, dims) => s"$name ${Shape(dims)}" }.mkString(", ")}" +
+    def wrongShapes(reason: String, cause: Throwable = null) = new IllegalArgumentException(
+      s"$uid: the network cannot take rows of shape ${inputs.map(input => s"${input.name} ${input.shape}").mkString(", ")}" +
         s"$reason; check inputShapes, labelCol, and that feedDict has all inputs",
       cause
     )
-    val (args, _, aux) =
+    val (argShapes, _, auxShapes) =
       try network.inferShape(shardShapes(inputs))
-      catch { case error: MXNetError => throw unfit(s": ${error.getMessage}", error) }
-    if (args == null) throw unfit("")
-    (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
+      catch { case error: MXNetError => throw wrongShapes(s": ${error.getMessage}", error) }
+    if (argShapes == null) throw wrongShapes("")
+    val initial = initialModel.fold(Model.Params(Map.empty, Map.empty))(_.files.loadParams())
+    val paramShapes = arguments.zip(argShapes).filterNot { case (name, _) => inputs.exists(_.name == name) }
+    Model.Params(filled(paramShapes, initial.args), filled(network.listAuxiliaryStates().zip(auxShapes), initial.aux))
   }
-
-  private def startParams(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[String, NDArray] =
-    filled(inferred(network, inputs)._1, initialParams._1)
-
-  private def startStates(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[String, NDArray] =
-    filled(inferred(network, inputs)._2, initialParams._2)
-
-  private def initialParams: (Map[String, NDArray], Map[String, NDArray]) =
-    initialModel.fold((Map.empty[String, NDArray], Map.empty[String, NDArray])) { model =>
-      val (_, args, aux) = model.files.load()
-      (args, aux)
-    }
 
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
@@ -538,7 +531,7 @@ class MXNetEstimator(override val uid: String)
   /** Trains in a barrier stage. */
   private def train(
       rows: RDD[(RowKey, Array[Byte])],
-      inputs: IndexedSeq[(String, Seq[Int])],
+      inputs: IndexedSeq[RowInput],
       start: ModelFiles,
       context: SparkContext
   ): ModelFiles = {
@@ -553,7 +546,7 @@ class MXNetEstimator(override val uid: String)
       $(seed),
       optimizerMaker,
       metricMaker,
-      settingsOf(made("optimizer", optimizerMaker()), checkedMetric()),
+      settingsOf(requireCreated("optimizer", optimizerMaker()), checkedMetric()),
       checkpointPath(context),
       $(checkpointInterval),
       $(checkpointKeep),
@@ -571,8 +564,8 @@ class MXNetEstimator(override val uid: String)
       case text: String => MXNetEstimator.logger.info(s"$uid: $text")
       case other        => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
     } {
-      val trained = shards.barrier().mapPartitions { part =>
-        new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
+      val trained = shards.barrier().mapPartitions { partition =>
+        new TrainingTask(plan, BarrierTaskContext.get()).run(partition).zipWithIndex.map(_.swap)
       }
       // Spark repeats a failed barrier stage only if a shuffle follows it. The driver fetches the file of the parameters,
       // which is as long as that of the initial ones, by one job per partition, because the size of a job's results is
@@ -586,9 +579,9 @@ class MXNetEstimator(override val uid: String)
     *
     * @param labels the inputs whose elements are classes, by index
     */
-  private def keyed(
+  private def records(
       dataset: Dataset[_],
-      inputs: IndexedSeq[(String, Seq[Int])],
+      inputs: IndexedSeq[RowInput],
       labels: Map[Int, ClassLabel]
   ): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
@@ -598,7 +591,7 @@ class MXNetEstimator(override val uid: String)
     val selected = dataset.select(inputColumns :+ indicator: _*)
     val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
     val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
-      val shapes = inputs.map { case (_, dims) => Shape(dims) }
+      val shapes = inputs.map(_.shape)
       val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
       val encoder = new RowEncoder(readers, shapes.map(_.product), labels, takesNaN)
       rows.map { row =>
@@ -613,14 +606,14 @@ class MXNetEstimator(override val uid: String)
     }
   }
 
-  private def modelOf(files: ModelFiles, inputs: IndexedSeq[(String, Seq[Int])]): MXNetModel = {
+  private def modelOf(files: ModelFiles, inputs: IndexedSeq[RowInput]): MXNetModel = {
     val output = Using.resource(Symbol.load(files.main.toString))(_.listOutputs().head)
     // Labels of further losses are inputs for training only.
     def isUsed(input: String) = !input.endsWith("label")
     new MXNetModel(uid)
       .withFiles(files)
       .setFeedDict(columns.filter(column => isUsed(column._1)).toMap)
-      .setInputShapes(inputs.collect { case (name, dims) if isUsed(name) => name -> Shape(dims) }.toMap)
+      .setInputShapes(inputs.collect { case RowInput(name, shape) if isUsed(name) => name -> shape }.toMap)
       .setFetchDict(Map($(outputCol) -> output))
       .setPredictionCol($(predictionCol))
   }

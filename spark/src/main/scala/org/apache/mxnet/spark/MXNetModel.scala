@@ -233,8 +233,14 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   /** The network with its parameters, to use without Spark. */
   def innerModel: FeedForward = {
-    val (symbol, args, aux) = cachedFiles.load()
-    new FeedForward(symbol, argParams = args, auxParams = aux, batchSize = $(batchSize), allowExtraParams = true)
+    val (symbol, params) = cachedFiles.load()
+    new FeedForward(
+      symbol,
+      argParams = params.args,
+      auxParams = params.aux,
+      batchSize = $(batchSize),
+      allowExtraParams = true
+    )
   }
 
   /** [[innerModel]] as bytes, which `FeedForward.deserialize` reads. */

@@ -102,7 +102,7 @@ trait NetworkParams extends Params with HasPredictionCol {
   private[spark] def checkShapes(inputs: Seq[String]): Unit =
     getInputShapes.keys.toSeq.sorted.find(!inputs.contains(_)).foreach { unknown =>
       throw new IllegalArgumentException(
-        s"$uid: inputShapes has a shape for '$unknown', which is no input; the inputs are ${inputs.mkString(", ")}"
+        s"$uid: inputShapes has a shape for '$unknown', which is not an input; the inputs are ${inputs.mkString(", ")}"
       )
     }
 

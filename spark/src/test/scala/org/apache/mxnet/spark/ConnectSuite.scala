@@ -113,7 +113,7 @@ class ConnectSuite extends FunSuite {
   }
 
   /** The number of correct predictions in a relation. */
-  private def right(relation: proto.Relation): Long = {
+  private def countCorrect(relation: proto.Relation): Long = {
     val path = directory.resolve(UUID.randomUUID().toString).toString
     val write = proto.WriteOperation
       .newBuilder()
@@ -168,16 +168,16 @@ class ConnectSuite extends FunSuite {
       .setFetchDict(Map("probabilities" -> "softmax_output"))
       .setPredictionCol("prediction")
       .transform(Digits.train(spark))
-    val found = right(transform(_.setTransformer(transformer), modelParams: _*))
+    val found = countCorrect(transform(_.setTransformer(transformer), modelParams: _*))
     assertEquals(found, direct.where("prediction = label").count())
     assert(found > 1400, found)
   }
 
   test("a client fits an estimator, and the model stays on the server") {
-    val found = right(transform(_.setObjRef(reference(fitted))))
+    val found = countCorrect(transform(_.setObjRef(reference(fitted))))
     assert(found > 1350, found)
     val smaller = transform(_.setObjRef(reference(fitted)), "batchSize" -> integer(7))
-    assertEquals(right(smaller), found)
+    assertEquals(countCorrect(smaller), found)
     val info = proto.MlCommand.newBuilder().setGetCacheInfo(proto.MlCommand.GetCacheInfo.newBuilder())
     assertEquals(execute(info).getParam.getArray.getElementsCount, 0, "models in memory")
   }
@@ -190,12 +190,12 @@ class ConnectSuite extends FunSuite {
       execute(proto.MlCommand.newBuilder().setWrite(command))
     }
     write(_.setObjRef(reference(fitted)), model)
-    val expected = right(transform(_.setObjRef(reference(fitted))))
+    val expected = countCorrect(transform(_.setObjRef(reference(fitted))))
     val cached = read(operator("MXNetModel", proto.MlOperator.OperatorType.OPERATOR_TYPE_MODEL), model)
-    assertEquals(right(transform(_.setObjRef(cached.getObjRef))), expected)
+    assertEquals(countCorrect(transform(_.setObjRef(cached.getObjRef))), expected)
     // PySpark keeps the parameters of a transformer, which name the saved files.
     val described = read(transformer, model).getParams.getParamsMap.asScala.toSeq
-    assertEquals(right(transform(_.setTransformer(transformer), described: _*)), expected)
+    assertEquals(countCorrect(transform(_.setTransformer(transformer), described: _*)), expected)
 
     write(_.setOperator(estimator).setParams(params(estimatorParams: _*)), stage)
     val loaded = read(estimator, stage).getParams.getParamsMap.asScala
@@ -205,10 +205,11 @@ class ConnectSuite extends FunSuite {
 
   test("errors reach the client with the name of the column") {
     val wrong = modelParams.toMap.updated("feedDict", text("""{"data":"image"}""")).toSeq
-    val error = intercept[StatusRuntimeException](right(transform(_.setTransformer(transformer), wrong: _*)))
+    val error = intercept[StatusRuntimeException](countCorrect(transform(_.setTransformer(transformer), wrong: _*)))
     assert(error.getMessage.contains("there is no column 'image' for the input 'data'"), error.getMessage)
-    val noMap = modelParams.toMap.updated("feedDict", text("data=pixels")).toSeq
-    val malformed = intercept[StatusRuntimeException](right(transform(_.setTransformer(transformer), noMap: _*)))
+    val notJson = modelParams.toMap.updated("feedDict", text("data=pixels")).toSeq
+    val malformed =
+      intercept[StatusRuntimeException](countCorrect(transform(_.setTransformer(transformer), notJson: _*)))
     assert(malformed.getMessage.contains("data=pixels is not a JSON object of strings"), malformed.getMessage)
   }
 }

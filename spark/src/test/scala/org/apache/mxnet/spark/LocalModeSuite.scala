@@ -151,7 +151,7 @@ class LocalModeSuite extends FunSuite {
       RowKey.of(validation = false, i.toLong, numShards = 2) -> record
     }
     val files = ShardFile.spool(keyed.sortBy(_._1).iterator, Files.createTempDirectory("shards").toFile)
-    val shards = Seq(0, 1).map(shard => files((false, shard)))
+    val shards = Seq(0, 1).map(shard => files(shard).training)
     val rows = (0 until 2).flatMap { epoch =>
       shards.zipWithIndex.foreach { case (file, shard) => file.shuffle(RowKey.orderSeed(42, epoch, shard)) }
       Seq.fill(5)(shards.flatMap(Seq.fill(12)(_))).flatten.map { file =>
@@ -319,12 +319,12 @@ class LocalModeSuite extends FunSuite {
     intercept[IllegalArgumentException](estimator.setMetricMode("best"))
   }
 
-  test("a cancelled training ends") {
+  test("a canceled training ends") {
     val started = new CountDownLatch(1)
     val listener = onProgress(_ => started.countDown())
     val context = spark.sparkContext
     val training = Future {
-      context.setJobGroup("training", "cancelled", interruptOnCancel = false)
+      context.setJobGroup("training", "canceled", interruptOnCancel = false)
       estimator.setNumWorkers(2).setNumEpoch(1000000).fit(points)
     }
     started.await()
@@ -442,7 +442,7 @@ class LocalModeSuite extends FunSuite {
     val lost = points.withColumn("label", when(col("id") === 7, Double.NaN).otherwise(col("label")))
     def regressor = estimator.setSymbol(regression).setLabelName("size_label").setMetric("rmse")
     val label = failure(regressor, lost)
-    assert(label.contains("column 'label' has the value NaN, which is no target to train for"), label)
+    assert(label.contains("column 'label' has the value NaN, which cannot be trained on"), label)
     regressor.setMetric(() => new CustomMetric((_, _) => 1f, "constant")).fit(lost)
     val shards = failure(estimator.setValidationIndicatorCol("v"), points.withColumn("v", lit(true)))
     assert(shards.contains("fewer rows than numShards = 2, namely 0 for training and 120 for validation"), shards)

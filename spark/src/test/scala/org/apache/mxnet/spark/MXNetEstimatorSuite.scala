@@ -78,7 +78,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
   private def message(error: Throwable): String =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).map(_.toString).mkString("\n")
 
-  test("LeNet on the digits is as good as on one machine, and its progress is told") {
+  test("LeNet on the digits is as good as on one machine, and its progress is reported") {
     val (model, seen) = withProgress(estimator.setNumEpoch(12).fit(digits))
     assert(accuracy(model) >= 0.94, accuracy(model))
     assertEquals(seen.map(_.epoch), 0 to 11)
@@ -183,7 +183,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
     val rows = records.iterator.zipWithIndex.map { case (record, i) =>
       RowKey(validation = false, 0, i.toLong) -> record
     }
-    val file = ShardFile.spool(rows, directory, chunkBytes = 40)((false, 0))
+    val file = ShardFile.spool(rows, directory, chunkBytes = 40)(0).training
     def read(count: Int): Seq[Float] = {
       val row = new Array[Float](1)
       Seq.fill(count) { file.read(row); row(0) }
@@ -235,7 +235,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
       spark.sparkContext.parallelize(Digits.testImages.toSeq.zip(Digits.testLabels), 2).repartition(1).repartition(310)
     for (used <- Seq(model, MXNetModel.load(spark.sparkContext, path))) {
       val shared = spark.sparkContext.broadcast(used)
-      val right = images
+      val correct = images
         .mapPartitions { part =>
           val (pixels, labels) = part.toSeq.unzip
           val outputs = shared.value.predict(pixels.iterator.map(image => Vectors.dense(image.map(_.toDouble))))
@@ -246,7 +246,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
           }
         }
         .sum()
-      assertEquals(right / Digits.testLabels.length, whole)
+      assertEquals(correct / Digits.testLabels.length, whole)
     }
     val first = Vectors.dense(Digits.testImages.head.map(_.toDouble))
     val alone = model.predict(first).head

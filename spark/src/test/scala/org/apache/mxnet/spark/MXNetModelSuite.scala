@@ -54,11 +54,11 @@ class MXNetModelSuite extends ClusterSuite {
   test("LeNet has the accuracy and the probabilities of the library alone") {
     val answers = lenet.transform(digits.repartition(3))
     val evaluator = new MulticlassClassificationEvaluator().setMetricName("accuracy")
-    val right = Digits.expected.indices.count { i =>
+    val correct = Digits.expected.indices.count { i =>
       Digits.expected(i).indexOf(Digits.expected(i).max) == Digits.testLabels(i).toInt
     }
-    assert(right >= 280)
-    assertEquals(evaluator.evaluate(answers), right.toDouble / Digits.testLabels.length)
+    assert(correct >= 280)
+    assertEquals(evaluator.evaluate(answers), correct.toDouble / Digits.testLabels.length)
     val found = probabilities(answers)
     assertEquals(found.size, Digits.testLabels.length)
     found.foreach { case (id, row) =>
@@ -121,7 +121,7 @@ class MXNetModelSuite extends ClusterSuite {
     }
   }
 
-  test("images are decoded, scaled to the input and normalised") {
+  test("images are decoded, scaled to the input and normalized") {
     val image = new BufferedImage(4, 6, BufferedImage.TYPE_INT_RGB)
     for (x <- 0 until 4; y <- 0 until 6) image.setRGB(x, y, 0x0a141e)
     val png = new ByteArrayOutputStream
@@ -146,15 +146,15 @@ class MXNetModelSuite extends ClusterSuite {
 
   test("images of Spark's data source are read as encoded ones") {
     val directory = Files.createTempDirectory("ferromx-images-")
-    val colours = Map("red" -> 0xff0000, "mixed" -> 0x0a141e)
-    colours.foreach { case (name, colour) =>
+    val colors = Map("red" -> 0xff0000, "mixed" -> 0x0a141e)
+    colors.foreach { case (name, color) =>
       val image = new BufferedImage(4, 6, BufferedImage.TYPE_INT_RGB)
-      for (x <- 0 until 4; y <- 0 until 6) image.setRGB(x, y, colour)
+      for (x <- 0 until 4; y <- 0 until 6) image.setRGB(x, y, color)
       ImageIO.write(image, "png", directory.resolve(s"$name.png").toFile)
     }
-    val grey = new BufferedImage(2, 2, BufferedImage.TYPE_BYTE_GRAY)
-    grey.getRaster.setDataElements(0, 0, 2, 2, Array[Byte](1, 2, 3, 100))
-    ImageIO.write(grey, "png", directory.resolve("grey.png").toFile)
+    val gray = new BufferedImage(2, 2, BufferedImage.TYPE_BYTE_GRAY)
+    gray.getRaster.setDataElements(0, 0, 2, 2, Array[Byte](1, 2, 3, 100))
+    ImageIO.write(gray, "png", directory.resolve("gray.png").toFile)
     val decoded = spark.read.format("image").load(directory.toString)
     val encoded = spark.read.format("binaryFile").load(directory.toString)
     for (shape <- Seq(Shape(3, 3, 2), Shape(1, 2, 2))) {
@@ -167,7 +167,7 @@ class MXNetModelSuite extends ClusterSuite {
         .map(row => row.getString(0).split('/').last -> row.getSeq[Double](1))
         .toMap
       val found = pixels(decoded, "image", "image.origin")
-      assertEquals(found.keySet, Set("red.png", "mixed.png", "grey.png"))
+      assertEquals(found.keySet, Set("red.png", "mixed.png", "gray.png"))
       pixels(encoded, "content", "path").foreach { case (file, expected) =>
         expected.zip(found(file)).foreach { case (a, b) => assertEqualsDouble(b, a, 2.0, s"$file $shape") }
       }
@@ -332,7 +332,7 @@ class MXNetModelSuite extends ClusterSuite {
     assert(error.contains("column 'value' is null in a row"), error)
     assertEquals(doubled().setHandleInvalid("skip").transform(frame).count(), 3L)
     val numbers = spark.range(1).select(lit(Double.NaN).as("value"))
-    assert(doubled().setHandleInvalid("skip").transform(numbers).head().getSeq[Double](1).head.isNaN, "NaN is no null")
+    assert(doubled().setHandleInvalid("skip").transform(numbers).head().getSeq[Double](1).head.isNaN, "NaN is not null")
   }
 
   test("errors of the schema name the column, what it is and what it should be") {
@@ -358,7 +358,7 @@ class MXNetModelSuite extends ClusterSuite {
     assert(rank.contains("the model cannot take rows of shape data (64): Error in operator conv1"), rank)
     assert(rank.contains("set the parameter inputShapes"), rank)
     val unknown = message(lenet.setInputShapes(Map("image" -> Shape(1, 8, 8))))
-    assert(unknown.contains("inputShapes has a shape for 'image', which is no input; the inputs are data"), unknown)
+    assert(unknown.contains("inputShapes has a shape for 'image', which is not an input; the inputs are data"), unknown)
     intercept[IllegalArgumentException](lenet.setBatchSize(0))
     val large = causes(intercept[Exception](lenet.setBatchSize(1 << 28).transform(digits).collect()))
     assert(large.contains("column 'pixels' needs 64 numbers per row, too many for a batch of 268435456 rows"), large)

@@ -161,7 +161,7 @@ class ModelSessionSuite extends FunSuite {
     }
   }
 
-  test("a capacity that is no number is refused") {
+  test("a capacity that is not a number is refused") {
     val key = ModelSession.CapacityKey
     val conf = org.apache.spark.SparkEnv.get.conf
     try
@@ -190,7 +190,7 @@ class ModelSessionSuite extends FunSuite {
 object ModelSessionSuite {
   private val Tasks = 32
 
-  /** Tells that a row is read, and holds the task. */
+  /** The first signals that a row is read, the second lets the task continue. */
   @volatile private var gates: (CountDownLatch, CountDownLatch) = _
 
   private def pass(): Unit = {

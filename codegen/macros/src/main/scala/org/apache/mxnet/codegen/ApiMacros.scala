@@ -103,7 +103,7 @@ final class ApiMacros(val c: whitebox.Context) {
   private def symbolRandom(signature: Signature): Tree = {
     val call = TermName(c.freshName("call"))
     define(signature)(q"""
-      val $call = ${chosen(signature)}
+      val $call = ${randomCall(signature)}
       ..${operatorParameters(signature).map(fillRandom(call, _))}
       ${createSymbol(call)}
     """)
@@ -119,7 +119,7 @@ final class ApiMacros(val c: whitebox.Context) {
       }
     }
     define(signature)(q"""
-      val $call = ${chosen(signature)}
+      val $call = ${randomCall(signature)}
       ..$filled
       ${invoke(call)}
     """)
@@ -132,9 +132,10 @@ final class ApiMacros(val c: whitebox.Context) {
     case _ => fill(call, parameter)
   }
 
-  /** The call of the operator for `T`. */
-  private def chosen(signature: Signature): Tree = {
-    val sampler = signature.sampler.get
+  /** A call of the operator for numbers or of the one for inputs, depending on `T`. */
+  private def randomCall(signature: Signature): Tree = {
+    val sampler =
+      signature.sampler.getOrElse(c.abort(c.enclosingPosition, s"${signature.name} is not a random function"))
     val isScalar =
       q"_root_.scala.Predef.implicitly[${AppliedTypeTree(tree(sampler.evidence), List(Ident(TypeName("T"))))}].isScalar"
     def name(operator: Option[Operator]) = operator.fold(q"null": Tree)(some => q"${some.name}")

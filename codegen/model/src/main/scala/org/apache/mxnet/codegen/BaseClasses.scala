@@ -28,13 +28,13 @@ object BaseClasses {
 
   /** The text of every base class. */
   def sources(operators: Seq[Operator]): Seq[(Api, String)] = {
-    def functions(isContrib: Boolean, render: (String, Operator) => String) =
+    def untyped(isContrib: Boolean, render: (String, Operator) => String) =
       Api.functions(operators, isContrib).map(render.tupled)
     Seq(
-      Api.SymbolFunctions -> functions(isContrib = false, symbolFunction),
-      Api.NDArrayFunctions -> functions(isContrib = false, ndarrayFunction),
-      Api.ContribSymbolFunctions -> functions(isContrib = true, symbolFunction),
-      Api.ContribNDArrayFunctions -> functions(isContrib = true, ndarrayFunction),
+      Api.SymbolFunctions -> untyped(isContrib = false, symbolFunction),
+      Api.NDArrayFunctions -> untyped(isContrib = false, ndarrayFunction),
+      Api.ContribSymbolFunctions -> untyped(isContrib = true, symbolFunction),
+      Api.ContribNDArrayFunctions -> untyped(isContrib = true, ndarrayFunction),
       Api.JavaNDArrayFunctions -> Api.javas(operators).map(javaFunction)
     ).map { case (api, functions) => api -> classText(api, functions) } ++ Seq(
       Api.SymbolApi -> Api.symbols(operators, isContrib = false),

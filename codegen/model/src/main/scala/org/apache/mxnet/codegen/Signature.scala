@@ -119,7 +119,7 @@ object Signature {
 
   /** The last parameters of every symbol function. */
   val named: Seq[Parameter] = Seq(
-    call("name", ScalaType.Text, "name of the symbol; one is made up where it is left out"),
+    call("name", ScalaType.Text, "name of the symbol; generated if absent"),
     call("attr", ScalaType.Attributes, "attributes of the symbol")
   )
 

@@ -60,11 +60,11 @@ private[infer] object ModelContent {
   /** Reads what [[ModelContent.write]] wrote. The arrays belong to the caller, whatever scope is open. */
   def read(in: Blocks.Input): ModelContent = ResourceScope.outside {
     val symbol = Symbol.loadJson(Blocks.readText(in))
-    val (args, aux) = withFile { file =>
+    val params = withFile { file =>
       Blocks.readFile(in, file)
       Model.loadParams(file.toString)
     }
-    ModelContent(symbol, Model.Params(args, aux), Blocks.readAll(in)(Blocks.readText(in)))
+    ModelContent(symbol, params, Blocks.readAll(in)(Blocks.readText(in)))
   }
 
   /** Calls `use` with a temporary file. */

@@ -9,7 +9,12 @@ import org.apache.mxnet._
   *
   * @param inputs the input arrays, in the order of the network's inputs
   */
-private[infer] final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray])
+private[infer] final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray]) {
+  def dispose(): Unit = {
+    executor.dispose()
+    inputs.foreach(_.dispose())
+  }
+}
 
 /** A trained network on one device, which any number of threads can run at the same time. They share the parameters.
   * Each call takes a free workspace, or binds a new one if all are in use.
@@ -81,11 +86,12 @@ private[infer] final class SharedNetwork(
     val pool = poolOf(shapes)
     val idle = pool.poll()
     val workspace = if (idle == null) bind(shapes) else idle
-    fill(workspace.inputs)
-    workspace.executor.forward(isTrain = false)
-    val result = read(workspace.executor.outputs.toIndexedSeq)
-    pool.add(workspace)
-    result
+    // Every run overwrites the arrays, so a workspace is usable after an error too.
+    try {
+      fill(workspace.inputs)
+      workspace.executor.forward(isTrain = false)
+      read(workspace.executor.outputs.toIndexedSeq)
+    } finally pool.add(workspace)
   }
 
   override def predict(batch: IndexedSeq[NDArray]): IndexedSeq[NDArray] =
@@ -98,8 +104,8 @@ private[infer] final class SharedNetwork(
   // A wrong description is reported before the first prediction.
   if (describedShapes.forall(_.toVector.forall(_ > 0))) checkedShapes(describedShapes)
 
-  /** The idle workspaces for shapes of the inputs. Those of the least recently used shapes are dropped if there are too
-    * many.
+  /** The idle workspaces for shapes of the inputs. Those of the least recently used shapes are disposed if there are
+    * too many.
     */
   private def poolOf(shapes: IndexedSeq[Shape]): Pool = {
     val pool = pools.computeIfAbsent(shapes, _ => new Pool)
@@ -110,7 +116,7 @@ private[infer] final class SharedNetwork(
         val isOlder = oldest == null || entry.getValue.lastUse - oldest.getValue.lastUse < 0
         if (entry.getKey != describedShapes && isOlder) oldest = entry
       }
-      if (oldest != null) pools.remove(oldest.getKey, oldest.getValue)
+      if (oldest != null && pools.remove(oldest.getKey, oldest.getValue)) oldest.getValue.disposeIdle()
     }
     pool
   }
@@ -181,5 +187,7 @@ private object SharedNetwork {
   /** Idle workspaces for certain shapes of the inputs. */
   private final class Pool extends java.util.concurrent.ConcurrentLinkedQueue[Workspace] {
     @volatile var lastUse = 0
+
+    def disposeIdle(): Unit = Iterator.continually(poll()).takeWhile(_ != null).foreach(_.dispose())
   }
 }

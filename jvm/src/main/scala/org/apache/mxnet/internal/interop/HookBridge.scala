@@ -1,7 +1,7 @@
 package org.apache.mxnet
 package internal.interop
 
-import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.memory.Handles
 
 /** The hooks of an import or an export, as the engine calls them. A null result leaves the node to its mapping. */
 private[mxnet] trait HookBridge {
@@ -26,7 +26,7 @@ private[mxnet] trait RawConstants {
   def constantNames: Array[String] = constants.keys.toArray
 
   /** Handles of the constants, in the order of their names; they belong to the receiver. */
-  def constantHandles: Array[Long] = RawOutputs.newHandles(constants.values)
+  def constantHandles: Array[Long] = Handles.ofArrays(constants.values)
 }
 
 /** A node of a model, passed between the engine and the hooks. `texts` are domain, operator and name. `symbols`,
@@ -53,13 +53,3 @@ private[mxnet] final class RawNode(
 /** The outputs that a hook created, and constants that they use; handles belong to the receiver. */
 private[mxnet] final class RawOutputs(val symbols: Array[Long], private[mxnet] val constants: Map[String, NDArray])
     extends RawConstants
-
-private[mxnet] object RawOutputs {
-
-  /** New handles of the same arrays. */
-  def newHandles(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
-    val handle = _LIB.ndarrayShare(array.liveHandle)
-    NativeResource.keepAlive(array)
-    handle
-  }.toArray
-}

@@ -3,7 +3,7 @@ package internal.interop
 
 import scala.collection.mutable
 
-import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.memory.Handles
 import org.apache.mxnet.internal.userop.UdfClass
 import org.apache.mxnet.internal.util.AnnotatedClasses
 
@@ -65,8 +65,9 @@ private[mxnet] final class ImportBridge(options: ImportOptions) extends HookBrid
 
   /** Hooks by operator run first, so that those by name take precedence. */
   override def after(raw: RawNode): RawOutputs = ImportBridge.isolated {
-    val node = ImportBridge.node(raw)
-    val mapped = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
+    val tensors = ImportBridge.tensors(raw)
+    val node = ImportBridge.node(raw, tensors)
+    val mapped = tensors.drop(raw.inputNames.length).flatten.map(_.symbol).toArray
     val outputs = hooks(node).reverse.foldLeft(mapped) { (symbols, hook) =>
       ImportBridge.checked(node, hook.after(node, symbols), s"${hook.getClass.getName}.after")
     }
@@ -79,7 +80,7 @@ private[mxnet] object ImportBridge {
   /** Runs `body` outside of the program's name and attribute scopes. */
   def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
 
-  /** The inputs and, after the mapping, the outputs of a node. */
+  /** The inputs and, after the mapping, the outputs of a node. They own its handles, so create them once per node. */
   def tensors(raw: RawNode): IndexedSeq[Option[ModelTensor]] = {
     val names = raw.inputNames ++ raw.outputNames
     raw.symbols.indices.map { i =>
@@ -96,7 +97,9 @@ private[mxnet] object ImportBridge {
   }
 
   /** The node that hooks get. */
-  def node(raw: RawNode): ModelNode = {
+  def node(raw: RawNode): ModelNode = node(raw, tensors(raw))
+
+  private def node(raw: RawNode, tensors: IndexedSeq[Option[ModelTensor]]): ModelNode = {
     val (domain, operator, name) = (raw.texts(0), raw.texts(1), raw.texts(2))
     val attributes = raw.keys.indices
       .filter(raw.kinds.charAt(_) != 'g')
@@ -106,7 +109,7 @@ private[mxnet] object ImportBridge {
       operator,
       domain,
       raw.version.toInt,
-      tensors(raw).take(raw.inputNames.length),
+      tensors.take(raw.inputNames.length),
       raw.outputNames.toIndexedSeq,
       attributes.toMap,
       raw.inputNames.toIndexedSeq,
@@ -160,7 +163,7 @@ private[mxnet] object ImportBridge {
     case value: Long          => Some('i' -> Array(value))
     case value: Double        => Some('f' -> Array(value))
     case value: String        => Some('s' -> Array(value))
-    case value: NDArray       => Some('t' -> RawOutputs.newHandles(Seq(value)))
+    case value: NDArray       => Some('t' -> Handles.ofArrays(Seq(value)))
     case items: IndexedSeq[_] =>
       val (longs, doubles) = (items.collect { case i: Long => i }, items.collect { case x: Double => x })
       if (longs.length == items.length) Some('I' -> longs.toArray)
@@ -177,8 +180,7 @@ private[mxnet] object ImportBridge {
 
   /** The result of a hook's method for the engine. */
   def rawOutputs(node: ModelNode, symbols: Array[Symbol], method: String): RawOutputs = {
-    val handles = checked(node, symbols, method).map(_.native(handle => _LIB.symbolCreateGroup(Array(handle))))
-    new RawOutputs(handles, node.addedConstants)
+    new RawOutputs(Handles.ofSymbols(checked(node, symbols, method)), node.addedConstants)
   }
 }
 

@@ -35,7 +35,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * and parallel arrays of different lengths are an [[MXNetError]] too.
   *
   * ==Handles==
-  * A handle is a `Long` that identifies one object of one kind; 0 is no object. The library checks kind and
+  * A handle is a `Long` that identifies one object of one kind; 0 is null. The library checks kind and
   * generation, so a freed or foreign handle is an error and never an invalid access. Unless documented otherwise, '''a
   * returned handle belongs to the caller''', who frees it once with the `Free` method of its kind. Freeing 0 does
   * nothing; freeing twice is an error. An object that others depend on (an array that is bound to an executor, a symbol
@@ -48,7 +48,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   *  - `stype`: 0 dense, 1 row_sparse, 2 csr (see [[SparseFormat]]).
   *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
   *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of
-  *    unknown rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
+  *    unknown rank; in NumPy semantics these are -1 and `null`, and an empty array is a scalar's shape.
   * - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` if there are none.
   *
   * All methods may be called from any thread. Execution is synchronous.
@@ -384,7 +384,7 @@ private[mxnet] final class LibInfo {
   /** Checks that all operators of a symbol can run; a missing user-defined operator is an error. */
   @native def symbolCheckReady(handle: Long): Unit
 
-  /** A human-readable listing of the graph. */
+  /** The graph as readable text. */
   @native def symbolPrint(handle: Long): String
 
   /** The graph in MXNet's JSON format. */
@@ -554,7 +554,7 @@ private[mxnet] final class LibInfo {
       dims: Array[Long]
   ): Long
 
-  /** A human-readable listing of the plan. */
+  /** The execution plan as readable text. */
   @native def executorPrint(handle: Long): String
 
   /** Calls `callback` with name and array of each output of each node when it has been computed; with `monitorAll` for

@@ -69,7 +69,7 @@ private[mxnet] object NDArrayCalls {
     case _                           => false
   }
 
-  /** Keep a null among the arrays, so that [[invoke]] reports it. */
+  /** Keeps a null among the arrays, so that [[invoke]] reports it. */
   private def collectAll(items: collection.Seq[Any], into: ArrayBuffer[NDArray]): Boolean = {
     def isArray(item: Any) = item match {
       case _: NDArray | _: NDArrayFuncReturn => true

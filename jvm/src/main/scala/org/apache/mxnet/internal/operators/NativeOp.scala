@@ -62,16 +62,17 @@ private[mxnet] object NativeOp {
     }
   }
 
-  /** The beginning of the type strings that allow None. */
-  private lazy val hidden =
+  /** The attributes that MXNet accepts without the underscores around their names. */
+  private lazy val hiddenKeys =
     Set("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
 
   /** Whether every operator accepts an attribute. */
-  private def isAttribute(key: String): Boolean = hidden(key) || (key.startsWith("__") && key.endsWith("__"))
+  private def isAttribute(key: String): Boolean = hiddenKeys(key) || (key.startsWith("__") && key.endsWith("__"))
 
   /** Whether an operator passes all its parameters to a user-defined one. */
   private def takesAnyParameter(operator: String): Boolean = operator == "Custom"
 
+  /** The beginning of the type strings that allow None. */
   private lazy val orNone = "^([A-Za-z]+ or None,|\\{None,)".r
 
   private lazy val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")

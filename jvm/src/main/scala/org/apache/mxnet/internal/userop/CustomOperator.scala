@@ -72,9 +72,11 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
 /** An instance of a [[CustomOp]]. */
 private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: Int, outputGradients: Int)
     extends BridgedInstance {
-  private val forwardArrays = new BorrowedLists(Seq(inputs -> false, outputs -> true))
+  import BorrowedLists.{ReadOnly, Writable}
+
+  private val forwardArrays = new BorrowedLists(Seq(ReadOnly(inputs), Writable(outputs)))
   private val backwardArrays =
-    new BorrowedLists(Seq(outputGradients -> false, inputs -> false, outputs -> false, inputs -> true))
+    new BorrowedLists(Seq(ReadOnly(outputGradients), ReadOnly(inputs), ReadOnly(outputs), Writable(inputs)))
 
   override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
     val Seq(ins, outs, aux) = forwardArrays.lists(handles, reqs): @unchecked
@@ -89,9 +91,9 @@ private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: In
 
 /** Splits the arrays of a call into lists, the last of which has the auxiliary states.
   *
-  * @param lengths the lengths of the other lists, each with whether its arrays are writable
+  * @param kinds the other lists
   */
-private[mxnet] final class BorrowedLists(lengths: Seq[(Int, Boolean)]) {
+private[mxnet] final class BorrowedLists(kinds: Seq[BorrowedLists.Kind]) {
   private var current: Seq[Array[NDArray]] = Nil
 
   /** The requests of the call. */
@@ -101,10 +103,10 @@ private[mxnet] final class BorrowedLists(lengths: Seq[(Int, Boolean)]) {
     if (handles != null) {
       requests = reqs.map(BorrowedLists.requestNames)
       var rest = handles
-      val fixed = lengths.map { case (length, writable) =>
-        val arrays = rest.take(length).map(handle => new BorrowedNDArray(handle, writable): NDArray)
-        rest = rest.drop(length)
-        arrays
+      val fixed = kinds.map { kind =>
+        val (handlesOfKind, others) = rest.splitAt(kind.length)
+        rest = others
+        handlesOfKind.map(handle => new BorrowedNDArray(handle, kind.isWritable): NDArray)
       }
       current = fixed :+ rest.map(handle => new BorrowedNDArray(handle, writable = true): NDArray)
     }
@@ -113,6 +115,11 @@ private[mxnet] final class BorrowedLists(lengths: Seq[(Int, Boolean)]) {
 }
 
 private[mxnet] object BorrowedLists {
+
+  /** A list of a given length. */
+  sealed abstract class Kind(val length: Int, val isWritable: Boolean)
+  final case class ReadOnly(override val length: Int) extends Kind(length, isWritable = false)
+  final case class Writable(override val length: Int) extends Kind(length, isWritable = true)
 
   /** The names of the gradient requests, by code. */
   private val requestNames = SymbolBind.gradReqCodes.toArray.sortBy(_._2).map(_._1)

@@ -23,7 +23,7 @@ private[mxnet] object OpProperties {
   /** Parses a value of a type from the text of an MXNet parameter. */
   def parse(cls: Class[_], text: String): Option[Any] = {
     val plain = text.trim
-    scalars.collectFirst { case (tag, boxed, component) if boxed == cls || component == cls => tag }.flatMap {
+    scalars.find(scalar => scalar.boxed == cls || scalar.component == cls).map(_.tag).flatMap {
       case "boolean" if plain == "1" || plain == "0" => Some(plain == "1")
       case "boolean"                                 => plain.toLowerCase(java.util.Locale.ROOT).toBooleanOption
       case "shape"                                   =>
@@ -158,36 +158,43 @@ private[mxnet] object OpProperties {
     }
     .mkString("\"", "", "\"")
 
-  /** The scalar types: name, class as a value, and class as an array's component. */
-  private val scalars: Seq[(String, Class[_], Class[_])] = Seq(
-    ("boolean", classOf[java.lang.Boolean], java.lang.Boolean.TYPE),
-    ("byte", classOf[java.lang.Byte], java.lang.Byte.TYPE),
-    ("short", classOf[java.lang.Short], java.lang.Short.TYPE),
-    ("char", classOf[java.lang.Character], java.lang.Character.TYPE),
-    ("int", classOf[java.lang.Integer], java.lang.Integer.TYPE),
-    ("long", classOf[java.lang.Long], java.lang.Long.TYPE),
-    ("float", classOf[java.lang.Float], java.lang.Float.TYPE),
-    ("double", classOf[java.lang.Double], java.lang.Double.TYPE),
-    ("bigint", classOf[BigInt], classOf[BigInt]),
-    ("bigdecimal", classOf[BigDecimal], classOf[BigDecimal]),
-    ("java-bigint", classOf[java.math.BigInteger], classOf[java.math.BigInteger]),
-    ("java-bigdecimal", classOf[java.math.BigDecimal], classOf[java.math.BigDecimal]),
-    ("string", classOf[String], classOf[String]),
-    ("shape", classOf[Shape], classOf[Shape]),
-    ("dtype", classOf[DType.Value], classOf[DType.Value])
+  /** A type of scalars.
+    *
+    * @param tag its name in JSON
+    * @param boxed the class of a value
+    * @param component the class of an array's component
+    */
+  private final case class ScalarType(tag: String, boxed: Class[_], component: Class[_])
+
+  private val scalars: Seq[ScalarType] = Seq(
+    ScalarType("boolean", classOf[java.lang.Boolean], java.lang.Boolean.TYPE),
+    ScalarType("byte", classOf[java.lang.Byte], java.lang.Byte.TYPE),
+    ScalarType("short", classOf[java.lang.Short], java.lang.Short.TYPE),
+    ScalarType("char", classOf[java.lang.Character], java.lang.Character.TYPE),
+    ScalarType("int", classOf[java.lang.Integer], java.lang.Integer.TYPE),
+    ScalarType("long", classOf[java.lang.Long], java.lang.Long.TYPE),
+    ScalarType("float", classOf[java.lang.Float], java.lang.Float.TYPE),
+    ScalarType("double", classOf[java.lang.Double], java.lang.Double.TYPE),
+    ScalarType("bigint", classOf[BigInt], classOf[BigInt]),
+    ScalarType("bigdecimal", classOf[BigDecimal], classOf[BigDecimal]),
+    ScalarType("java-bigint", classOf[java.math.BigInteger], classOf[java.math.BigInteger]),
+    ScalarType("java-bigdecimal", classOf[java.math.BigDecimal], classOf[java.math.BigDecimal]),
+    ScalarType("string", classOf[String], classOf[String]),
+    ScalarType("shape", classOf[Shape], classOf[Shape]),
+    ScalarType("dtype", classOf[DType.Value], classOf[DType.Value])
   )
 
   private def tagOf(cls: Class[_]): Option[String] =
     if (cls.isArray) componentTag(cls.getComponentType).map(_ + "[]")
-    else scalars.collectFirst { case (tag, boxed, _) if boxed.isAssignableFrom(cls) => tag }
+    else scalars.find(_.boxed.isAssignableFrom(cls)).map(_.tag)
 
   private def componentTag(cls: Class[_]): Option[String] =
     if (cls.isArray) componentTag(cls.getComponentType).map(_ + "[]")
-    else scalars.collectFirst { case (tag, _, component) if component == cls => tag }
+    else scalars.find(_.component == cls).map(_.tag)
 
   private def componentClass(tag: String): Option[Class[_]] =
     if (tag.endsWith("[]")) componentClass(tag.dropRight(2)).map(JavaArray.newInstance(_, 0).getClass)
-    else scalars.collectFirst { case (`tag`, _, component) => component }
+    else scalars.find(_.tag == tag).map(_.component)
 
   private def scalarText(value: Any): String = value match {
     case char: Char   => char.toInt.toString

@@ -5,6 +5,7 @@ import scala.util.control.NonFatal
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.memory.Handles
 
 /** A node with a [[UserDefinedCustomOp]].
   *
@@ -158,9 +159,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(outputGradients.map(new Symbol(_)))))
     if (gradients == null) fail("doDiff returned null: return one gradient for each input")
     if (gradients.length != inputCount) fail(s"doDiff returned ${gradients.length} gradients for $inputCount inputs")
-    gradients.map(gradient =>
-      if (gradient == null) 0L else gradient.native(handle => _LIB.symbolCreateGroup(Array(handle)))
-    )
+    Handles.ofSymbols(gradients)
   }
 
   override def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance =

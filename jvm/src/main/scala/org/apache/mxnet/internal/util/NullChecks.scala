@@ -25,7 +25,7 @@ private[mxnet] object NullChecks {
     }
   }
 
-  /** As [[requireNonNull]] for one argument that is no collection. Loads no collections, so the first array can use it. */
+  /** As [[requireNonNull]] for one argument that is not a collection. Loads no collections, so the first array can use it. */
   def requireValue(owner: String, name: String, value: Any): Unit = if (value == null) fail(owner, name)
 
   private def checkItems(owner: String, name: String, items: Iterator[Any]): Unit = {

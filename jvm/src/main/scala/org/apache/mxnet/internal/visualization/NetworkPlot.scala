@@ -11,6 +11,9 @@ private[mxnet] object NetworkPlot {
   private val CaptionSize = 13
   private val DetailSize = 11
 
+  /** An edge between two displayed nodes, by their indices. */
+  private final case class Link(from: Int, to: Int, label: String)
+
   /** Color by kind of operator. */
   def colorOf(op: String): String = op match {
     case "null"                                                                                          => "#8dd3c7"
@@ -33,16 +36,16 @@ private[mxnet] object NetworkPlot {
     val links = for {
       to <- shown
       (from, output) <- graph.nodes(to).inputs if position.contains(from)
-    } yield (position(from), position(to), label(graph, from, output))
+    } yield Link(position(from), position(to), label(graph, from, output))
     val widths = shown.map(i => boxWidth(graph.nodes(i)))
-    val layout = new LayeredLayout(widths, links.map(link => (link._1, link._2)).distinct, BoxGap)
-    val routes = links.map(link => (link._1, link._2)).distinct.zip(layout.routes).toMap
+    val edgePairs = links.map(link => (link.from, link.to)).distinct
+    val layout = new LayeredLayout(widths, edgePairs, BoxGap)
+    val routes = edgePairs.zip(layout.routes).toMap
 
     def left(x: Double): Double = x + Margin
     def top(layer: Int): Double = Margin + TitleHeight + layer * (BoxHeight + LayerGap)
-    val edges = links.flatMap { case (from, to, label) =>
-      val layer = layout.layerOf(from)
-      edge(routes((from, to)).map(left), layer, top, label)
+    val edges = links.flatMap { link =>
+      edge(routes((link.from, link.to)).map(left), layout.layerOf(link.from), top, link.label)
     }
     val boxes = shown.indices.flatMap { i =>
       box(graph.nodes(shown(i)), left(layout.x(i)), top(layout.layerOf(i)), widths(i))

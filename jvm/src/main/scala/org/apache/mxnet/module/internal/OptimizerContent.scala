@@ -66,6 +66,7 @@ private[mxnet] object OptimizerContent {
 
   private def named(values: Any): Map[String, Any] = values match {
     case map: collection.Map[_, _] => map.collect { case (name: String, value) => name -> value }.toMap
-    case other => throw new MXNetError(s"JavaSerializer: an optimizer is stored by its name, not by $other")
+    case other                     =>
+      throw new MXNetError(s"JavaSerializer: the optimizer has $other where a map is expected; the bytes are damaged")
   }
 }

@@ -115,7 +115,7 @@ class LibInfoSuite extends munit.FunSuite {
     assert(Base._LIB.memoryInUse() < before + (4 << 20))
   }
 
-  test("numpy semantics belong to a scope and a thread") {
+  test("NumPy semantics belong to a scope and a thread") {
     assert(!NumpyScope.isNumpyShape)
     NumpyScope.enableNumpyShape.withScope {
       assert(NumpyScope.isNumpyShape)

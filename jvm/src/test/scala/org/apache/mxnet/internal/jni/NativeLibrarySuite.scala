@@ -1,8 +1,9 @@
 package org.apache.mxnet
 package internal.jni
 
-import java.io.{ByteArrayInputStream, InputStream}
+import java.io.{ByteArrayInputStream, File, InputStream}
 import java.lang.ref.WeakReference
+import java.net.URLClassLoader
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, Path}
 
@@ -15,10 +16,7 @@ import scala.jdk.CollectionConverters._
 /** The lookup and extraction of the native library; this suite does not load it. */
 class NativeLibrarySuite extends munit.FunSuite {
   private val content = "not really a library".getBytes("UTF-8")
-  private val folder = FunFixture[Path](_ => Files.createTempDirectory("mxnet-loader"), deleteAll)
-
-  private def deleteAll(directory: Path): Unit =
-    Files.walk(directory).iterator.asScala.toSeq.reverse.foreach(Files.deleteIfExists(_))
+  private val folder = FunFixture[Path](_ => Files.createTempDirectory("mxnet-loader"), TemporaryFiles.delete)
 
   private def properties(more: (String, String)*): String => Option[String] =
     (Map("os.name" -> "Linux", "os.arch" -> "amd64") ++ more).get
@@ -101,7 +99,7 @@ class NativeLibrarySuite extends munit.FunSuite {
     assertEquals(Files.readAllBytes(NativeLibrary.locate(settings, resource)).toSeq, content.toSeq)
   }
 
-  folder.test("a cache that others can write to is refused, and said so") { directory =>
+  folder.test("a cache that others can write to is an error") { directory =>
     val open = Files.createDirectory(directory.resolve("open"))
     Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"))
     val error = intercept[MXNetError] {
@@ -129,12 +127,18 @@ class NativeLibrarySuite extends munit.FunSuite {
     assertEquals(found.asScala.toSeq, Seq.fill(8)(content.toSeq))
   }
 
+  /** A class loader that shares no class of the library with others. */
+  private def newLoader(): URLClassLoader = {
+    val paths = System.getProperty("java.class.path").split(File.pathSeparator)
+    new URLClassLoader(paths.map(new File(_).toURI.toURL), ClassLoader.getPlatformClassLoader)
+  }
+
+  private def programIn(loader: ClassLoader): Class[_] =
+    loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+
   test("a second class loader gets an engine of its own") {
-    val urls =
-      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
     val sums = Seq.fill(2) {
-      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
-      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+      val program = programIn(newLoader())
       program.getMethod("sum", classOf[Int]).invoke(null, Int.box(5))
     }
     assertEquals(sums, Seq.fill(2)(Float.box(5f)))
@@ -142,12 +146,10 @@ class NativeLibrarySuite extends munit.FunSuite {
   }
 
   test("an application that is deployed again and again trains each time, and the one before may go") {
-    val urls =
-      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
     val losses = Seq.fill(3) {
-      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
-      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
-      val found = program.getMethod("train", classOf[Int]).invoke(null, Int.box(20)).asInstanceOf[Array[Float]]
+      val loader = newLoader()
+      val found =
+        programIn(loader).getMethod("train", classOf[Int]).invoke(null, Int.box(20)).asInstanceOf[Array[Float]]
       loader.close()
       System.gc()
       found.toSeq
@@ -158,10 +160,8 @@ class NativeLibrarySuite extends munit.FunSuite {
 
   test("a class loader that is closed after training and a user-defined operator can be collected") {
     def deployed(): WeakReference[ClassLoader] = {
-      val urls =
-        System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
-      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
-      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+      val loader = newLoader()
+      val program = programIn(loader)
       program.getMethod("train", classOf[Int]).invoke(null, Int.box(1))
       assertEquals(program.getMethod("square", classOf[Float]).invoke(null, Float.box(3f)), Float.box(9f))
       loader.close()

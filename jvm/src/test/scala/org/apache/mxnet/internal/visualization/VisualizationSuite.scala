@@ -120,7 +120,7 @@ class VisualizationSuite extends munit.FunSuite {
     assert(lines.contains("Total parameters: 25,928"), lines.mkString("\n"))
   }
 
-  test("a text that is no network is an error that says what is missing") {
+  test("JSON that is not a network is an error that says what is missing") {
     assert(intercept[RuntimeException](NetworkGraph.parse("{}", Map.empty)).getMessage.contains("nodes"))
     assert(intercept[RuntimeException](NetworkGraph.parse("{\"nodes\": [{}]}", Map.empty)).getMessage.contains("name"))
     assert(

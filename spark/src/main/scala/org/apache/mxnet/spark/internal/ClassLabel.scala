@@ -13,7 +13,7 @@ import org.json4s.{DefaultFormats, Formats, JArray, JValue}
   */
 private[mxnet] final case class ClassLabel(input: String, layer: String, numClasses: Int, ignored: Option[Float]) {
 
-  /** Rejects a number that is no class. The layer truncates numbers. */
+  /** Rejects a number that is not a class. The layer truncates numbers. */
   def check(value: Float, column: String): Unit =
     // NaN is not in the range either.
     if (!(value > -1f && value < numClasses.toFloat) && !ignored.contains(value))

@@ -64,14 +64,24 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownH
 
   def isOnnx: Boolean = !main.toString.endsWith(ModelFiles.SymbolSuffix)
 
+  /** The network of a model that is not an ONNX file. */
+  def loadSymbol(): Symbol = Symbol.load(main.toString)
+
+  /** The parameters and auxiliary states. */
+  def loadParams(): Model.Params =
+    if (!isOnnx) Model.loadParams(others.head.toString)
+    else {
+      val (symbol, params) = load()
+      symbol.dispose()
+      params
+    }
+
   /** The network with its parameters and auxiliary states. */
-  def load(): (Symbol, Map[String, NDArray], Map[String, NDArray]) =
-    if (!isOnnx) {
-      val (args, aux) = Model.loadParams(others.head.toString)
-      (Symbol.load(main.toString), args, aux)
-    } else {
+  def load(): (Symbol, Model.Params) =
+    if (!isOnnx) (loadSymbol(), loadParams())
+    else {
       val imported = importOnnx()
-      (imported.symbol, imported.argParams, imported.auxParams)
+      (imported.symbol, Model.Params(imported.argParams, imported.auxParams))
     }
 
   /** Reads an ONNX file. */

@@ -291,8 +291,8 @@ private[mxnet] object ModelSession {
     synchronized(loads += 1)
     try
       if (!files.isOnnx) {
-        val (symbol, args, aux) = files.load()
-        new ModelSession(symbol, args, aux, Map.empty, symbol.listOutputs(), useNumpyShape = false)
+        val (symbol, params) = files.load()
+        new ModelSession(symbol, params.args, params.aux, Map.empty, symbol.listOutputs(), useNumpyShape = false)
       } else {
         val model = files.importOnnx()
         val inputs = model.inputs.map(input => input.name -> input).toMap

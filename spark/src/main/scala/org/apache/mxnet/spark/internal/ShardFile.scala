@@ -46,16 +46,16 @@ private[mxnet] object ContentKey {
 /** Partitions rows into ranges of their hashes, which are equally long because hashes are uniformly distributed. Rows for
   * validation follow in partitions of their own.
   *
-  * @param parts the number of partitions with rows for training, and of those with rows for validation
+  * @param numRanges the number of partitions with rows for training, and of those with rows for validation
   */
-private[mxnet] final class ContentPartitioner(parts: Int, hasValidation: Boolean) extends Partitioner {
-  override val numPartitions: Int = if (hasValidation) Math.multiplyExact(2, parts) else parts
+private[mxnet] final class ContentPartitioner(numRanges: Int, hasValidation: Boolean) extends Partitioner {
+  override val numPartitions: Int = if (hasValidation) Math.multiplyExact(2, numRanges) else numRanges
 
   override def getPartition(key: Any): Int = key match {
     case ContentKey(validation, hash) =>
       // The upper half of the hash, from 0, as a fraction of 2^32.
-      val part = (((hash >> 32) - Int.MinValue) * parts >>> 32).toInt
-      if (validation) parts + part else part
+      val range = (((hash >> 32) - Int.MinValue) * numRanges >>> 32).toInt
+      if (validation) numRanges + range else range
     case other => throw new IllegalArgumentException(s"$other is not a key of a row's content")
   }
 }
@@ -97,7 +97,7 @@ private[mxnet] final class RowEncoder(
     }
     if (!takesNaN && (offsets(columns.length - 1) until values.length).exists(values(_).isNaN))
       throw new IllegalArgumentException(
-        s"column '${columns.last.column}' has the value NaN, which is no target to train for; remove or replace such rows"
+        s"column '${columns.last.column}' has the value NaN, which cannot be trained on; remove or replace such rows"
       )
     val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
     bytes.asFloatBuffer().put(values)
@@ -111,7 +111,18 @@ private[mxnet] final class RowEncoder(
   */
 private[mxnet] final case class Chunk(offset: Long, numRows: Int)
 
-/** The rows of a shard in a local RecordIO file.
+/** The files of a shard. */
+private[mxnet] final case class ShardFiles(
+    training: ShardFile = ShardFile.empty,
+    validation: ShardFile = ShardFile.empty
+) {
+  def close(): Unit = {
+    training.close()
+    validation.close()
+  }
+}
+
+/** The rows of a shard for training, or those for validation, in a local RecordIO file.
   *
   * @param file the file; None if there are no rows
   * @param checksum CRC-32 of the records
@@ -172,14 +183,14 @@ private[mxnet] object ShardFile {
   /** Writes sorted rows to a file for each shard, so that they need not fit in memory.
     *
     * @param chunkBytes size of a chunk; a larger row is a chunk of its own
-    * @return the files by validation and shard; shards without rows have none
+    * @return the files by shard; shards without rows have none
     */
   def spool(
       rows: Iterator[(RowKey, Array[Byte])],
       directory: File,
       chunkBytes: Int = ChunkBytes
-  ): Map[(Boolean, Int), ShardFile] = {
-    val files = mutable.LinkedHashMap.empty[(Boolean, Int), ShardFile]
+  ): Map[Int, ShardFiles] = {
+    val files = mutable.HashMap.empty[Int, ShardFiles]
     val source = rows.buffered
     while (source.hasNext) {
       val RowKey(validation, shard, _) = source.head._1
@@ -198,7 +209,9 @@ private[mxnet] object ShardFile {
           chunks(chunks.length - 1) = chunks.last.copy(numRows = chunks.last.numRows + 1)
         }
       finally writer.close()
-      files((validation, shard)) = new ShardFile(Some(file), chunks.toIndexedSeq, checksum.getValue)
+      val written = new ShardFile(Some(file), chunks.toIndexedSeq, checksum.getValue)
+      val others = files.getOrElse(shard, ShardFiles())
+      files(shard) = if (validation) others.copy(validation = written) else others.copy(training = written)
     }
     files.toMap
   }

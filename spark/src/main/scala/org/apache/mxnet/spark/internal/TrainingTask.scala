@@ -6,6 +6,8 @@ import java.security.{MessageDigest, SecureRandom}
 import java.time.Duration
 import java.util.{Base64, Locale}
 
+import scala.util.Using
+
 import org.apache.hadoop.fs.{FileSystem, Path => HadoopPath}
 import org.apache.mxnet.Callback.{EpochRecord, Progress}
 import org.apache.mxnet._
@@ -15,10 +17,16 @@ import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}
 import org.apache.spark.util.SerializableConfiguration
 import org.apache.spark.{BarrierTaskContext, Partitioner, TaskKilledException}
 
+/** An input of a network.
+  *
+  * @param shape the shape of a row
+  */
+private[mxnet] final case class RowInput(name: String, shape: Shape)
+
 /** A training run, as the driver sends it to the workers.
   *
   * @param start the network with the parameters to start from
-  * @param inputs the inputs with the shapes of their rows, the label last
+  * @param inputs the inputs, the label last
   * @param numShards number of logical shards of a batch
   * @param rowsPerShard rows of a shard in a batch
   * @param settings the optimizer and its settings, and the metric, which distinguish checkpoints
@@ -31,7 +39,7 @@ import org.apache.spark.{BarrierTaskContext, Partitioner, TaskKilledException}
 private[mxnet] final case class TrainingPlan(
     uid: String,
     start: ShippedModel,
-    inputs: IndexedSeq[(String, Seq[Int])],
+    inputs: IndexedSeq[RowInput],
     numShards: Int,
     rowsPerShard: Int,
     numEpoch: Int,
@@ -47,9 +55,7 @@ private[mxnet] final case class TrainingPlan(
     timeout: Int,
     messages: String,
     conf: SerializableConfiguration
-) {
-  def inputShapes: IndexedSeq[(String, Shape)] = inputs.map { case (name, dims) => name -> Shape(dims) }
-}
+)
 
 /** A worker: one task of a barrier stage. It computes the gradients of its logical shards; the distributed store sums
   * over the shards in a fixed order, so that the result has the same bits for any number of workers.
@@ -67,22 +73,19 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
     context.addTaskCompletionListener[Unit](_ => FileTransfer.delete(directory))
     val files = ShardFile.spool(rows, directory)
     val job = DistributedJob.listen()
-    context.addTaskCompletionListener[Unit](_ => job.close())
     try {
       val workers = connect(job, files)
-      val (trained, validated) = (workers.flatMap(_.training), workers.flatMap(_.validation))
-      trained.sortBy(_.shard).find(_.rows == 0).foreach { shard =>
+      val summaries =
+        ShardSummaries(workers.flatMap(_.training).sortBy(_.shard), workers.flatMap(_.validation).sortBy(_.shard))
+      summaries.training.find(_.rows == 0).foreach { empty =>
         throw new IllegalArgumentException(
-          s"shard ${shard.shard} has no row to train on: the table has fewer rows than numShards = ${plan.numShards}, " +
-            s"namely ${trained.map(_.rows).sum} for training and ${validated.map(_.rows).sum} for validation"
+          s"shard ${empty.shard} has no row to train on: the table has fewer rows than numShards = ${plan.numShards}, " +
+            s"namely ${summaries.training.map(_.rows).sum} for training and ${summaries.validation.map(_.rows).sum} for " +
+            "validation"
         )
       }
-      val shards = ownShards.map { shard =>
-        (files.getOrElse((false, shard), ShardFile.empty), files.getOrElse((true, shard), ShardFile.empty))
-      }
-      val summaries = workers.flatMap(w => w.training ++ w.validation)
       val startFiles = plan.start.fetch(directory)
-      val training = new ShardTraining(plan, startFiles, context, job, ownShards, shards, summaries)
+      val training = new ShardTraining(plan, startFiles, context, job, ownShards, files, summaries)
       context.addTaskCompletionListener[Unit](_ => training.close())
       training.run()
     } finally {
@@ -92,15 +95,15 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
   }
 
   /** Exchanges addresses and summaries of the shards with the other workers, and connects to them. */
-  private def connect(job: DistributedJob, files: Map[(Boolean, Int), ShardFile]): Seq[WorkerInfo] = {
+  private def connect(job: DistributedJob, files: Map[Int, ShardFiles]): Seq[WorkerInfo] = {
     val secret = new Array[Byte](32)
     new SecureRandom().nextBytes(secret)
     val host = context.getTaskInfos()(rank).address.replaceAll(":[0-9]+$", "")
-    def summaries(validation: Boolean) = ownShards.map { shard =>
-      val file = files.getOrElse((validation, shard), ShardFile.empty)
+    def summaries(select: ShardFiles => ShardFile) = ownShards.map { shard =>
+      val file = select(files.getOrElse(shard, ShardFiles()))
       ShardSummary(shard, file.numRows, file.checksum)
     }
-    val own = WorkerInfo(s"$host:${job.port}", secret, summaries(validation = false), summaries(validation = true))
+    val own = WorkerInfo(s"$host:${job.port}", secret, summaries(_.training), summaries(_.validation))
     val all = context.allGather(own.toText).toIndexedSeq.map(WorkerInfo.parse)
     // All use the secret of rank 0. It is new in each attempt, so that workers of earlier attempts are rejected.
     job.join(rank, all.map(_.address), all.head.secret, Duration.ofSeconds(plan.timeout.toLong))
@@ -108,8 +111,11 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
   }
 }
 
-/** Number of rows and checksum of a shard. */
+/** Number of rows and checksum of the file of a shard. */
 private[mxnet] final case class ShardSummary(shard: Int, rows: Long, checksum: Long)
+
+/** The summaries of all shards, in their order. */
+private[mxnet] final case class ShardSummaries(training: Seq[ShardSummary], validation: Seq[ShardSummary])
 
 /** What a worker sends to the others before training. */
 private[mxnet] final case class WorkerInfo(
@@ -138,14 +144,13 @@ private[mxnet] object WorkerInfo {
 /** The network of one logical shard, bound to its own arrays. */
 private[mxnet] final class ShardNetwork(
     symbol: Symbol,
-    inputs: IndexedSeq[(String, Shape)],
+    inputs: IndexedSeq[RowInput],
     rows: Int,
     val shard: Int,
-    val training: ShardFile,
-    val validation: ShardFile
+    val files: ShardFiles
 ) {
-  private val shapes = inputs.map { case (name, shape) => name -> Shape(rows +: shape.toVector) }.toMap
-  private val sizes = inputs.map(_._2.product)
+  private val shapes = inputs.map(input => input.name -> (Shape(rows) ++ input.shape)).toMap
+  private val sizes = inputs.map(_.shape.product)
   private val row = new Array[Float](sizes.sum)
   private val buffers = sizes.map(size => new Array[Float](size * rows))
   private val device = Context.cpu()
@@ -157,12 +162,12 @@ private[mxnet] final class ShardNetwork(
   val aux: Map[String, NDArray] =
     symbol.listAuxiliaryStates().zip(auxShapes).map { case (name, shape) => name -> NDArray.zeros(shape, device) }.toMap
   val grads: Map[String, NDArray] =
-    args.removedAll(inputs.map(_._1)).map { case (name, array) => name -> NDArray.zeros(array.shape, device) }
+    args.removedAll(inputs.map(_.name)).map { case (name, array) => name -> NDArray.zeros(array.shape, device) }
 
   private val executor =
     symbol.bind(device, args, grads, grads.map { case (name, _) => name -> "write" }, aux, null, null)
 
-  def label: NDArray = args(inputs.last._1)
+  def label: NDArray = args(inputs.last.name)
 
   /** The first output. */
   def output: NDArray = executor.outputs.head
@@ -182,7 +187,7 @@ private[mxnet] final class ShardNetwork(
       }
       position += 1
     }
-    inputs.indices.foreach(i => args(inputs(i)._1).set(buffers(i)))
+    inputs.indices.foreach(i => args(inputs(i).name).set(buffers(i)))
   }
 
   def forward(isTrain: Boolean): Unit = executor.forward(isTrain)
@@ -202,7 +207,7 @@ private[mxnet] final class ShardNetwork(
 /** The training loop of a worker.
   *
   * @param startFiles the files of `plan.start`
-  * @param summaries the summaries of all shards; that of a shard's training rows precedes that of its validation rows
+  * @param files the files of this worker's shards that have rows
   */
 private[mxnet] final class ShardTraining(
     plan: TrainingPlan,
@@ -210,13 +215,13 @@ private[mxnet] final class ShardTraining(
     context: BarrierTaskContext,
     job: DistributedJob,
     ownShards: IndexedSeq[Int],
-    files: IndexedSeq[(ShardFile, ShardFile)],
-    summaries: Seq[ShardSummary]
+    files: Map[Int, ShardFiles],
+    summaries: ShardSummaries
 ) extends AutoCloseable {
   private val rank = context.partitionId()
   private val symbol = Symbol.load(startFiles.main.toString)
-  private val networks = ownShards.zip(files).map { case (shard, (training, validation)) =>
-    new ShardNetwork(symbol, plan.inputShapes, plan.rowsPerShard, shard, training, validation)
+  private val networks = ownShards.map { shard =>
+    new ShardNetwork(symbol, plan.inputs, plan.rowsPerShard, shard, files.getOrElse(shard, ShardFiles()))
   }
   private val paramNames = symbol.listArguments().filter(networks.head.grads.contains)
   private val auxNames = symbol.listAuxiliaryStates()
@@ -224,10 +229,8 @@ private[mxnet] final class ShardTraining(
   /** The arguments of the push of a step: for each parameter, the gradients of this worker's shards. */
   private val (pushedKeys, pushedGradients) =
     paramNames.flatMap(name => networks.map(network => name -> network.grads(name))).toArray.unzip
-  private val (trainingSummaries, validationSummaries) =
-    summaries.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(s => (s(0), s(1))).unzip
-  private val numSteps = (trainingSummaries.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
-  private val hasValidation = validationSummaries.exists(_.rows > 0)
+  private val numSteps = (summaries.training.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
+  private val hasValidation = summaries.validation.exists(_.rows > 0)
 
   private val optimizer = plan.optimizer()
   private val weights = job.createStore()
@@ -258,12 +261,12 @@ private[mxnet] final class ShardTraining(
     sums.init("checkpoint", latest)
     sums.pull("checkpoint", latest)
     val saved = Option.when(latest.toScalar > 0)(readCheckpoint(latest.toScalar.toInt))
-    if (rank == 0) plan.checkpointDir.foreach(path => tell(startingPoint(saved, path)))
-    val (args, aux) = saved.fold(Model.loadParams(startFiles.others.head.toString))(s => (s.params.args, s.params.aux))
+    if (rank == 0) plan.checkpointDir.foreach(path => sendToDriver(startingPoint(saved, path)))
+    val params = saved.fold(startFiles.loadParams())(_.params)
     optimizer.setIdx2Name(paramNames.indices.map(i => i -> paramNames(i)).toMap)
     optimizer.setSymbol(symbol)
     optimizer.setRescaleGrad(1f / (plan.rowsPerShard * plan.numShards))
-    paramNames.foreach(name => weights.init(name, args(name)))
+    paramNames.foreach(name => weights.init(name, params.args(name)))
     weights.setUpdater(new SeededUpdater)
     saved.foreach { state =>
       weights.cachedStates.deserializeState(state.optimizer.states)
@@ -272,17 +275,18 @@ private[mxnet] final class ShardTraining(
     }
     paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
     auxNames.foreach { name =>
-      val zeros = NDArray.zeros(aux(name).shape)
-      sums.init(name, zeros)
-      zeros.dispose()
-      networks.foreach(network => aux(name).copyTo(network.aux(name)))
+      val state = params.aux(name)
+      initSum(name, state.shape)
+      networks.foreach(network => state.copyTo(network.aux(name)))
     }
-    (latest +: (args.values ++ aux.values).toSeq).foreach(_.dispose())
-    Seq("training", "validation").foreach(key =>
-      sums.init(key, NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64))
-    )
+    params.dispose()
+    latest.dispose()
+    Seq("training", "validation").foreach(key => initSum(key, Shape(metricNames.length + 1), DType.Float64))
     saved.fold(0)(_.epoch)
   }
+
+  private def initSum(key: String, shape: Shape, dtype: DType.DType = DType.Float32): Unit =
+    Using.resource(NDArray.zeros(shape, Context.cpu(), dtype))(sums.init(key, _))
 
   private def startingPoint(saved: Option[TrainingCheckpoint], path: String): String = saved match {
     case Some(state) => s"resumes after epoch ${state.epoch} from a checkpoint in $path"
@@ -292,11 +296,11 @@ private[mxnet] final class ShardTraining(
   }
 
   /** Sends a message to the driver's log, or the progress to its listeners. */
-  private def tell(message: Any): Unit = DriverMessages.send(plan.messages, message)
+  private def sendToDriver(message: Any): Unit = DriverMessages.send(plan.messages, message)
 
-  /** Ends a task that Spark has cancelled: Spark itself checks this only where it reads rows. */
-  private def checkCancelled(): Unit =
-    if (context.isInterrupted()) throw new TaskKilledException("training is cancelled")
+  /** Ends a task that Spark has canceled: Spark itself checks this only where it reads rows. */
+  private def checkCanceled(): Unit =
+    if (context.isInterrupted()) throw new TaskKilledException("training is canceled")
 
   /** Updates the parameters, with random numbers that depend on the step and the parameter, because every worker updates
     * all parameters.
@@ -309,13 +313,13 @@ private[mxnet] final class ShardTraining(
   private def trainEpoch(): Unit = {
     val begin = System.nanoTime()
     metrics.foreach(_.reset())
-    networks.foreach(network => network.training.shuffle(RowKey.orderSeed(plan.seed, epoch, network.shard)))
+    networks.foreach(network => network.files.training.shuffle(RowKey.orderSeed(plan.seed, epoch, network.shard)))
     step = 0L
     while (step < numSteps) {
-      checkCancelled()
+      checkCanceled()
       networks.indices.foreach { i =>
         val network = networks(i)
-        network.load(network.training, plan.rowsPerShard)
+        network.load(network.files.training, plan.rowsPerShard)
         Random.withSeed(RandomStreams.ofShard(plan.seed, epoch, step, network.shard)) {
           network.forward(isTrain = true)
           // The gradients of all shards are complete only in the last pass, during which the store sends them.
@@ -334,7 +338,7 @@ private[mxnet] final class ShardTraining(
     val record = EpochRecord(epoch, train, if (hasValidation) validate() else Nil, speed, seconds)
     history :+= record
     if (rank == 0)
-      tell(TrainingProgress(plan.uid, epoch, plan.numEpoch, record.train.toMap, record.validation.toMap, speed))
+      sendToDriver(TrainingProgress(plan.uid, epoch, plan.numEpoch, record.train.toMap, record.validation.toMap, speed))
   }
 
   /** Sets the auxiliary states of all shards, such as the moving statistics of normalization, to their mean. */
@@ -352,21 +356,24 @@ private[mxnet] final class ShardTraining(
   private def validate(): Seq[(String, Float)] = {
     metrics.foreach(_.reset())
     networks.zip(metrics).foreach { case (network, metric) =>
-      network.validation.rewind()
-      var left = network.validation.numRows
+      val file = network.files.validation
+      file.rewind()
+      var left = file.numRows
       // Networks may draw random numbers in inference, too. The steps of training are not negative.
       step = -1L
       while (left > 0) {
-        checkCancelled()
+        checkCanceled()
         val count = math.min(left, plan.rowsPerShard.toLong).toInt
-        network.load(network.validation, count)
+        network.load(file, count)
         Random.withSeed(RandomStreams.ofShard(plan.seed, epoch, step, network.shard))(network.forward(isTrain = false))
         step -= 1
-        metric.update(IndexedSeq(network.label.slice(0, count)), IndexedSeq(network.output.slice(0, count)))
+        Using.resources(network.label.slice(0, count), network.output.slice(0, count)) { (label, output) =>
+          metric.update(IndexedSeq(label), IndexedSeq(output))
+        }
         left -= count
       }
     }
-    meanOverShards("validation", networks.map(_.validation.numRows.toDouble))
+    meanOverShards("validation", networks.map(_.files.validation.numRows.toDouble))
   }
 
   /** The means of the metrics over all shards.
@@ -405,8 +412,8 @@ private[mxnet] final class ShardTraining(
       plan.seed,
       plan.settings,
       plan.inputs,
-      trainingSummaries,
-      validationSummaries
+      summaries.training,
+      summaries.validation
     )
     val digest = MessageDigest.getInstance("SHA-256").digest(settings.mkString(" ").getBytes("UTF-8"))
     digest.take(8).map(byte => f"$byte%02x").mkString
@@ -448,10 +455,9 @@ private[mxnet] final class ShardTraining(
 
   /** Writes a checkpoint under another name and renames it, so that a checkpoint file is always complete. */
   private def writeCheckpoint(epoch: Int): Unit = if (rank == 0 && plan.checkpointDir.nonEmpty) {
-    val (args, aux) = params
     val state = TrainingCheckpoint(
       epoch,
-      Model.Params(args, aux),
+      params,
       OptimizerCheckpoint.of(optimizer, weights.cachedStates.serializeState()),
       Array.empty,
       Array.empty,
@@ -478,12 +484,12 @@ private[mxnet] final class ShardTraining(
         try fileSystem.delete(checkpointFile(old), false)
         catch {
           case error: IOException =>
-            tell(s"the checkpoint ${checkpointFile(old)} cannot be deleted: ${error.getMessage}")
+            sendToDriver(s"the checkpoint ${checkpointFile(old)} cannot be deleted: ${error.getMessage}")
         }
       }
 
-  private def params: (Map[String, NDArray], Map[String, NDArray]) =
-    (paramNames.map(name => name -> networks.head.args(name)).toMap, networks.head.aux)
+  private def params: Model.Params =
+    Model.Params(paramNames.map(name => name -> networks.head.args(name)).toMap, networks.head.aux)
 
   /** Frees the arrays of the training now, because the garbage collector does not know how large they are. */
   override def close(): Unit = {
@@ -493,17 +499,11 @@ private[mxnet] final class ShardTraining(
   }
 
   private def trainedFiles(): Iterator[Array[Byte]] = {
-    val (args, aux) = params
-    val file = new File(startFiles.main.getParent.toFile, "trained.params")
-    NDArray.save(file.getPath, Model.withKinds(args, aux))
-    val in = Files.newInputStream(file.toPath)
-    Iterator.continually(in.readNBytes(ChunkPartitioner.ChunkBytes)).takeWhile { chunk =>
-      if (chunk.isEmpty) {
-        in.close()
-        file.delete()
-      }
-      chunk.nonEmpty
-    }
+    val file = startFiles.main.resolveSibling("trained.params")
+    NDArray.save(file.toString, Model.withKinds(params.args, params.aux))
+    val in = Files.newInputStream(file)
+    context.addTaskCompletionListener[Unit](_ => in.close())
+    Iterator.continually(in.readNBytes(ChunkPartitioner.ChunkBytes)).takeWhile(_.nonEmpty)
   }
 }
 

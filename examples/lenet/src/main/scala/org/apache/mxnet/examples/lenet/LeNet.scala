@@ -8,7 +8,7 @@ import org.apache.mxnet.optimizer.SGD
 object LeNet {
 
   /** Height and width of an image. */
-  val PictureSize = 8
+  val ImageSize = 8
 
   private val BatchSize = 32
 
@@ -44,7 +44,7 @@ object LeNet {
 
   /** Shapes of the inputs of a batch. */
   def inputShapes: Map[String, Shape] =
-    Map("data" -> Shape(BatchSize, 1, PictureSize, PictureSize), "softmax_label" -> Shape(BatchSize))
+    Map("data" -> Shape(BatchSize, 1, ImageSize, ImageSize), "softmax_label" -> Shape(BatchSize))
 
   /** Batches of the training images, in random order. */
   def trainingData(folder: String, seed: Int): DataIter =

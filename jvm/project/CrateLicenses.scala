@@ -4,15 +4,15 @@ import sbt._
 import sjsonnew.shaded.scalajson.ast.unsafe._
 import sjsonnew.support.scalajson.unsafe.Parser
 
-/** The licences of the crates that are linked into the native library, from cargo's metadata. */
-object CrateLicences {
+/** The licenses of the crates that are linked into the native library, from cargo's metadata. */
+object CrateLicenses {
 
   private val Host = "host: (.*)".r
   private val NameAndVersion = "([^ ]+) v([^ ]+).*".r
 
-  private final case class Crate(name: String, version: String, licence: String, source: String, folder: File)
+  private final case class Crate(name: String, version: String, license: String, source: String, folder: File)
 
-  /** The files of the jar: a list of the crates, and below `META-INF/licenses` the licence files of each.
+  /** The files of the jar: a list of the crates, and below `META-INF/licenses` the license files of each.
     *
     * @param root the folder of the workspace
     * @param target where the list is written
@@ -23,7 +23,7 @@ object CrateLicences {
     IO.write(list, listing(linked, output(root, "rustc", "--version").split(' ')(1)))
     val apache = root / "LICENSE"
     val files = linked.flatMap { crate =>
-      licenceFiles(crate, apache).map(file =>
+      licenseFiles(crate, apache).map(file =>
         file -> s"META-INF/licenses/${crate.name}-${crate.version}/${file.getName}"
       )
     }
@@ -31,20 +31,20 @@ object CrateLicences {
   }
 
   private def listing(linked: Seq[Crate], rust: String): String = {
-    val lines = linked.map(crate => s"${crate.name} ${crate.version}: ${crate.licence}, ${crate.source}")
-    ("Linked into the native library; the licence files are in META-INF/licenses." +: "" +:
+    val lines = linked.map(crate => s"${crate.name} ${crate.version}: ${crate.license}, ${crate.source}")
+    ("Linked into the native library; the license files are in META-INF/licenses." +: "" +:
       s"Rust standard library $rust: MIT OR Apache-2.0, the Rust project" +: lines)
       .mkString("", "\n", "\n")
   }
 
-  /** For a crate without a licence file, uses the text of Apache-2.0. */
-  private def licenceFiles(crate: Crate, apache: File): Seq[File] = {
+  /** For a crate without a license file, uses the text of Apache-2.0. */
+  private def licenseFiles(crate: Crate, apache: File): Seq[File] = {
     val files =
       IO.listFiles(crate.folder).filter(_.getName.matches("(?i)(licen[cs]e|copying|unlicense|notice).*")).toSeq
     if (files.nonEmpty) files.sortBy(_.getName)
-    else if (crate.licence.contains("Apache-2.0")) Seq(apache)
+    else if (crate.license.contains("Apache-2.0")) Seq(apache)
     else
-      sys.error(s"The crate ${crate.name} ${crate.version} (${crate.licence}) has no licence file in ${crate.folder}")
+      sys.error(s"The crate ${crate.name} ${crate.version} (${crate.license}) has no license file in ${crate.folder}")
   }
 
   /** The external crates that are linked into the library on this platform, sorted by name. */
@@ -58,7 +58,7 @@ object CrateLicences {
     items(metadata, "packages")
       .filter(json => field(json, "source") != JNull && names.contains((text(json, "name"), text(json, "version"))))
       .map { json =>
-        val source = field(json, "repository") match { case JString(url) => url; case _ => "no repository is named" }
+        val source = field(json, "repository") match { case JString(url) => url; case _ => "no repository" }
         val folder = file(text(json, "manifest_path")).getParentFile
         Crate(text(json, "name"), text(json, "version"), text(json, "license"), source, folder)
       }
@@ -71,7 +71,7 @@ object CrateLicences {
     val code = Process(command, folder).!(
       ProcessLogger(line => out.append(line).append('\n'), line => errors.append(line).append('\n'))
     )
-    if (code != 0) sys.error(s"${command.mkString(" ")} failed, so that the crates' licences are unknown:\n$errors")
+    if (code != 0) sys.error(s"${command.mkString(" ")} failed, so that the crates' licenses are unknown:\n$errors")
     out.toString
   }
 
@@ -82,7 +82,7 @@ object CrateLicences {
 
   private def text(json: JValue, name: String): String = field(json, name) match {
     case JString(value) => value
-    case other          => sys.error(s"cargo metadata: '$name' is $other, not a text")
+    case other          => sys.error(s"cargo metadata: '$name' is $other, not a string")
   }
 
   private def items(json: JValue, name: String): Seq[JValue] = field(json, name) match {
