@@ -206,5 +206,5 @@ fn incompatible_graphs_are_errors() {
     assert_eq!(error("(0,)", &[body.clone(), var("data")]), "");
     assert!(error("(0, 1)", &[body.clone(), var("data"), var("more")]).contains("the graph has 1 inputs"));
     assert!(error("(3,)", &[body, var("data")]).contains("index 3"));
-    assert!(error("(0,)", &[]).contains("num_args is out of range"));
+    assert!(error("(0,)", &[]).contains("for Parameter num_args"));
 }
