@@ -208,8 +208,8 @@ fn updates_states(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if !b.updates.is_empty())
 }
 
-/// Whether several gradient nodes update the same state, as those of a batch normalization that is applied twice. Then the result depends on
-/// their order, which is MXNet's if the nodes are in depth-first order.
+/// Whether several gradient nodes update the same state, like those of a batch normalization that is applied twice. The result depends on
+/// their order, which is that of MXNet if the nodes are in depth-first order.
 pub(crate) fn has_repeated_updates(graph: &Graph, gradients: &[Option<Entry>]) -> bool {
     let needed = graph.needed_for(gradients.iter().flatten().copied());
     let nodes = graph
