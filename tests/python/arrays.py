@@ -72,6 +72,8 @@ record("full", nd.full((2,), 7))
 for unknown in ((), (0,), (0, 3), (2, 0)):
     filled = [nd._internal._ones(shape=unknown, out=nd.zeros((2, 3))), nd.random.uniform(2, 3, shape=unknown, out=nd.zeros((2, 3))) > 1]
     record(f"unknown shape {unknown}", [x.asnumpy() for x in filled])
+    makers = (nd.zeros, nd.ones, lambda shape: nd.random.normal(shape=shape), nd.empty)
+    record(f"unknown shape {unknown}/without out", [error_of(lambda m=m: m(unknown)) for m in makers])
 integers = nd.zeros((2,), dtype="uint8")
 samplers = (nd.random.uniform, nd.random.normal, nd.random.poisson, nd.random.gamma)
 record("sampled type", [error_of(lambda f=f: f(out=integers).shape) for f in samplers])

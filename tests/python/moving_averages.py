@@ -125,6 +125,33 @@ for mode, flags in (("imperative", None), ("hybrid", {}), ("static", {"static_al
     nd.waitall()
     record(f"{mode}/passed through", mean.data())
 
+# Layers that are called several times before their backward pass, as discriminators are: the order of the updates matters.
+for flags in (None, {}):
+    for title, order in {"in order": (0, 1), "swapped": (1, 0), "three": (1, 2, 0)}.items():
+        layer = gluon.nn.BatchNorm(in_channels=3, prefix="bn_")
+        layer.initialize()
+        if flags is not None:
+            layer.hybridize()
+        inputs = [nd.array(x * scale + scale) for scale in (1, 5, -3)]
+        with autograd.record():
+            outputs = [layer(data) for data in inputs]
+            loss = sum((outputs[k] ** 2).sum() * (k + 1) for k in order)
+        loss.backward()
+        nd.waitall()
+        record(f"several calls/{flags}/{title}/mean", layer.running_mean.data())
+        record(f"several calls/{flags}/{title}/var", layer.running_var.data())
+# The same in one graph.
+shared = [mx.sym.var(f"bn_{name}") for name in ("gamma", "beta", "moving_mean", "moving_var")]
+first, second = (mx.sym.BatchNorm(mx.sym.var(name), *shared) for name in "ab")
+for title, total in {"in order": first**2 + second**2, "swapped": second**2 + first**2}.items():
+    executor = total.simple_bind(mx.cpu(), a=x.shape, b=x.shape)
+    for name, scale in (("a", 1), ("b", 5)):
+        executor.arg_dict[name][:] = nd.array(x * scale + scale)
+    executor.forward(is_train=True)
+    executor.backward([head])
+    nd.waitall()
+    record(f"shared averages/{title}/mean", executor.aux_dict["bn_moving_mean"])
+
 # No gradient flows through BlockGrad, but the averages before it are updated.
 blocked = mx.sym.BlockGrad(mx.sym.BatchNorm(mx.sym.var("data"), name="bn"))
 for requests in ("write", {"data": "write", "bn_gamma": "null", "bn_beta": "null"}):

@@ -476,10 +476,27 @@ pub fn type_string<T: ParamValue>(default: Option<&T>) -> String {
 /// Parses one field.
 pub fn parse_field<T: ParamValue>(attrs: &Attrs, name: &str, default: Option<T>) -> Result<T> {
     match (attrs.get(name), default) {
-        (Some(text), _) => T::parse(text)
-            .map_err(|e| Error::Param(format!("Invalid value for parameter {name}: {e} (type {})", T::type_name()))),
+        (Some(text), _) => T::parse(text).map_err(|reason| invalid_value(name, &T::type_name(), text, &reason)),
         (None, Some(d)) => Ok(d),
         (None, None) => Err(Error::Param(format!("Required parameter {name} of {} is not presented", T::type_name()))),
+    }
+}
+
+/// The error for a text that is not a value of the parameter, with MXNet's words first.
+fn invalid_value(name: &str, type_name: &str, text: &str, reason: &str) -> Error {
+    Error::Param(match type_name.starts_with('{') {
+        true => format!("Invalid Input: '{text}', valid values are: {type_name} (parameter {name})"),
+        false => format!("Invalid Parameter format for {name} expect {type_name} but value='{text}': {reason}"),
+    })
+}
+
+/// The error message for a value outside the range, in MXNet's words.
+pub fn range_error<T: Ranged>(value: &T, name: &str, range: &RangeInclusive<T>) -> String {
+    match (range.start(), range.end()) {
+        (low, high) if *high == T::LARGEST => {
+            format!("value {value} for Parameter {name} should be greater equal to {low}")
+        }
+        (low, high) => format!("value {value} for Parameter {name} exceed bound [{low},{high}]"),
     }
 }
 
@@ -525,8 +542,7 @@ macro_rules! params {
     (@check $name:expr, $value:expr,) => {};
     (@check $name:expr, $value:expr, $range:expr) => {
         if !($range).contains($value) {
-            return Err($crate::error::Error::Param(format!(
-                "value {} for parameter {} is out of range: expected {}", $value, $name, $crate::params::range_text(&$range))));
+            return Err($crate::error::Error::Param($crate::params::range_error($value, $name, &$range)));
         }
     };
     (@doc $doc:expr,) => { ::std::borrow::Cow::Borrowed($doc) };

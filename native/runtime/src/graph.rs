@@ -239,6 +239,47 @@ impl Graph {
         }
         needed
     }
+
+    /// The nodes that the targets depend on, in the order of a depth-first search that visits targets and inputs from first to last.
+    pub fn depth_first(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<usize> {
+        let mut is_visited = vec![false; self.nodes.len()];
+        let mut order = Vec::new();
+        for target in targets {
+            let mut stack = Vec::new();
+            if !std::mem::replace(&mut is_visited[target.node as usize], true) {
+                stack.push((target.node as usize, 0));
+            }
+            while let Some((i, next_input)) = stack.last_mut() {
+                let Some(input) = self.nodes[*i].inputs.get(*next_input) else {
+                    order.push(*i);
+                    stack.pop();
+                    continue;
+                };
+                *next_input += 1;
+                if !std::mem::replace(&mut is_visited[input.node as usize], true) {
+                    stack.push((input.node as usize, 0));
+                }
+            }
+        }
+        order
+    }
+
+    /// Moves the nodes from `first` on into the given order, which may leave out dead code. Returns the new index of every node.
+    pub(crate) fn reorder(&mut self, first: usize, order: &[usize]) -> Vec<u32> {
+        let mut is_listed = vec![false; self.nodes.len()];
+        order.iter().for_each(|i| is_listed[*i] = true);
+        let listed = order.iter().copied().filter(|i| *i >= first);
+        let old: Vec<usize> =
+            (0..first).chain(listed).chain((first..self.nodes.len()).filter(|i| !is_listed[*i])).collect();
+        let mut new = vec![0; old.len()];
+        old.iter().enumerate().for_each(|(to, from)| new[*from] = to as u32);
+        let mut nodes: Vec<Option<GraphNode>> = std::mem::take(&mut self.nodes).into_iter().map(Some).collect();
+        self.nodes = old.iter().filter_map(|i| nodes[*i].take()).collect();
+        let inputs = self.nodes[first..].iter_mut().flat_map(|node| &mut node.inputs);
+        let gradients = self.checked_gradients.iter_mut().map(|checked| &mut checked.gradient);
+        inputs.chain(gradients).for_each(|e| e.node = new[e.node as usize]);
+        new
+    }
 }
 
 /// Adds the operators of composed gradients, named after the node that is differentiated.

@@ -195,5 +195,5 @@ fn incompatible_graphs_are_errors() {
     assert_eq!(error("(0,)", &[body.clone(), variable("data")]), "");
     assert!(error("(0, 1)", &[body.clone(), variable("data"), variable("more")]).contains("the graph has 1 inputs"));
     assert!(error("(3,)", &[body, variable("data")]).contains("index 3"));
-    assert!(error("(0,)", &[]).contains("num_args is out of range"));
+    assert!(error("(0,)", &[]).contains("for Parameter num_args"));
 }

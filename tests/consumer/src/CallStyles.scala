@@ -49,7 +49,7 @@ object CallStyles {
     val refused =
       try Symbol.api.LeakyReLU(data = data, act_type = chosen.drop(1)).toString
       catch { case error: MXNetError => error.getMessage }
-    check("wrong text", refused.contains("LeakyReLU: Invalid value for parameter act_type: 'relu' is not one of elu, gelu"), true)
+    check("wrong text", refused.contains("LeakyReLU: Invalid Input: 'relu', valid values are: {'elu', 'gelu'"), true)
   }
 
   private def conversions(): Unit = {

@@ -36,25 +36,28 @@ fn invoke(
 }
 
 /// Rejects results of unknown shape, as MXNet does: in legacy semantics, a shape that contains a 0 or has no dimensions is unknown. It is
-/// accepted if no input has such a shape, or if the shape of the result depends on values.
+/// accepted if neither an input nor the parameter `shape` of an operator without inputs has such a shape, or if the shape of the result
+/// depends on values.
 fn check_results(name: &str, inputs: &[Arc<Tensor>], results: &[Arc<Tensor>]) -> Result<()> {
     let unknown = |t: &Arc<Tensor>| {
         let array = t.stored().ok()?;
         let dims = array.shape().dims();
         (dims.is_empty() || dims.contains(&0)).then(|| array.shape().clone())
     };
-    if semantics::is_numpy_shape() || !inputs.iter().any(|t| unknown(t).is_some()) {
+    if semantics::is_numpy_shape() {
         return Ok(());
     }
-    match results.iter().find_map(unknown) {
-        Some(shape) if !matches!(registry::find(name)?.1.kernels.forward, Forward::Dynamic(_)) => {
-            Err(Error::Value(format!(
-                "Operator {name} inferring shapes failed.: without NumPy shape semantics the shape {shape} of the result is unknown; call \
-             MXSetIsNumpyShape, or set_np_shape in Python"
-            )))
-        }
-        _ => Ok(()),
+    let Some(shape) = results.iter().find_map(unknown) else { return Ok(()) };
+    let def = registry::find(name)?.1;
+    let is_requested = inputs.is_empty() && def.fields().iter().any(|field| field.name == "shape");
+    let is_accepted = !is_requested && !inputs.iter().any(|t| unknown(t).is_some());
+    if is_accepted || matches!(def.kernels.forward, Forward::Dynamic(_)) {
+        return Ok(());
     }
+    Err(Error::Value(format!(
+        "Operator {name} inferring shapes failed.: without NumPy shape semantics the shape {shape} of the result is unknown; call \
+         MXSetIsNumpyShape, or set_np_shape in Python"
+    )))
 }
 
 /// Runs a call that writes to the given outputs, or to new arrays if `*outputs` is null; returns the storage types of the outputs.

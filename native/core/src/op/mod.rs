@@ -98,8 +98,12 @@ mod tests {
         let parsed = parse("num_args", "3").unwrap();
         let p = parsed.get::<TestParam>();
         assert_eq!((p.num_args, p.dim, p.eps), (3, 1, f64::from(1e-3f32)));
-        assert!(parse("num_args", "10").unwrap_err().to_string().contains("out of range"));
-        assert!(parse("num_args", "x").unwrap_err().to_string().contains("'x' is not a valid int"));
+        assert!(
+            parse("num_args", "10").unwrap_err().to_string().contains("value 10 for Parameter num_args exceed bound")
+        );
+        assert!(
+            parse("num_args", "x").unwrap_err().to_string().contains("format for num_args expect int but value='x': ")
+        );
         assert!(parse("dim", "1").unwrap_err().to_string().contains("Required parameter num_args"));
         assert!(parse("nun_args", "1").unwrap_err().to_string().contains("Possible Arguments: num_args, dim, eps"));
     }

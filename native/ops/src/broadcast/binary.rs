@@ -138,7 +138,8 @@ pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
             (x, -1) | (-1, x) => x,
             (x, y) => {
                 return Err(Error::Value(format!(
-                    "shapes {a} and {b} cannot be broadcast: {x} and {y} on axis {i} differ, and neither is 1"
+                    "operands could not be broadcast together with shapes {a} {b}: {x} and {y} on axis {i} differ, and neither \
+                     is 1"
                 )));
             }
         });

@@ -80,7 +80,10 @@ fn kept_indices(
             is_kept[i] = false;
             Ok(())
         }
-        Err(_) => Err(Error::Value(format!("index {i} is out of bounds for an axis of length {n}"))),
+        Err(_) => {
+            let axis = p.axis.unwrap_or(0);
+            Err(Error::Value(format!("index {i} is out of bounds for axis {axis} with size {n}")))
+        }
     };
     match (indices, p.int_ind) {
         (Some(indices), _) => indices.iter().try_for_each(|i| remove(*i))?,

@@ -13,7 +13,7 @@ use ferromx_kernels::index::{self, BadIndex};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::movement;
 
-use super::{bad_index, index_type, no_gradient};
+use super::{index_type, no_gradient};
 use crate::compose::op;
 use crate::elemwise::family::NUMERIC;
 use crate::movement::{by_size, source, target};
@@ -66,14 +66,16 @@ fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usi
         let tuples: usize = indices.shape().to_usize()[1..].iter().product();
         return Ok((vec![0; if shape.2 == 0 { 0 } else { tuples }], shape));
     }
-    let rows =
-        index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(index_error))?;
+    let rows = index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer)
+        .map_err(|e| index_error(&e, indices.shape())))?;
     Ok((rows, shape))
 }
 
-/// The error for coordinates out of range. MXNet's Python package recognizes its first word.
-fn index_error(e: BadIndex) -> Error {
-    Error::Value(format!("IndexError: {}", bad_index(e)))
+/// The error for coordinates out of range, in MXNet's words. Its Python package recognizes the first one.
+fn index_error(e: &BadIndex, indices: &Shape) -> Error {
+    let tuples: usize = indices.to_usize()[1..].iter().product();
+    let axis = e.position / tuples.max(1);
+    Error::Value(format!("IndexError: index {} is out of bounds for axis {axis} with size {}", e.index, e.len))
 }
 
 /// Inputs: gradient of the output, coordinates. Outputs: gradients of the data and the coordinates.

@@ -373,9 +373,7 @@ impl OpParams for ConcatenateParam {
         refuse_unknown(attrs, &["num_args", "axis"])?;
         let num_args: i32 = parse_field(attrs, "num_args", None)?;
         if num_args < 1 {
-            return Err(Error::Param(format!(
-                "value {num_args} for parameter num_args is out of range: give 1 or more"
-            )));
+            return Err(Error::Param(format!("value {num_args} for Parameter num_args should be greater equal to 1")));
         }
         Ok(ConcatenateParam { num_args, axis: parse_field(attrs, "axis", Some(Some(0)))? })
     }

@@ -146,7 +146,15 @@ pub(super) fn differentiate(graph: &mut Graph, outputs: &[Entry], variables: &[E
         (0..outputs.len()).map(|i| graph.variable(&format!("_head_grad_{i}"), Attrs::new())).collect();
     let args = gradient::GradientArgs { heads: outputs, head_grads: &all, variables, create_graph: false };
     let mut trace = Trace::default();
-    let entries = gradient::traced(graph, &args, &mut trace)?;
+    let first = graph.nodes.len();
+    let mut entries = gradient::traced(graph, &args, &mut trace)?;
+    if gradient::has_repeated_updates(graph, &entries) {
+        let order = graph.depth_first(entries.iter().flatten().copied());
+        let new = graph.reorder(first, &order);
+        let moved = |e: Entry| entry(new[e.node as usize] as usize, e.index as usize);
+        entries.iter_mut().flatten().for_each(|e| *e = moved(*e));
+        trace = trace.remapped(moved);
+    }
     // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
     let used = graph.needed_for(entries.iter().flatten().copied());
     let head_grads =

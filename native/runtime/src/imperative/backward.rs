@@ -277,14 +277,15 @@ impl<'g> Evaluator<'g> {
 
     fn run(&mut self, targets: impl Iterator<Item = Entry>, mode: Mode) -> Result<()> {
         let targets: Vec<Entry> = targets.collect();
-        let needed = self.graph.needed_for(targets.iter().copied());
-        let readers = self.graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
-        self.live = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
-        in_mode(ThreadMode { is_recording: self.is_recording, mode }, || self.run_needed(&needed, mode))
+        // Gradients update the states of their layers, so their order matters; this is MXNet's.
+        let order = self.graph.depth_first(targets.iter().copied());
+        let read = order.iter().flat_map(|i| self.graph.nodes[*i].inputs.iter().copied());
+        self.live = read.chain(targets).collect();
+        in_mode(ThreadMode { is_recording: self.is_recording, mode }, || self.run_in_order(&order, mode))
     }
 
-    fn run_needed(&mut self, needed: &[bool], mode: Mode) -> Result<()> {
-        for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+    fn run_in_order(&mut self, order: &[usize], mode: Mode) -> Result<()> {
+        for (i, node) in order.iter().map(|i| (*i, &self.graph.nodes[*i])) {
             // For higher-order gradients, the forward operators must be on the new tape, too.
             let is_computed = self.tensors.contains_key(&entry(i, 0));
             let is_replayed = self.is_recording && matches!(node.action, Action::Forward(_)) && is_computed;

@@ -98,7 +98,8 @@ pub(super) fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
     if let Some(n) = op.def.num_inputs(&op.params) {
         ensure!(
             n == given,
-            "Input:[{}] was expected, but {given} inputs were given",
+            "Operator {} expects {n} inputs, but got {given} instead: [{}] are expected",
+            op.title(),
             op.def.input_names(&op.params, n).join(", ")
         );
     }

@@ -51,12 +51,16 @@ impl TapeGraph {
         }
     }
 
-    /// Adds the operators that `head` depends on, in topological order, and returns its entry.
+    /// Adds the operators that `head` depends on, in topological order, and returns its entry. As in MXNet, the order is that of a
+    /// depth-first search that visits inputs from first to last: it decides in which order the gradients of a layer that is called twice
+    /// update its states.
     pub(super) fn add(&mut self, head: &TapeEntry) -> Result<Entry> {
         let mut stack = vec![head.clone()];
         while let Some(top) = stack.last() {
             let TapeEntry::Output(node, _) = top.clone() else {
-                stack.pop();
+                if let Some(TapeEntry::Variable(leaf)) = stack.pop() {
+                    self.leaf(&leaf);
+                }
                 continue;
             };
             if self.nodes.contains_key(&Arc::as_ptr(&node)) {
@@ -69,12 +73,13 @@ impl TapeGraph {
             };
             let is_pending = |tape: &TapeEntry| match tape {
                 TapeEntry::Output(n, _) => !self.nodes.contains_key(&Arc::as_ptr(n)) && !n.is_freed(),
-                TapeEntry::Variable(_) | TapeEntry::Constant(_) => false,
+                TapeEntry::Variable(leaf) => !self.leaves.contains_key(&Arc::as_ptr(leaf)),
+                TapeEntry::Constant(_) => false,
             };
             let pending_inputs: Vec<TapeEntry> =
                 saved.inputs.iter().filter_map(|(t, _)| t.clone()).filter(is_pending).collect();
             if !pending_inputs.is_empty() {
-                stack.extend(pending_inputs);
+                stack.extend(pending_inputs.into_iter().rev());
                 continue;
             }
             let mut inputs = Vec::with_capacity(saved.inputs.len());

@@ -6,7 +6,7 @@ use ferromx_core::op;
 use ferromx_core::op::{Deps, Forward};
 use ferromx_core::params::Attrs;
 use ferromx_ops::definitions::{ADD_N, ZEROS_LIKE};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::graph::{Action, CheckedGradient, GradientBuilder, Graph, entry};
 use crate::symbol::OpCall;
@@ -226,6 +226,21 @@ pub(crate) fn is_loss(op: &OpCall) -> bool {
 /// Whether the gradient kernel of the operator updates auxiliary states.
 fn updates_states(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if !b.updates.is_empty())
+}
+
+/// Whether several gradient nodes update the same state, like those of a batch normalization that is applied twice. The result depends on
+/// their order, which is that of MXNet if the nodes are in depth-first order.
+pub(crate) fn has_repeated_updates(graph: &Graph, gradients: &[Option<Entry>]) -> bool {
+    let needed = graph.needed_for(gradients.iter().flatten().copied());
+    let nodes = graph
+        .nodes
+        .iter()
+        .zip(needed)
+        .filter(|(node, needed)| *needed && matches!(node.action, Action::Backward { .. }));
+    let mut updated = HashSet::new();
+    nodes
+        .flat_map(|(node, _)| node.mutated_inputs().iter().map(|k| node.inputs[*k]))
+        .any(|state| !updated.insert(state))
 }
 
 /// For each node, whether it depends on one of the variables.
