@@ -148,7 +148,9 @@ impl<'a, C: Lane> Operand<'a, C> {
     /// The lanes of an operand that is the same in every row of the output, for whole rows from output index `start` on.
     fn repeated_row(&self, start: usize) -> Option<&'a [C]> {
         match *self {
-            Operand::Strided(elements, &[(_, 0), (n, 1)]) if n % LANE_MULTIPLE == 0 && start % n == 0 => {
+            Operand::Strided(elements, &[(_, 0), (n, 1)])
+                if n.is_multiple_of(LANE_MULTIPLE) && start.is_multiple_of(n) =>
+            {
                 C::view_any(elements)
             }
             _ => None,

@@ -1,5 +1,4 @@
 //! Loops of cheap formulas over `f16`. The other loops convert blocks to `f32` first, which takes longer than such a formula.
-#![allow(unsafe_code)]
 
 use super::drive::Runs;
 use super::{LaneFn, Loop};
@@ -12,44 +11,35 @@ use std::marker::PhantomData;
 struct EachHalf<F, const N: usize>(PhantomData<F>);
 
 /// Computes `y` from operands of its length, eight numbers at a time.
-///
-/// # Safety
-/// The processor must have the instructions of `H`.
 #[inline(always)]
-unsafe fn half_loop<H: Convert, const N: usize>(x: &[&[f16]], y: &mut [f16], f: impl Fn([f32; N]) -> f32) {
+fn half_loop<const N: usize>(convert: impl Convert, x: &[&[f16]], y: &mut [f16], f: impl Fn([f32; N]) -> f32) {
     for (operands, y) in Runs::<f16, f16, N>::new(x, y) {
         let blocks = operands.map(|x| x.as_chunks().0);
         for (i, y) in y.as_chunks_mut().0.iter_mut().enumerate() {
-            // SAFETY: the processor has the instructions by contract.
-            let wide: [[f32; 8]; N] = std::array::from_fn(|k| unsafe { H::widen(&blocks[k][i]) });
-            let result = std::array::from_fn(|lane| f(wide.map(|x| x[lane])));
-            // SAFETY: as above.
-            *y = unsafe { H::narrow(result) };
+            let wide: [[f32; 8]; N] = std::array::from_fn(|k| convert.widen(&blocks[k][i]));
+            *y = convert.narrow(std::array::from_fn(|lane| f(wide.map(|x| x[lane]))));
         }
     }
 }
 
 impl<F: LaneFn<(f32,), f32> + Default> HalfLoopBody for EachHalf<F, 1> {
     #[inline(always)]
-    unsafe fn run<H: Convert>(x: &[&[f16]], y: &mut [f16]) {
-        // SAFETY: the contract is the same.
-        unsafe { half_loop::<H, 1>(x, y, |[x]| F::default().call((x,))) };
+    fn run(convert: impl Convert, x: &[&[f16]], y: &mut [f16]) {
+        half_loop(convert, x, y, |[x]| F::default().call((x,)));
     }
 }
 
 impl<F: LaneFn<(f32, f32), f32> + Default> HalfLoopBody for EachHalf<F, 2> {
     #[inline(always)]
-    unsafe fn run<H: Convert>(x: &[&[f16]], y: &mut [f16]) {
-        // SAFETY: the contract is the same.
-        unsafe { half_loop::<H, 2>(x, y, |[a, b]| F::default().call((a, b))) };
+    fn run(convert: impl Convert, x: &[&[f16]], y: &mut [f16]) {
+        half_loop(convert, x, y, |[a, b]| F::default().call((a, b)));
     }
 }
 
 impl<F: LaneFn<(f32, f32, f32), f32> + Default> HalfLoopBody for EachHalf<F, 3> {
     #[inline(always)]
-    unsafe fn run<H: Convert>(x: &[&[f16]], y: &mut [f16]) {
-        // SAFETY: the contract is the same.
-        unsafe { half_loop::<H, 3>(x, y, |[a, b, c]| F::default().call((a, b, c))) };
+    fn run(convert: impl Convert, x: &[&[f16]], y: &mut [f16]) {
+        half_loop(convert, x, y, |[a, b, c]| F::default().call((a, b, c)));
     }
 }
 

@@ -34,49 +34,55 @@ pub(crate) fn narrow(src: &[f32], dst: &mut [f16]) {
 }
 
 /// Conversion of eight numbers at a time in the registers of a loop.
-pub(crate) trait Convert {
+pub(crate) trait Convert: Copy {
     /// The numbers in single precision.
-    ///
-    /// # Safety
-    /// The processor must have the instructions.
-    unsafe fn widen(x: &[f16; 8]) -> [f32; 8];
+    fn widen(self, x: &[f16; 8]) -> [f32; 8];
     /// The numbers rounded to nearest even.
-    ///
-    /// # Safety
-    /// The processor must have the instructions.
-    unsafe fn narrow(x: [f32; 8]) -> [f16; 8];
+    fn narrow(self, x: [f32; 8]) -> [f16; 8];
 }
 
 /// Conversion without special instructions.
+#[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
 impl Convert for Portable {
     #[inline(always)]
-    unsafe fn widen(x: &[f16; 8]) -> [f32; 8] {
+    fn widen(self, x: &[f16; 8]) -> [f32; 8] {
         x.map(f16::to_f32)
     }
     #[inline(always)]
-    unsafe fn narrow(x: [f32; 8]) -> [f16; 8] {
+    fn narrow(self, x: [f32; 8]) -> [f16; 8] {
         x.map(f16::from_f32)
     }
 }
 
-/// Conversion by the instructions of F16C, for functions that are compiled for them.
+/// Conversion by F16C, which the processor has if a value exists.
 #[cfg(target_arch = "x86_64")]
-pub(crate) struct F16c;
+#[derive(Clone, Copy)]
+pub(crate) struct F16c(());
+
+#[cfg(target_arch = "x86_64")]
+impl F16c {
+    /// # Safety
+    /// The processor must have AVX and F16C.
+    #[inline(always)]
+    pub(crate) unsafe fn new() -> F16c {
+        F16c(())
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 impl Convert for F16c {
     #[inline(always)]
-    unsafe fn widen(x: &[f16; 8]) -> [f32; 8] {
+    fn widen(self, x: &[f16; 8]) -> [f32; 8] {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
         let mut wide = [0.0; 8];
-        // SAFETY: the processor has the instructions by contract; both arrays have eight elements.
+        // SAFETY: the processor has the instructions, and both arrays have eight elements.
         unsafe { _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().cast()))) };
         wide
     }
     #[inline(always)]
-    unsafe fn narrow(x: [f32; 8]) -> [f16; 8] {
+    fn narrow(self, x: [f32; 8]) -> [f16; 8] {
         use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
         let mut halves = [f16::ZERO; 8];
         // SAFETY: as above.
@@ -91,11 +97,12 @@ impl Convert for F16c {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 fn widen_f16c(src: &[f16], dst: &mut [f32]) {
+    // SAFETY: this function is only called on processors with the instructions it is compiled for.
+    let f16c = unsafe { F16c::new() };
     let (blocks, rest) = src.as_chunks();
     let (to, to_rest) = dst.as_chunks_mut();
     for (block, to) in blocks.iter().zip(to) {
-        // SAFETY: this function is compiled for the instructions.
-        *to = unsafe { F16c::widen(block) };
+        *to = f16c.widen(block);
     }
     for (x, to) in rest.iter().zip(to_rest) {
         *to = x.to_f32();
@@ -105,11 +112,12 @@ fn widen_f16c(src: &[f16], dst: &mut [f32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 fn narrow_f16c(src: &[f32], dst: &mut [f16]) {
+    // SAFETY: this function is only called on processors with the instructions it is compiled for.
+    let f16c = unsafe { F16c::new() };
     let (blocks, rest) = src.as_chunks();
     let (to, to_rest) = dst.as_chunks_mut();
     for (block, to) in blocks.iter().zip(to) {
-        // SAFETY: this function is compiled for the instructions.
-        *to = unsafe { F16c::narrow(*block) };
+        *to = f16c.narrow(*block);
     }
     for (x, to) in rest.iter().zip(to_rest) {
         *to = f16::from_f32(*x);

@@ -110,10 +110,7 @@ pub trait LoopBody<C, D> {
 /// The loop of a formula of single precision over 16-bit floats, which are converted in registers.
 pub(crate) trait HalfLoopBody {
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
-    ///
-    /// # Safety
-    /// The processor must have the instructions of `H`.
-    unsafe fn run<H: half::Convert>(x: &[&[f16]], y: &mut [f16]);
+    fn run(convert: impl half::Convert, x: &[&[f16]], y: &mut [f16]);
 }
 
 type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
@@ -184,14 +181,13 @@ impl Loop<f16> {
     /// The versions of the loop `B`.
     pub(crate) const fn half<B: HalfLoopBody>() -> Loop<f16> {
         fn portable<B: HalfLoopBody>(x: &[&[f16]], y: &mut [f16]) {
-            // SAFETY: portable code needs no special instructions.
-            unsafe { B::run::<half::Portable>(x, y) };
+            B::run(half::Portable, x, y);
         }
         #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
         #[target_feature(enable = "avx2,fma,f16c")]
         fn avx2<B: HalfLoopBody>(x: &[&[f16]], y: &mut [f16]) {
-            // SAFETY: this function is compiled for the instructions.
-            unsafe { B::run::<half::F16c>(x, y) };
+            // SAFETY: this function is only called on processors with the instructions it is compiled for.
+            B::run(unsafe { half::F16c::new() }, x, y);
         }
         Loop {
             portable: portable::<B>,

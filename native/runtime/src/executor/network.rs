@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::bound_arrays::Bound;
 use super::compile::{Target, mutated_entries};
-use crate::graph::{Action, Graph};
+use crate::graph::{Action, Graph, entry};
 use crate::passes::common_subexpressions;
 use crate::passes::devices::{self, Devices};
 use crate::passes::gradient::{self, Trace};
