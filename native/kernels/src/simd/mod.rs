@@ -85,7 +85,8 @@ isa::instruction_sets! {
     /// NEON: 16-byte vectors; part of every 64-bit ARM application processor.
     Neon = "neon" on "aarch64" if std::arch::is_aarch64_feature_detected!("neon"), in neon;
     /// AVX2 with fused multiply-add and conversion of 16-bit floats: 32-byte vectors.
-    Avx2 = "avx2" on "x86_64" if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c"), in avx2;
+    Avx2 = "avx2" on "x86_64"
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c"), in avx2;
     /// AVX-512F: 64-byte vectors.
     Avx512 = "avx512" on "x86_64" if Isa::Avx2.is_available() && is_x86_feature_detected!("avx512f"), in avx512;
 }
