@@ -41,18 +41,22 @@ pub(crate) trait Convert: Copy {
     fn narrow(self, x: [f32; 8]) -> [f16; 8];
 }
 
-/// Conversion without special instructions.
+/// Conversion by the `half` crate, which uses the instructions of 64-bit ARM.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
 impl Convert for Portable {
     #[inline(always)]
     fn widen(self, x: &[f16; 8]) -> [f32; 8] {
-        x.map(f16::to_f32)
+        let mut wide = [0.0; 8];
+        x.convert_to_f32_slice(&mut wide);
+        wide
     }
     #[inline(always)]
     fn narrow(self, x: [f32; 8]) -> [f16; 8] {
-        x.map(f16::from_f32)
+        let mut halves = [f16::ZERO; 8];
+        halves.convert_from_f32_slice(&x);
+        halves
     }
 }
 
