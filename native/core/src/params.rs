@@ -484,19 +484,21 @@ pub fn parse_field<T: ParamValue>(attrs: &Attrs, name: &str, default: Option<T>)
 
 /// The error for a text that is not a value of the parameter, with MXNet's words first.
 fn invalid_value(name: &str, type_name: &str, text: &str, reason: &str) -> Error {
-    Error::Param(match type_name.starts_with('{') {
-        true => format!("Invalid Input: '{text}', valid values are: {type_name} (parameter {name})"),
-        false => format!("Invalid Parameter format for {name} expect {type_name} but value='{text}': {reason}"),
+    let is_enumeration = type_name.starts_with('{');
+    Error::Param(if is_enumeration {
+        format!("Invalid Input: '{text}', valid values are: {type_name} (parameter {name})")
+    } else {
+        format!("Invalid Parameter format for {name} expect {type_name} but value='{text}': {reason}")
     })
 }
 
 /// The error message for a value outside the range, in MXNet's words.
 pub fn range_error<T: Ranged>(value: &T, name: &str, range: &RangeInclusive<T>) -> String {
-    match (range.start(), range.end()) {
-        (low, high) if *high == T::LARGEST => {
-            format!("value {value} for Parameter {name} should be greater equal to {low}")
-        }
-        (low, high) => format!("value {value} for Parameter {name} exceed bound [{low},{high}]"),
+    let (low, high) = (range.start(), range.end());
+    if *high == T::LARGEST {
+        format!("value {value} for Parameter {name} should be greater equal to {low}")
+    } else {
+        format!("value {value} for Parameter {name} exceed bound [{low},{high}]")
     }
 }
 

@@ -91,4 +91,13 @@ mod tests {
             assert_eq!(y, want, "length {n} in place");
         }
     }
+
+    #[test]
+    fn operands_and_results_of_other_types_are_converted() {
+        let a: Vec<f32> = (0..300).map(|i| i as f32).collect();
+        let operands = [Operand::Elements(f32::elements(&a)), Operand::Constant(f16::ONE)];
+        let mut y = vec![0i32; 300];
+        apply(&Loop::half_zip::<ScaledDifference>(), &operands, i32::elements_mut(&mut y));
+        assert!(y.iter().enumerate().all(|(i, y)| *y == (i as i32 - 1) * 3));
+    }
 }

@@ -4,7 +4,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator};
-use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, refuse_unknown};
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, range_error, refuse_unknown};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
@@ -373,7 +373,7 @@ impl OpParams for ConcatenateParam {
         refuse_unknown(attrs, &["num_args", "axis"])?;
         let num_args: i32 = parse_field(attrs, "num_args", None)?;
         if num_args < 1 {
-            return Err(Error::Param(format!("value {num_args} for Parameter num_args should be greater equal to 1")));
+            return Err(Error::Param(range_error(&num_args, "num_args", &(1..=i32::MAX))));
         }
         Ok(ConcatenateParam { num_args, axis: parse_field(attrs, "axis", Some(Some(0)))? })
     }
