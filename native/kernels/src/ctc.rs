@@ -61,23 +61,23 @@ struct Paths<'a, A> {
     /// Zero where a state may be skipped, otherwise negative infinity.
     penalty: &'a [A],
     /// Added to the result.
-    log_factor: &'a [A],
+    log_scale: &'a [A],
 }
 
 crate::simd::per_isa! {
     avx512 if A::USE_AVX512;
-    /// `to = log(e^a + e^b + e^(c + penalty)) + log_factor`.
+    /// `to = log(e^a + e^b + e^(c + penalty)) + log_scale`.
     fn log_sum_exp<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
         let n = to.len();
         let [a, b, c] = paths.from.map(|x| &x[..n]);
-        let (penalty, log_factor) = (&paths.penalty[..n], &paths.log_factor[..n]);
+        let (penalty, log_scale) = (&paths.penalty[..n], &paths.log_scale[..n]);
         for i in 0..n {
             let c = c[i] + penalty[i];
             let largest = if a[i] > b[i] { a[i] } else { b[i] };
             let largest = if c > largest { c } else { largest };
             let base = if largest == A::neg_infinity() { A::zero() } else { largest };
             let sum = (a[i] - base).exponential() + (b[i] - base).exponential() + (c - base).exponential();
-            to[i] = base + sum.logarithm() + log_factor[i];
+            to[i] = base + sum.logarithm() + log_scale[i];
         }
     }
 }
@@ -128,12 +128,12 @@ fn sequence_loss<T: FloatElement>(
     let width = states + 2;
     with_scratch(frames * (width + states) + 2 * width, |buffer: &mut [T::Acc]| {
         let (forward, rest) = buffer.split_at_mut(frames * width);
-        let (emit, rest) = rest.split_at_mut(frames * states);
+        let (emissions, rest) = rest.split_at_mut(frames * states);
         let (penalty, first) = rest.split_at_mut(width);
         penalty.fill(log_zero);
         (0..states).filter(|state| can_skip_blank(*state)).for_each(|state| penalty[state] = T::Acc::zero());
-        for (t, emit) in emit.chunks_exact_mut(states).enumerate() {
-            emit.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
+        for (t, emissions) in emissions.chunks_exact_mut(states).enumerate() {
+            emissions.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
         }
         first.fill(log_zero);
         // Before the first frame, all paths are in the second unreachable state.
@@ -144,16 +144,17 @@ fn sequence_loss<T: FloatElement>(
             let now = &mut now[..width];
             now[..2].fill(log_zero);
             let from = [&before[2..], &before[1..], before];
-            log_sum_exp(&Paths { from, penalty, log_factor: &emit[t * states..] }, &mut now[2..]);
+            log_sum_exp(&Paths { from, penalty, log_scale: &emissions[t * states..] }, &mut now[2..]);
             if t == 0 && states > 1 {
-                now[3] = emit[1];
+                now[3] = emissions[1];
             }
         }
         let last = &forward[(frames - 1) * width..];
         let total = log_add(last[width - 1], last[width - 2]);
         match grad {
             Some(grad) if total != log_zero => {
-                gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
+                let lattice = Lattice { logs, emissions, forward, total, penalty };
+                gradient(s, &lattice, &class, grad);
             }
             // A label that equals the blank cannot be skipped, so there may be no path.
             Some(grad) => grad.fill(T::default()),
@@ -169,16 +170,28 @@ fn log_add<A: Accum>(a: A, b: A) -> A {
     if low == A::neg_infinity() { high } else { high + (low - high).exponential().ln_1p() }
 }
 
-/// The gradient of the loss: runs the backward recursion, given the log probabilities of all classes, those of the states, and the
-/// forward variables.
+/// What the forward recursion of a sequence has computed. Two unreachable states precede each row of states, except in `emissions`.
+struct Lattice<'a, A> {
+    /// Log probabilities of the classes, (frames, classes).
+    logs: &'a [A],
+    /// Log probabilities of the classes of the states, (frames, states).
+    emissions: &'a [A],
+    /// Forward variables, (frames, 2 + states).
+    forward: &'a [A],
+    /// Log probability of the labels: the sum over all paths.
+    total: A,
+    /// See [`Paths::penalty`].
+    penalty: &'a [A],
+}
+
+/// The gradient of the loss, by the backward recursion. `class` returns the class of a state.
 fn gradient<T: FloatElement>(
     s: &CtcShape,
-    (logs, emit): (&[T::Acc], &[T::Acc]),
-    (forward, total): (&[T::Acc], T::Acc),
-    penalty: &[T::Acc],
+    lattice: &Lattice<'_, T::Acc>,
     class: &impl Fn(usize) -> usize,
     grad: &mut [T],
 ) {
+    let Lattice { logs, emissions, forward, total, penalty } = *lattice;
     let width = penalty.len();
     let states = width - 2;
     let frames = forward.len() / width;
@@ -200,10 +213,10 @@ fn gradient<T: FloatElement>(
             let row = t * s.classes..(t + 1) * s.classes;
             frame_gradient(&logs[row.clone()], class_posteriors, &mut grad[row]);
             // The backward variables of the previous frame.
-            let emit = &emit[t * states..][..states];
-            next.iter_mut().zip(&*beta).zip(emit).for_each(|((next, beta), emit)| *next = *beta + *emit);
+            let emissions = &emissions[t * states..][..states];
+            next.iter_mut().zip(&*beta).zip(emissions).for_each(|((next, beta), log)| *next = *beta + *log);
             let from = [&*next, &next[1..], &next[2..]];
-            log_sum_exp(&Paths { from, penalty: &penalty[2..], log_factor: zeros }, beta);
+            log_sum_exp(&Paths { from, penalty: &penalty[2..], log_scale: zeros }, beta);
         }
     });
 }
