@@ -202,29 +202,44 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// Chooses blocks of at most `max_rows` rows of pixels and `images` images; `None` for pointwise convolutions, which read the
+    /// Chooses blocks of at most `max_rows` rows of pixels and `max_images` images; `None` for pointwise convolutions, which read the
     /// image in place.
-    pub(super) fn blocking(&self, max_rows: usize, images: usize) -> Option<Blocking<'a>> {
+    pub(super) fn blocking(&self, max_rows: usize, max_images: usize) -> Option<Blocking<'a>> {
         if self.geometry.is_pointwise() {
             return None;
         }
-        let ([planes, height, width], lanes) = (self.geometry.grid, self.kernel.lanes());
         let whole = Layout::new(self.geometry);
+        let (max_rows, max_images) = self.max_block(&whole, max_rows, max_images);
+        let (order, rows, images) = self.cheapest_order(&whole, max_rows, max_images);
+        let layout = if rows == self.geometry.grid[1] { whole } else { Layout::of_rows(self.geometry, rows) };
+        let table = OffsetTable::new(self.depth_offsets(&layout));
+        Some(Blocking { layout, table, rows, images, order })
+    }
+
+    /// The rows of pixels and the images of the largest block within the limits whose scratch memory fits in the cache. A block of
+    /// several images has all of their rows.
+    fn max_block(&self, whole: &Layout<'_>, max_rows: usize, max_images: usize) -> (usize, usize) {
+        let [planes, height, width] = self.geometry.grid;
         // Scratch memory for a row of pixels: sums and windows.
         let row = self.rows.min(4 * self.kernel.mr()) * width * planes + self.channels * whole.len() / height.max(1);
         let row_bytes = row.max(1) * size_of::<T>();
         let whole_images = IMAGE_BLOCK_BYTES / (row_bytes * height.max(1));
-        let max_rows = if planes > 1 || whole_images >= 1 { height } else { max_rows.min(ROW_BLOCK_BYTES / row_bytes) };
-        let max_rows = max_rows.clamp(1, height.max(1));
-        let images = if max_rows == height { whole_images.clamp(1, images.max(1)) } else { 1 };
-        // Among the larger sizes, choose the one that wastes the fewest lanes between rows and after the last row.
+        let rows = if planes > 1 || whole_images >= 1 { height } else { max_rows.min(ROW_BLOCK_BYTES / row_bytes) };
+        let rows = rows.clamp(1, height.max(1));
+        (rows, if rows == height { whole_images.clamp(1, max_images.max(1)) } else { 1 })
+    }
+
+    /// The order with the lowest cost, and the rows of pixels and the images of its blocks, at most `max_rows` and `max_images`. Costs
+    /// are vector multiply-adds, including packing the windows and copying the results.
+    fn cheapest_order(&self, whole: &Layout<'_>, max_rows: usize, max_images: usize) -> (Order, usize, usize) {
+        let ([planes, height, width], lanes) = (self.geometry.grid, self.kernel.lanes());
+        // Among the larger sizes, the one that wastes the fewest lanes between rows and after the last row.
         let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
-        let best = (max_rows.div_ceil(2)..=max_rows).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
-        // Costs of each order in vector multiply-adds, including packing the windows and copying the results.
+        let contiguous_rows = (max_rows.div_ceil(2)..=max_rows).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
         let (depth, packing) = (self.depth(), 2 * (2 + lanes / width.max(1)));
         let copying = 8 + 4 * width.div_ceil(lanes);
-        let contiguous_cost = depth * computed(best) * self.rows + self.rows * height * copying;
+        let contiguous_cost = depth * computed(contiguous_rows) * self.rows + self.rows * height * copying;
         // Tiles of one vector are less efficient.
         let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
         let packed_cost = |images: usize| {
@@ -232,23 +247,15 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let products = depth * (height / max_rows * cost(vectors(max_rows)) + cost(vectors(height % max_rows)));
             products * (self.rows + packing) / (8 * images) + if images > 1 { self.rows * copying } else { 0 }
         };
-        let images = if packed_cost(images) < packed_cost(1) { images } else { 1 };
+        let packed_images = if packed_cost(max_images) < packed_cost(1) { max_images } else { 1 };
         let by_rows_cost = depth * height * cost(width.div_ceil(lanes)) * self.rows / 8;
-        let order = if planes == 1 && by_rows_cost < contiguous_cost.min(packed_cost(images)) {
-            Order::ByRows
-        } else if packed_cost(images) < contiguous_cost {
-            Order::Packed
+        if planes == 1 && by_rows_cost < contiguous_cost.min(packed_cost(packed_images)) {
+            (Order::ByRows, max_rows, 1)
+        } else if packed_cost(packed_images) < contiguous_cost {
+            (Order::Packed, max_rows, packed_images)
         } else {
-            Order::Contiguous
-        };
-        let (rows, images) = match order {
-            Order::Packed => (max_rows, images),
-            Order::Contiguous => (best, 1),
-            Order::ByRows => (max_rows, 1),
-        };
-        let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
-        let table = OffsetTable::new(self.depth_offsets(&layout));
-        Some(Blocking { layout, table, rows, images, order })
+            (Order::Contiguous, contiguous_rows, 1)
+        }
     }
 
     /// Pixels of a row block.
