@@ -3,6 +3,7 @@
 //! A quantized integer is a multiple of the scale: a range of +-r has the scale r / 127 (signed) or r / 255 (unsigned); see
 //! [`Levels`].
 
+use crate::int8::Int8;
 use crate::math::{ROUND, clamp_keep_nan};
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
@@ -196,14 +197,10 @@ crate::simd::per_isa! {
 /// A quantized operand: the integer `q` represents `(q - zero) * scale`.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    /// The integers, as bits.
-    pub bytes: &'a [u8],
-    /// True if the integers are `i8`, false for `u8`.
-    pub is_signed: bool,
+    /// The integers and their zero point.
+    pub integers: Int8<'a>,
     /// The scale.
     pub scale: f32,
-    /// The zero point.
-    pub zero: i32,
 }
 
 /// The scale of quantized results.
@@ -234,10 +231,13 @@ pub struct Rounding {
 /// # Panics
 /// Panics if the lengths differ.
 pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
-    assert!(x.bytes.len() == out.len() && y.bytes.len() == out.len(), "the operands differ in length");
+    assert!([x, y].iter().all(|operand| operand.integers.bytes.len() == out.len()), "the operands differ in length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         let range = chunk * GRAIN..chunk * GRAIN + out.len();
-        let [x, y] = [x, y].map(|operand| Operand { bytes: &operand.bytes[range.clone()], ..operand });
+        let [x, y] = [x, y].map(|Operand { integers, scale }| {
+            let integers = Int8 { bytes: &integers.bytes[range.clone()], ..integers };
+            Operand { integers, scale }
+        });
         match to.scale {
             Scale::Divisor(scale) => sum_block(x, y, to, |sum| sum / scale, out),
             Scale::Multiplier(scale) => sum_block(x, y, to, |sum| sum * scale, out),
@@ -247,13 +247,15 @@ pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
 
 crate::simd::per_isa! {
     fn sum_block<F: Fn(f32) -> f32>(x: Operand<'_>, y: Operand<'_>, to: &Rounding, scaled: F, out: &mut [u8]) {
-        let [x_shift, y_shift] = [x, y].map(|operand| if operand.is_signed { 0x80u8 } else { 0 });
+        let (x_scale, y_scale) = (x.scale, y.scale);
+        let (x, y) = (x.integers, y.integers);
+        let [x_shift, y_shift] = [x, y].map(|integers| if integers.is_signed { 0x80u8 } else { 0 });
         let (x_zero, y_zero) = (x.zero + i32::from(x_shift), y.zero + i32::from(y_shift));
         let (low, high) = if to.is_signed { (-128, 127) } else { (0, 255) };
         let (low, high) = ((low - to.zero) as f32, (high - to.zero) as f32);
         for ((q, a), b) in out.iter_mut().zip(x.bytes).zip(y.bytes) {
-            let a = (i32::from(a ^ x_shift) - x_zero) as f32 * x.scale;
-            let b = (i32::from(b ^ y_shift) - y_zero) as f32 * y.scale;
+            let a = (i32::from(a ^ x_shift) - x_zero) as f32 * x_scale;
+            let b = (i32::from(b ^ y_shift) - y_zero) as f32 * y_scale;
             let sum = scaled(clamp_keep_nan(a + b, to.clamp[0], to.clamp[1]));
             let sum = if sum.is_nan() { 0.0 } else { sum };
             *q = ((clamp_keep_nan(sum, low, high) + ROUND).to_bits() as i32).wrapping_add(to.zero) as u8;
@@ -395,8 +397,8 @@ mod tests {
             dequantize_linear(&wide(&b, b_signed), &y, &mut real_b);
             let relu = |(a, b): (&f32, &f32)| (a + b).max(0.0);
             let sums: Vec<f32> = real_a.iter().zip(&real_b).map(relu).collect();
-            let x = Operand { bytes: &a, is_signed: a_signed, scale: 0.37, zero };
-            let y = Operand { bytes: &b, is_signed: b_signed, scale: 0.011, zero: 9 };
+            let x = Operand { integers: Int8 { bytes: &a, is_signed: a_signed, zero }, scale: 0.37 };
+            let y = Operand { integers: Int8 { bytes: &b, is_signed: b_signed, zero: 9 }, scale: 0.011 };
             let clamp = [0.0, f32::INFINITY];
             let (mut want, mut found) = (vec![0; a.len()], vec![1; a.len()]);
             let to = Channels { scales: vec![0.29], zeros: vec![-20], inner: 1 };

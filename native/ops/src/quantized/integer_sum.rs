@@ -4,6 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::{KernelFn, OpCtx};
 use ferromx_core::storage::{In, Out};
+use ferromx_kernels::int8::Int8;
 use ferromx_kernels::pool::max_pool_bytes;
 use ferromx_kernels::quantize::{self, Levels, Operand, Rounding};
 
@@ -37,7 +38,7 @@ fn operand<'a>(scheme: Scheme, x: &In<'a>, ins: &[In<'_>]) -> Result<Operand<'a>
     let (scale, zero) = scales_and_zeros(scheme, x.dtype(), ins)?;
     let (scale, zero) =
         (only_element("scale of an operand", &scale)?, only_element("zero point of an operand", &zero)?);
-    Ok(Operand { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), scale, zero })
+    Ok(Operand { integers: Int8 { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), zero }, scale })
 }
 
 fn sum(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
