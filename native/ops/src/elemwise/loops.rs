@@ -210,6 +210,14 @@ impl Loops {
             (other, _) => Err(ctx.unsupported(other, NUMERIC)),
         }
     }
+
+    /// [`select`](Loops::select), or the loop of half precision if there is one and `is_half`: all arrays are float16.
+    fn select_lanes<W: WithLaneLoop>(&self, ctx: &OpCtx<'_>, dtype: DType, is_half: bool, with: W) -> Result<()> {
+        match &self.f16 {
+            Some(half) if is_half => with.run_lanes(half),
+            _ => self.select(ctx, dtype, with),
+        }
+    }
 }
 
 const _: () = assert!(LOOP_MULTIPLE == LANE_MULTIPLE);
@@ -239,6 +247,18 @@ impl Loops {
 pub(crate) trait WithLoop {
     /// Runs the loop of the chosen lane type.
     fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()>;
+}
+
+/// A [`WithLoop`] that does not compute with lanes itself, so that they may be float16.
+trait WithLaneLoop {
+    /// Runs the loop of the chosen lane type.
+    fn run_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()>;
+}
+
+impl<W: WithLaneLoop> WithLoop for W {
+    fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+        self.run_lanes(formula)
+    }
 }
 
 /// An operand of a formula.
@@ -301,27 +321,24 @@ pub(crate) fn apply_loops(
         loops.record(recorder, args, out);
         return Ok(());
     }
-    struct Apply<'e, 'x, 'o, 'a>(&'e [Arg<'o, 'a>], &'e mut Out<'x>);
+    let is_half = out.dtype() == DType::F16 && args.iter().all(Arg::is_half);
+    loops.select_lanes(ctx, out.dtype(), is_half, Apply { args, out })
+}
 
-    impl Apply<'_, '_, '_, '_> {
-        fn in_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
-            let Apply(args, out) = self;
-            let mut operands: SmallVec<[Operand<'_, C>; 3]> = SmallVec::new();
-            for arg in args {
-                operands.push(arg.lanes(out.dtype())?);
-            }
-            apply(formula, &operands, elements_mut(out)?);
-            Ok(())
+/// Elementwise computation of `out` from `args`.
+struct Apply<'e, 'x, 'o, 'a> {
+    args: &'e [Arg<'o, 'a>],
+    out: &'e mut Out<'x>,
+}
+
+impl WithLaneLoop for Apply<'_, '_, '_, '_> {
+    fn run_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
+        let mut operands: SmallVec<[Operand<'_, C>; 3]> = SmallVec::new();
+        for arg in self.args {
+            operands.push(arg.lanes(self.out.dtype())?);
         }
-    }
-    impl WithLoop for Apply<'_, '_, '_, '_> {
-        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
-            self.in_lanes(formula)
-        }
-    }
-    match &loops.f16 {
-        Some(half) if out.dtype() == DType::F16 && args.iter().all(Arg::is_half) => Apply(args, out).in_lanes(half),
-        _ => loops.select(ctx, out.dtype(), Apply(args, out)),
+        apply(formula, &operands, elements_mut(self.out)?);
+        Ok(())
     }
 }
 
@@ -333,23 +350,21 @@ pub(crate) fn broadcast_loops(
     operands: [(Arg<'_, '_>, &[usize]); 2],
     out: (ElementsMut<'_>, &[usize]),
 ) -> Result<()> {
-    struct Broadcast<'e, 'o, 'a, 'x>(DType, [(Arg<'o, 'a>, &'e [usize]); 2], (ElementsMut<'x>, &'e [usize]));
+    let are_half = matches!(out.0, ElementsMut::F16(_)) && operands.iter().all(|(arg, _)| arg.is_half());
+    loops.select_lanes(ctx, dtype, dtype == DType::F16 && are_half, Broadcast { dtype, operands, out })
+}
 
-    impl Broadcast<'_, '_, '_, '_> {
-        fn in_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
-            let Broadcast(dtype, [(a, a_shape), (b, b_shape)], out) = self;
-            apply_broadcast(formula, (a.lanes(dtype)?, a_shape), (b.lanes(dtype)?, b_shape), out);
-            Ok(())
-        }
-    }
-    impl WithLoop for Broadcast<'_, '_, '_, '_> {
-        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
-            self.in_lanes(formula)
-        }
-    }
-    let is_half = matches!(out.0, ElementsMut::F16(_)) && operands.iter().all(|(arg, _)| arg.is_half());
-    match &loops.f16 {
-        Some(half) if dtype == DType::F16 && is_half => Broadcast(dtype, operands, out).in_lanes(half),
-        _ => loops.select(ctx, dtype, Broadcast(dtype, operands, out)),
+/// Elementwise computation of `out` from operands that are broadcast to its shape.
+struct Broadcast<'e, 'o, 'a, 'x> {
+    dtype: DType,
+    operands: [(Arg<'o, 'a>, &'e [usize]); 2],
+    out: (ElementsMut<'x>, &'e [usize]),
+}
+
+impl WithLaneLoop for Broadcast<'_, '_, '_, '_> {
+    fn run_lanes<C: Lane>(self, formula: &Loop<C>) -> Result<()> {
+        let [(a, a_shape), (b, b_shape)] = self.operands;
+        apply_broadcast(formula, (a.lanes(self.dtype)?, a_shape), (b.lanes(self.dtype)?, b_shape), self.out);
+        Ok(())
     }
 }
