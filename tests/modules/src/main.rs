@@ -1,12 +1,8 @@
 //! Fails if the modules of a crate, or the internal packages of a Scala library, depend on each other in a cycle.
 //!
 //! The files and subfolders of each folder must depend on each other in one direction. A subfolder counts as one node and is checked in the
-//! same way. The tool resolves paths in `use` declarations and in code, through re-exports, to the file that defines the item. Two kinds of
-//! dependencies are allowed in both directions:
-//!
-//! - between a folder and its own `mod.rs`, which declares and re-exports its files and may contain items that they share;
-//! - between a file `sparse.rs` and the operators in its folder: their definitions name its implementations for sparse arrays, which read
-//!   their parameters.
+//! same way. The tool resolves paths in `use` declarations and in code, through re-exports, to the file that defines the item. A folder and
+//! its own `mod.rs`, which declares and re-exports its files and may contain items that they share, may depend on each other.
 //!
 //! Method calls name no path, so the `impl` blocks of a type may be in several files. Tests may use everything.
 //!
@@ -61,8 +57,7 @@ fn cycles_of_crate(sources: BTreeMap<Name, String>) -> Vec<String> {
             if !is_inside(from) || !is_inside(to) {
                 continue;
             }
-            let is_sparse = depth > 0 && from[depth..] == ["sparse"];
-            if from[depth] != to[depth] && !is_sparse {
+            if from[depth] != to[depth] {
                 let key = (from[..=depth].join("::"), to[..=depth].join("::"));
                 siblings.entry(key).or_default().extend(items.iter().cloned());
             }
@@ -139,12 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_sparse_implementations_may_use_what_uses_them() {
+    fn tests_may_use_what_uses_them() {
         let files = [
             ("lib", "mod family;"),
-            ("family/mod", "mod dot; mod sparse; #[cfg(test)] mod tests;"),
-            ("family/dot", "use super::sparse; pub struct P; #[cfg(test)] mod tests { use crate::family::tests; }"),
-            ("family/sparse", "use super::dot::P;"),
+            ("family/mod", "mod dot; #[cfg(test)] mod tests;"),
+            ("family/dot", "pub struct P; #[cfg(test)] mod tests { use crate::family::tests; }"),
             ("family/tests", "use super::dot::P;"),
         ];
         assert!(found(&files).is_empty());

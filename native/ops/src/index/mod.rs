@@ -21,8 +21,6 @@ mod ravel;
 mod sparse;
 pub(crate) mod take;
 
-pub(crate) use take::{EmbeddingParam, TakeMode, TakeParam};
-
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};

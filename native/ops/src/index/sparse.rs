@@ -8,24 +8,14 @@ use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
+use ferromx_kernels::index::Bounds;
 use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd, Positions};
 use smallvec::SmallVec;
 
-use super::{EmbeddingParam, TakeMode, TakeParam};
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
 use crate::sparse::{CsrBuilder, append, dispatch_any, dispatch_numeric, new_csr, new_vector, stored_rows, with_rows};
 use StorageType::Default as Dense;
-
-/// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
-pub(super) fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse)
-}
-
-/// Storage rule of `_contrib_SparseEmbedding`: the gradient of the table is row_sparse.
-pub(super) fn sparse_embedding_rule(_: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    Some(StorageType::RowSparse)
-}
 
 /// Storage rule: rows of a row_sparse table can be looked up by a dense array of indices.
 pub(super) fn lookup_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -99,20 +89,14 @@ fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
-/// Storage rule: rows of a csr matrix can be gathered by a dense array of indices.
-pub(super) fn take_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    (p.get::<TakeParam>().axis == 0 && ins == [StorageType::Csr, Dense]).then_some(StorageType::Csr)
-}
-
-/// Gathers the rows at the given indices.
-pub(super) fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+/// Gathers the rows of a csr matrix at the given indices.
+pub(super) fn take(call: &SparseCall<'_>, bounds: Bounds) -> Result<Vec<Array>> {
     let (a, indices) = (call.ins[0].sparse()?, call.ins[1].dense()?);
-    let mode = call.ctx.params::<TakeParam>().mode;
     let n = a.shape().dim(0);
-    if indices.shape().dims().len() != 1 || n == 0 || mode == TakeMode::Raise {
+    if indices.shape().dims().len() != 1 || n == 0 || bounds == Bounds::Raise {
         return dense_fallback(call);
     }
-    let bounded = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
+    let bounded = |i: i64| if bounds == Bounds::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
     let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| bounded(i) as usize).collect();
     let columns = (0, a.shape().dim(1));
     dispatch_any!(a.dtype(), T => {

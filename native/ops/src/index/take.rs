@@ -7,6 +7,7 @@ use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, SparseRule, arg};
 use ferromx_core::params::{NumDType, Params};
 use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out, Req};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
@@ -50,7 +51,7 @@ const fn embedding(name: &'static str, gradient_rule: SparseRule) -> Operator<Em
         .forward(|ctx, ins, outs| {
             let dims = ins[1].shape().to_usize();
             let rows = row_indices(ctx, &ins[0], dims[0], Bounds::Clip)?;
-            by_size!(ins[1].dtype(), |T| {
+            by_size!(ins[1].dtype(), T => {
                 index::gather(source::<T>(&ins[1])?, (1, dims[0], dims[1]), &rows, target::<T>(&mut outs[0])?);
             });
             Ok(())
@@ -67,11 +68,13 @@ const fn embedding(name: &'static str, gradient_rule: SparseRule) -> Operator<Em
 }
 
 pub(crate) static EMBEDDING: Operator<EmbeddingParam> =
-    embedding("Embedding", sparse::embedding_rule).aliases(&["_npx_embedding", "_sparse_Embedding"]);
+    embedding("Embedding", |p, _, _| p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse))
+        .aliases(&["_npx_embedding", "_sparse_Embedding"]);
 
 /// Sums are always in the order of the indices, which is what `deterministic` asks for.
 pub(crate) static SPARSE_EMBEDDING: Operator<EmbeddingParam> =
-    embedding("_contrib_SparseEmbedding", sparse::sparse_embedding_rule).ignores(|name| name == "deterministic");
+    embedding("_contrib_SparseEmbedding", |_, _, _| Some(StorageType::RowSparse))
+        .ignores(|name| name == "deterministic");
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();
@@ -179,12 +182,19 @@ pub(crate) static TAKE: Operator<TakeParam> = Operator::new("take")
         let p = ctx.params::<TakeParam>();
         let shape = p.outer_len_inner(ins[0].shape())?;
         let rows = row_indices(ctx, &ins[1], shape.1, p.bounds())?;
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })
-    .sparse(sparse::take_rule, sparse::take)
+    .sparse(
+        |p, ins, _| {
+            // Rows of a csr matrix can be gathered by a dense array of indices.
+            let is_by_row = p.get::<TakeParam>().axis == 0 && ins == [StorageType::Csr, StorageType::Default];
+            is_by_row.then_some(StorageType::Csr)
+        },
+        |call| sparse::take(call, call.ctx.params::<TakeParam>().bounds()),
+    )
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             no_index_gradient(&mut outs[1])?;

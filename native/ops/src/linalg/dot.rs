@@ -8,6 +8,7 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, ArgDef, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
@@ -16,6 +17,7 @@ use super::product::{MatrixElement, batch_matrix};
 use super::sparse;
 use crate::compose::op;
 use crate::sparse::Storage;
+use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// The operators of this file.
 pub(crate) static OPS: &[&dyn AnyOperator] = &[&DOT, &BATCH_DOT];
@@ -29,6 +31,12 @@ params! {
         transpose_b: bool = false;
         /// The storage type of the result if an operand is csr; None selects the default.
         forward_stype: Option<Storage> = None;
+    }
+}
+
+impl DotParam {
+    fn transposed(&self) -> sparse::Transposed {
+        sparse::Transposed { lhs: self.transpose_a, rhs: self.transpose_b }
     }
 }
 
@@ -47,14 +55,38 @@ pub(crate) static DOT: Operator<DotParam> = Operator::new("dot")
     .inputs(INPUTS)
     .shape(dot_shape)
     .forward(dot)
-    .sparse_from_dense(|p| p.get::<DotParam>().forward_stype.is_some(), sparse::dot_rule, sparse::dot)
+    .sparse_from_dense(|p| p.get::<DotParam>().forward_stype.is_some(), storage_rule, |call| {
+        sparse::dot(call, call.ctx.params::<DotParam>().transposed())
+    })
     .grad(Grad::Kernel(
         Backward::new(dot_backward)
             .inputs(Deps::All)
-            .sparse(sparse::dot_backward_rule, sparse::dot_backward)
+            .sparse(backward_storage_rule, |call| {
+                sparse::dot_backward(call, call.ctx.params::<DotParam>().transposed())
+            })
             .sparse_gradients(Deps::Some(&[1])),
         Some(DOT_COMPOSE),
     ));
+
+/// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
+/// dense times csr is csr.
+fn storage_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<DotParam>();
+    let default = match (ins[0], ins[1]) {
+        (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
+        (Csr, Dense | RowSparse) => Some(Dense),
+        (Dense, Csr) if !p.transpose_a => Some(Csr),
+        _ => None,
+    };
+    p.forward_stype.map(Storage::storage_type).or(default)
+}
+
+/// Storage rule of the gradients of csr times another matrix. That of the right operand is also a product of a csr matrix.
+fn backward_storage_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<DotParam>();
+    let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
+    is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
+}
 
 /// The gradients, composed of operators that are themselves differentiable. Operands are reshaped to matrices of free and contracted axes,
 /// and `dy` to the shape of their product.

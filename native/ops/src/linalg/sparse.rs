@@ -6,47 +6,36 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
-use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice};
 use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd};
 use smallvec::SmallVec;
 
-use super::dot::DotParam;
 use crate::sparse::cast::{cast, read_dense, to_dense};
-use crate::sparse::{
-    Storage, StoredRows, csr_components, csr_of, dispatch_numeric, new_vector, stored_rows, with_rows,
-};
+use crate::sparse::{StoredRows, csr_components, csr_of, dispatch_numeric, new_vector, stored_rows, with_rows};
 use StorageType::{Default as Dense, RowSparse};
 
-/// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
-/// dense times csr is csr.
-pub(super) fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let p = p.get::<DotParam>();
-    let default = match (ins[0], ins[1]) {
-        (StorageType::Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
-        (StorageType::Csr, Dense | RowSparse) => Some(Dense),
-        (Dense, StorageType::Csr) if !p.transpose_a => Some(StorageType::Csr),
-        _ => None,
-    };
-    p.forward_stype.map(Storage::storage_type).or(default)
+/// The operands of a product that are transposed.
+#[derive(Clone, Copy)]
+pub(super) struct Transposed {
+    pub lhs: bool,
+    pub rhs: bool,
 }
 
 /// The sparse matrix product.
-pub(super) fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let p = call.ctx.params::<DotParam>();
+pub(super) fn dot(call: &SparseCall<'_>, transposed: Transposed) -> Result<Vec<Array>> {
     let product = match (&call.ins[0], &call.ins[1]) {
         (Array::Dense(lhs), Array::Sparse(rhs))
             if rhs.storage_type() == StorageType::Csr
-                && !p.transpose_a
-                && !p.transpose_b
+                && !transposed.lhs
+                && !transposed.rhs
                 && lhs.shape().dims().len() == 2 =>
         {
             dense_csr(call, lhs, rhs)?
         }
-        (Array::Sparse(lhs), rhs) if lhs.storage_type() == StorageType::Csr && !p.transpose_b => {
-            csr_product(call, (lhs, p.transpose_a), rhs, &call.shapes[0], call.storage_type)?
+        (Array::Sparse(lhs), rhs) if lhs.storage_type() == StorageType::Csr && !transposed.rhs => {
+            csr_product(call, (lhs, transposed.lhs), rhs, &call.shapes[0], call.storage_type)?
         }
         (lhs, rhs) => {
             let mut product = (call.dense)(&[read_dense(lhs)?, read_dense(rhs)?])?;
@@ -157,17 +146,8 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     Ok(SparseArray::csr(shape, out, indptr, indices)?.into())
 }
 
-/// Storage rule of the gradients of csr times another matrix. That of the right operand is also a product of a csr matrix.
-pub(super) fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let p = p.get::<DotParam>();
-    let is_product =
-        ins[1] == StorageType::Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
-    is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
-}
-
 /// The gradients of C = A B for a csr matrix A: dB = A^T dC. dA is dense, and only computed if it is wanted.
-pub(super) fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let p = call.ctx.params::<DotParam>();
+pub(super) fn dot_backward(call: &SparseCall<'_>, transposed: Transposed) -> Result<Vec<Array>> {
     let lhs = call.ins[1].sparse()?;
     let mut grads = if call.wanted[0] {
         let operands = call.ins.iter().map(read_dense).collect::<Result<Vec<_>>>()?;
@@ -175,7 +155,7 @@ pub(super) fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     } else {
         vec![SparseArray::zeros(StorageType::Csr, &call.shapes[0], lhs.dtype(), lhs.context())?.into()]
     };
-    let storage_type = if p.transpose_a { Dense } else { RowSparse };
-    grads.push(csr_product(call, (lhs, !p.transpose_a), &call.ins[0], &call.shapes[1], storage_type)?);
+    let storage_type = if transposed.lhs { Dense } else { RowSparse };
+    grads.push(csr_product(call, (lhs, !transposed.lhs), &call.ins[0], &call.shapes[1], storage_type)?);
     Ok(grads)
 }

@@ -5,7 +5,8 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params;
-use ferromx_core::params::{NormDType, ShapeOrNone};
+use ferromx_core::params::{NormDType, Params, ShapeOrNone};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Elements, Lane};
 use ferromx_kernels::par::with_scratch;
@@ -50,9 +51,15 @@ pub(crate) static NORM: Operator<NormParam> = Operator::new("norm")
         (None, Some(d)) => io.assign_out(0, d),
         (None, None) => io.outs[0].map_or(Ok(()), |d| io.assign_in(0, d)),
     })
-    .sparse(super::sparse::norm_rule, super::sparse::norm)
+    .sparse(storage_rule, super::sparse::norm)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
+
+/// Storage rule: the norm of all elements only depends on the stored ones.
+fn storage_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let has_all_axes = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
+    (has_all_axes && ins[0] != StorageType::Default).then_some(StorageType::Default)
+}
 
 /// The derivative of a norm with respect to an element.
 trait Norm: Binary {

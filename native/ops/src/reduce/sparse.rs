@@ -12,7 +12,6 @@ use ferromx_core::{dispatch, shape::Shape};
 use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
 
 use super::family::ReduceParam;
-use super::norm::NormParam;
 use crate::axes::resolve_or_exclude;
 use crate::axes::row_len;
 use crate::sparse::cast::{cast, to_dense};
@@ -151,12 +150,6 @@ pub(super) fn square_sum_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         })
     })?;
     Ok(vec![SparseArray::row_sparse(shape, out, rows)?.into()])
-}
-
-/// Storage rule: the norm of all elements only depends on the stored ones.
-pub(super) fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let has_all_axes = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
-    (has_all_axes && ins[0] != Dense).then_some(Dense)
 }
 
 /// The norm of the stored values.

@@ -6,6 +6,7 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, range_error, refuse_unknown};
 use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
@@ -31,7 +32,7 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[
 
 /// Concatenates the inputs row by row; `width` is the row length of an input.
 pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
-    by_size!(out.dtype(), |T| {
+    by_size!(out.dtype(), T => {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
         movement::concat(&parts, target::<T>(out)?);
     });
@@ -50,7 +51,7 @@ pub(crate) fn split_rows(
     for out in outs {
         let n = width(out);
         if out.wanted() && !out.is_empty() {
-            by_size!(input.dtype(), |T| {
+            by_size!(input.dtype(), T => {
                 let to = (target::<T>(out)?, &[rows, n][..]);
                 movement::slice((source::<T>(input)?, &[rows, total]), &[0, offset], &[1, 1], to);
             });
@@ -80,7 +81,13 @@ pub(crate) static CONCAT: Operator<ConcatParam> = Operator::new("Concat")
     .aliases(&["_sparse_concat", "concat"])
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
-    .sparse(super::sparse::concat_rule, super::sparse::concat)
+    .sparse(
+        |p, ins, _| {
+            let is_by_row = p.get::<ConcatParam>().dim == 0 && ins.iter().all(|s| *s == StorageType::Csr);
+            is_by_row.then_some(StorageType::Csr)
+        },
+        super::sparse::concat,
+    )
     .shape(concat_shape)
     .forward(|ctx, ins, outs| {
         let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;

@@ -12,9 +12,6 @@ pub(crate) mod slice;
 mod sparse;
 mod split;
 
-pub(crate) use join::ConcatParam;
-pub(crate) use slice::SliceParam;
-
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.

@@ -7,6 +7,7 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg};
 use ferromx_core::params::{OptTuple, ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape, Sizes};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
@@ -84,7 +85,7 @@ impl SliceRegion {
     /// Copies the region to the output.
     pub(crate) fn read(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         let dims = input.shape().to_usize();
-        by_size!(input.dtype(), |T| {
+        by_size!(input.dtype(), T => {
             let out = (target::<T>(out)?, &self.count[..]);
             movement::slice((source::<T>(input)?, &dims), &self.begin, &self.step, out);
         });
@@ -94,7 +95,7 @@ impl SliceRegion {
     /// Writes the input to the region of the output.
     fn write(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         let dims = out.shape().to_usize();
-        by_size!(input.dtype(), |T| {
+        by_size!(input.dtype(), T => {
             let out = (target::<T>(out)?, &dims[..]);
             movement::slice_assign((source::<T>(input)?, &self.count), &self.begin, &self.step, out);
         });
@@ -152,6 +153,14 @@ fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, region: &Sl
     g.op(op!(SLICE_ASSIGN(zeros, ograd), ..region))
 }
 
+/// Storage rule: slices of a csr matrix are csr matrices without `step`, or with one step, which is 1. As in MXNet, two steps of 1 give a
+/// dense array.
+fn storage_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let steps = &p.get::<SliceParam>().step.0;
+    (ins[0] == StorageType::Csr && steps.len() < 2 && steps.iter().all(|s| s.is_none_or(|s| s == 1)))
+        .then_some(StorageType::Csr)
+}
+
 pub(crate) static SLICE: Operator<SliceParam> = Operator::new("slice")
     .aliases(&["_npi_slice", "_npx_slice", "_sparse_slice", "crop"])
     .doc(
@@ -164,7 +173,7 @@ pub(crate) static SLICE: Operator<SliceParam> = Operator::new("slice")
         let out = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
         io.assign_out(0, &out)
     })
-    .sparse(super::sparse::slice_rule, super::sparse::slice)
+    .sparse(storage_rule, |call| super::sparse::slice(call, &call.ctx.params::<SliceParam>().begin.0))
     .forward(|ctx, ins, outs| slice_region(ctx.params(), ins[0].shape())?.read(&ins[0], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {

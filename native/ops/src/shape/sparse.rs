@@ -1,29 +1,18 @@
 //! `slice` and `concat` of csr matrices.
 
-use StorageType::Csr;
 use ferromx_core::error::Result;
 use ferromx_core::op::SparseCall;
-use ferromx_core::params::Params;
-use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::sparse::Array;
 
-use super::{ConcatParam, SliceParam};
 use crate::sparse::{CsrBuilder, append, dispatch_any, new_csr};
 
-/// Storage rule: slices of a csr matrix are csr matrices without `step`, or with one step, which is 1. As in MXNet, two steps of 1 give a
-/// dense array.
-pub(super) fn slice_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let steps = &p.get::<SliceParam>().step.0;
-    (ins[0] == Csr && steps.len() < 2 && steps.iter().all(|s| s.is_none_or(|s| s == 1))).then_some(Csr)
-}
-
-/// Slices rows and columns of a csr matrix.
-pub(super) fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+/// Slices rows and columns of a csr matrix. An axis without an index in `begin` is taken from its start.
+pub(super) fn slice(call: &SparseCall<'_>, begin: &[Option<i64>]) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let p = call.ctx.params::<SliceParam>();
     let range = |axis: usize| {
         let n = a.shape().dim(axis);
         let resolve = |x: i64| if x < 0 { (x + n).max(0) } else { x.min(n) };
-        let begin = p.begin.0.get(axis).copied().flatten().map_or(0, resolve);
+        let begin = begin.get(axis).copied().flatten().map_or(0, resolve);
         (begin, begin + call.shapes[0].dim(axis))
     };
     let (rows, columns) = (range(0), range(1));
@@ -32,11 +21,6 @@ pub(super) fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         append(a, &mut builder, |b, m| (rows.0..rows.1).for_each(|r| b.push_row(m, r as usize, columns)))?;
         Ok(vec![new_csr(&call.shapes[0], builder.components(), a.context())?.into()])
     })
-}
-
-/// Storage rule: csr matrices can be concatenated along axis 0.
-pub(super) fn concat_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    (p.get::<ConcatParam>().dim == 0 && ins.iter().all(|s| *s == Csr)).then_some(Csr)
 }
 
 /// Concatenates csr matrices along axis 0.
