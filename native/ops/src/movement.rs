@@ -7,10 +7,10 @@ use ferromx_core::storage::{In, Out, from_bytes};
 use ferromx_kernels::movement::fill;
 use ferromx_kernels::par::parallel_copy;
 
-/// Runs `$body` with `$T` bound to a type of the same size as `$dtype`. A kernel that only moves elements is compiled once per size
-/// instead of once per element type.
+/// Evaluates `$body` with `$T` bound to an element type of the size of `$dtype`, so that a kernel that only moves elements is compiled
+/// once per size.
 macro_rules! by_size {
-    ($dtype:expr, |$T:ident| $body:expr) => {
+    ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype.size() {
             1 => {
                 type $T = u8;

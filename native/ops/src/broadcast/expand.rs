@@ -158,7 +158,7 @@ fn assign_expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()>
 /// The kernel that broadcasts the first input to the shape of the output.
 pub(crate) fn broadcast_to(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
-    by_size!(ins[0].dtype(), |T| {
+    by_size!(ins[0].dtype(), T => {
         movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
     });
     Ok(())

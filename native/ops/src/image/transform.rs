@@ -176,7 +176,7 @@ pub(super) static CROP: Operator<CropParam> = Operator::new("_image_crop")
     .forward(|ctx, ins, outs| {
         let (begin, dims) = (first_indices(ctx.params(), ins[0].shape()), ins[0].shape().to_usize());
         let out_dims = outs[0].shape().to_usize();
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             let out = (target::<T>(&mut outs[0])?, &out_dims[..]);
             movement::slice((source::<T>(&ins[0])?, &dims), &begin, &vec![1; dims.len()], out);
         });
@@ -189,7 +189,7 @@ pub(super) static CROP: Operator<CropParam> = Operator::new("_image_crop")
             }
             let (begin, dims) = (first_indices(ctx.params(), outs[0].shape()), ins[0].shape().to_usize());
             let out_dims = outs[0].shape().to_usize();
-            by_size!(ins[0].dtype(), |T| {
+            by_size!(ins[0].dtype(), T => {
                 let out = target::<T>(&mut outs[0])?;
                 out.fill(T::default());
                 movement::slice_assign((source::<T>(&ins[0])?, &dims), &begin, &vec![1; dims.len()], (out, &out_dims));
@@ -233,7 +233,7 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }
-    by_size!(input.dtype(), |T| movement::flip(source::<T>(input)?, &dims, axis.as_slice(), target::<T>(out)?));
+    by_size!(input.dtype(), T => movement::flip(source::<T>(input)?, &dims, axis.as_slice(), target::<T>(out)?));
     Ok(())
 }
 

@@ -79,7 +79,7 @@ pub(super) static INDEX_COPY: Operator = Operator::new("_contrib_index_copy")
         let rows = row_indices(ctx, &ins[1], n, Bounds::Raise)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         let shape = (1, n, outs[0].len().checked_div(n).unwrap_or(0));
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             index::scatter(source::<T>(&ins[2])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())
@@ -127,7 +127,7 @@ fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &m
     let rows = row_indices(ctx, index, n, Bounds::Raise)?;
     let inner = grad.len().checked_div(n).unwrap_or(0);
     no_gradient(&mut outs[1])?;
-    by_size!(grad.dtype(), |T| {
+    by_size!(grad.dtype(), T => {
         let grad = source::<T>(grad)?;
         if outs[2].wanted() {
             index::gather(grad, (1, n, inner), &rows, target::<T>(&mut outs[2])?);
@@ -184,7 +184,7 @@ pub(super) static FILL_ELEMENT_0INDEX: Operator = Operator::new("fill_element_0i
         let m = ins[0].shape().dim(1).max(0) as usize;
         let indices = column_indices(ctx, &ins[2], m)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             let out = target::<T>(&mut outs[0])?;
             for (i, (value, index)) in source::<T>(&ins[1])?.iter().zip(&indices).enumerate() {
                 if let Some(index) = index {

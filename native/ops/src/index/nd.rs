@@ -39,7 +39,7 @@ pub(super) static GATHER_ND: Operator = Operator::new("gather_nd")
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let (rows, shape) = rows_nd(ctx, &ins[1], &ins[0].shape().to_usize())?;
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
         });
         Ok(())
@@ -112,7 +112,7 @@ pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("scatter_
     .forward(|ctx, ins, outs| {
         let (rows, shape) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
         outs[0].bytes_mut()?.fill(0);
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             index::scatter(source::<T>(&ins[0])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())
@@ -140,7 +140,7 @@ pub(super) static SCATTER_SET_ND: Operator<ScatterNdParam> = Operator::new("_sca
         if ins[0].shared_with().is_none() {
             outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         }
-        by_size!(ins[1].dtype(), |T| {
+        by_size!(ins[1].dtype(), T => {
             index::scatter(source::<T>(&ins[1])?, &rows, shape, target::<T>(&mut outs[0])?);
         });
         Ok(())

@@ -125,7 +125,7 @@ fn pick(
     out: &mut Out<'_>,
 ) -> Result<()> {
     let rows = picked_indices(ctx, &ins[1], shape.1, bounds)?;
-    by_size!(ins[0].dtype(), |T| index::pick(source::<T>(&ins[0])?, shape, &rows, target::<T>(out)?));
+    by_size!(ins[0].dtype(), T => index::pick(source::<T>(&ins[0])?, shape, &rows, target::<T>(out)?));
     Ok(())
 }
 

@@ -261,7 +261,7 @@ pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_R
         let resizing = ctx.params::<SymbolicResizeParam>().resizing();
         let neighbors = resizing.neighbors(&resized);
         if resizing.mode == ResizeMode::Nearest {
-            by_size!(ins[0].dtype(), |T| {
+            by_size!(ins[0].dtype(), T => {
                 gather(source::<T>(&ins[0])?, (outer, n, inner), &neighbors.indices, target::<T>(&mut outs[0])?);
             });
             return Ok(());

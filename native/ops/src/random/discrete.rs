@@ -179,7 +179,7 @@ pub(super) static SHUFFLE: Operator = Operator::new("_shuffle")
         let key = ctx.random.next_key();
         let permutation = Philox::new(key.seed, key.stream).permutation(n);
         let inner = ins[0].len().checked_div(n).unwrap_or(0);
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             gather(source::<T>(&ins[0])?, (1, n, inner), &permutation, target::<T>(&mut outs[0])?);
         });
         Ok(())

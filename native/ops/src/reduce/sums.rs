@@ -211,7 +211,7 @@ fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     let axes = axes_of(ctx, outs[0].shape())?;
     let (shape, reduced_shape) = (outs[0].shape().to_usize(), keepdims_shape(outs[0].shape(), &axes));
     if ins[0].dtype() == outs[0].dtype() {
-        return by_size!(ins[0].dtype(), |T| {
+        return by_size!(ins[0].dtype(), T => {
             movement::broadcast_to(source::<T>(&ins[0])?, &reduced_shape, (target::<T>(&mut outs[0])?, &shape));
             Ok(())
         });

@@ -75,7 +75,7 @@ fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
 
 /// Transposes the input, taken as an array of shape `dims`.
 pub(crate) fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
-    by_size!(input.dtype(), |T| movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
+    by_size!(input.dtype(), T => movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
     Ok(())
 }
 

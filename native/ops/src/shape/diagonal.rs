@@ -143,7 +143,7 @@ fn diagflat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 /// Extracts the diagonals of the matrices in two axes (rows, columns) into a contiguous output.
 fn extract_diagonals(x: &In<'_>, axes: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = x.shape().to_usize();
-    by_size!(x.dtype(), |T| {
+    by_size!(x.dtype(), T => {
         movement::diagonal(source::<T>(x)?, &dims, axes, offset as isize, target::<T>(out)?);
     });
     Ok(())
@@ -152,7 +152,7 @@ fn extract_diagonals(x: &In<'_>, axes: (usize, usize), offset: i32, out: &mut Ou
 /// Writes elements to the diagonals of the matrices in two axes (rows, columns), and zeros elsewhere.
 fn assign_diagonals(x: &In<'_>, axes: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = out.shape().to_usize();
-    by_size!(x.dtype(), |T| {
+    by_size!(x.dtype(), T => {
         let out = target::<T>(out)?;
         out.fill(T::default());
         movement::diagonal_assign(source::<T>(x)?, (out, &dims), axes, offset as isize);
@@ -251,7 +251,7 @@ fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     let (p, dims) = (ctx.params::<DiagonalParam>(), outs[0].shape().to_usize());
     let axes = p.axes(dims.len())?;
     let (n, num_matrices) = (length(&dims, axes, p.offset), ins[0].len());
-    by_size!(ins[0].dtype(), |T| {
+    by_size!(ins[0].dtype(), T => {
         let out = target::<T>(&mut outs[0])?;
         out.fill(T::default());
         with_scratch(num_matrices * n, |diagonals: &mut [T]| {
@@ -318,7 +318,7 @@ pub(super) static TRIL: Operator<TrilParam> = Operator::new("_npi_tril").names_d
     })
     .forward(|ctx, ins, outs| {
         let (rows, columns) = matrix_dims(outs[0].shape());
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             let k = ctx.params::<TrilParam>().k;
             copy_lower(source::<T>(&ins[0])?, rows, columns, k.into(), target::<T>(&mut outs[0])?);
         });
@@ -343,7 +343,7 @@ fn tril_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let (g, k) = (&ins[0], i64::from(ctx.params::<TrilParam>().k));
     let (rows, columns) = matrix_dims(g.shape());
     if outs[0].shape().dims().len() > 1 {
-        by_size!(g.dtype(), |T| copy_lower(source::<T>(g)?, rows, columns, k, target::<T>(&mut outs[0])?));
+        by_size!(g.dtype(), T => copy_lower(source::<T>(g)?, rows, columns, k, target::<T>(&mut outs[0])?));
         return Ok(());
     }
     dispatch!(g.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {

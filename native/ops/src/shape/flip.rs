@@ -42,7 +42,7 @@ fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     };
     let given = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
     let axes = odd_axes(&given, dims.len());
-    by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
+    by_size!(ins[0].dtype(), T => movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub(crate) static FLIP: Operator<FlipParam> = Operator::new("_npi_flip")
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let axes = flipped_axes(&ctx.params::<FlipParam>().axis, dims.len())?;
-        by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
+        by_size!(ins[0].dtype(), T => movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
         Ok(())
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.op(op!(FLIP(n.ograds[0]), ..n.params.get()))?)])));
@@ -100,7 +100,7 @@ pub(super) static ROT90: Operator<Rot90Param> = Operator::new("_npi_rot90")
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let (perm, flipped) = rotation(ctx.params(), dims.len())?;
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             movement::permute_flip(source::<T>(&ins[0])?, &dims, &perm, &flipped, target::<T>(&mut outs[0])?);
         });
         Ok(())
@@ -187,7 +187,7 @@ fn roll(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         let extents = axis.map_or((1, ins[0].len(), 1), |axis| outer_len_inner(&dims, axis));
         steps.push((extents, shift.rem_euclid(extents.1 as i64) as usize));
     }
-    by_size!(ins[0].dtype(), |T| {
+    by_size!(ins[0].dtype(), T => {
         let (src, dst) = (source::<T>(&ins[0])?, target::<T>(&mut outs[0])?);
         match &steps[..] {
             [] => dst.copy_from_slice(src),

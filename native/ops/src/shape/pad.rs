@@ -269,7 +269,7 @@ fn np_pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)));
     }
-    by_size!(ins[0].dtype(), |T| {
+    by_size!(ins[0].dtype(), T => {
         let mode = match p.mode {
             PadMode::Reflect => Padding::<T>::Reflect,
             PadMode::Symmetric => Padding::Symmetric,
@@ -324,7 +324,7 @@ fn np_pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
 fn unpad(padded: &In<'_>, pads: &[(usize, usize)], out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (padded.shape().to_usize(), out.shape().to_usize());
     let begin: Vec<usize> = pads.iter().map(|(before, _)| *before).collect();
-    by_size!(padded.dtype(), |T| {
+    by_size!(padded.dtype(), T => {
         let to = (target::<T>(out)?, &to[..]);
         movement::slice((source::<T>(padded)?, &from), &begin, &memory::filled(1, begin.len()), to);
     });

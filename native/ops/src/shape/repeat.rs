@@ -38,7 +38,7 @@ pub(super) static TILE: Operator<TileParam> = Operator::new("tile")
     .shape(tile_shape)
     .forward(|ctx, ins, outs| {
         let (dims, reps) = (ins[0].shape().to_usize(), ctx.params::<TileParam>().reps.to_usize());
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             movement::tile(source::<T>(&ins[0])?, &dims, &reps, target::<T>(&mut outs[0])?);
         });
         Ok(())
@@ -101,7 +101,7 @@ pub(super) static REPEAT: Operator<RepeatParam> = Operator::new("repeat")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RepeatParam>();
         let shape = repeat_around(p, ins[0].shape())?;
-        by_size!(ins[0].dtype(), |T| {
+        by_size!(ins[0].dtype(), T => {
             movement::repeat(source::<T>(&ins[0])?, shape, p.repeats as usize, target::<T>(&mut outs[0])?);
         });
         Ok(())
