@@ -14,7 +14,7 @@ use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
 use ferromx_ops::sparse::cast::{cast as to_storage, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
-use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Keep, Tensor, invoke_with};
+use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Invocation, Keep, Tensor};
 use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
@@ -82,7 +82,8 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let call = OpCall::new(&case.op, &attributes(&case.attrs))?;
     let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
     let mut outputs = Arrays::new();
-    invoke_with(&call, Some(Context::default()), &inputs, &mut outputs, case.mode(), None)?;
+    Invocation { op: &call, context: Some(Context::default()), mode: case.mode(), cache: None }
+        .run(&inputs, &mut outputs)?;
     let visible = call.def.num_visible(&call.params);
     let mutates = call.def.signature.mutates;
     let states = mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));

@@ -23,7 +23,7 @@ use super::reports::{ReportDraft, Reports, monitored_schedule};
 use super::{BoundStored, InstalledMonitor, OnComplete, head_grad};
 use crate::arrays::zeros_like;
 use crate::graph::{Action, Graph, GraphNode, entry};
-use crate::imperative::{self, ArraySpec, GradientCall, Stored, Tensor, name_node};
+use crate::imperative::{self, ArraySpec, GradientCall, Invocation, Stored, Tensor, name_node};
 use crate::passes::chains::Schedule;
 use crate::passes::gradient::Trace;
 use crate::passes::infer::{self, Entries};
@@ -300,7 +300,8 @@ impl Stepwise {
                     true => self.outputs_without_inputs(i)?,
                     false => self.destination(i, op, &inputs).into_iter().collect(),
                 };
-                imperative::run_node(op, self.context, &inputs, &outputs, mode, &node.cache)
+                Invocation { op, context: Some(self.context), mode, cache: Some(&node.cache) }
+                    .run_node(&inputs, &outputs)
             }
             Action::Backward { of, op, backward } => {
                 let of = &self.graph.nodes[*of as usize];

@@ -24,42 +24,51 @@ use ferromx_ops::movement;
 /// A list of arrays, inline while it is short.
 pub type Arrays = SmallVec<[NDArray; 4]>;
 
-/// Runs an operator in inference mode. The first outputs are written to the arrays in `outputs`; new arrays are appended for the others,
-/// including hidden ones. `context` is the device of operators without inputs.
-///
-/// # Errors
-/// Wrong number of arrays, incompatible shapes and types, errors of the kernel; all with the operator's name.
-pub fn invoke(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outputs: &mut Arrays) -> Result<()> {
-    invoke_with(op, context, inputs, outputs, Mode::Inference, None)
+/// An operator and how to run it.
+#[derive(Clone, Copy)]
+pub struct Invocation<'a> {
+    /// The operator with its parameters.
+    pub op: &'a OpCall,
+    /// The device of operators without inputs; `None` for that of the first output, or the default.
+    pub context: Option<Context>,
+    /// Training or inference.
+    pub mode: Mode,
+    /// State that the operator keeps for its gradient.
+    pub cache: Option<&'a Cache>,
 }
 
-/// [`invoke`] in any mode, with a cache for state that the operator keeps for its gradient.
+/// Runs an operator in inference mode: see [`Invocation::run`].
 ///
 /// # Errors
-/// See [`invoke`].
-pub fn invoke_with(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[NDArray],
-    outputs: &mut Arrays,
-    mode: Mode,
-    cache: Option<&Cache>,
-) -> Result<()> {
-    let locate = |e| op.locate(e, op.title(), inputs.len());
-    let context = prepare(op, context, inputs, outputs).map_err(locate)?;
-    let ctx = op.ctx(context, mode, cache);
-    if let Forward::Dynamic(f) = op.def.kernels.forward {
-        // The output shapes depend on the values of the inputs.
-        inputs.iter().try_for_each(failures::wait)?;
-        let results = f(&OpCtx { cache: None, ..ctx }, inputs);
-        return results.and_then(|results| store_dynamic_outputs(results, outputs)).map_err(locate);
+/// See [`Invocation::run`].
+pub fn invoke(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outputs: &mut Arrays) -> Result<()> {
+    Invocation { op, context, mode: Mode::Inference, cache: None }.run(inputs, outputs)
+}
+
+impl Invocation<'_> {
+    /// Runs the operator. The first outputs are written to the arrays in `outputs`; new arrays are appended for the others, including
+    /// hidden ones.
+    ///
+    /// # Errors
+    /// Wrong number of arrays, incompatible shapes and types, errors of the kernel; all with the operator's name.
+    pub fn run(self, inputs: &[NDArray], outputs: &mut Arrays) -> Result<()> {
+        let Invocation { op, context, mode, cache } = self;
+        let locate = |e| op.locate(e, op.title(), inputs.len());
+        let context = prepare(op, context, inputs, outputs).map_err(locate)?;
+        let ctx = op.ctx(context, mode, cache);
+        if let Forward::Dynamic(f) = op.def.kernels.forward {
+            // The output shapes depend on the values of the inputs.
+            inputs.iter().try_for_each(failures::wait)?;
+            let results = f(&OpCtx { cache: None, ..ctx }, inputs);
+            return results.and_then(|results| store_dynamic_outputs(results, outputs)).map_err(locate);
+        }
+        if let Some((array, value)) = op.def.filled(&op.params).and_then(|(i, value)| Some((inputs.get(i)?, value))) {
+            arrays::fill(array, value)?;
+        }
+        let outputs: &[NDArray] = outputs;
+        let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));
+        failures::run(inputs, written, || execute(op, &ctx, inputs, outputs).map_err(locate))
     }
-    if let Some((array, value)) = op.def.filled(&op.params).and_then(|(i, value)| Some((inputs.get(i)?, value))) {
-        arrays::fill(array, value)?;
-    }
-    let outputs: &[NDArray] = outputs;
-    let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));
-    failures::run(inputs, written, || execute(op, &ctx, inputs, outputs).map_err(locate))
 }
 
 /// Checks a call, allocates missing outputs if their shapes can be inferred, and returns the device.

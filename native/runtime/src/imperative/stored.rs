@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Backward;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, ForeignFn, Forward, GradientStorage, Mode, SparseCall};
+use ferromx_core::op::{Cache, ForeignFn, Forward, GradientStorage, Mode, OpCtx, SparseCall};
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
@@ -15,7 +15,7 @@ use ferromx_ops::sparse::cast::{assign, read_dense};
 use ferromx_ops::sparse::{add_rows, merged};
 use smallvec::SmallVec;
 
-use super::invoke::{Arrays, check_inputs, invoke, invoke_with};
+use super::invoke::{Arrays, Invocation, check_inputs, invoke};
 use super::mode::unrecorded;
 use crate::passes::infer::shapes_without_inputs;
 use crate::symbol::OpCall;
@@ -49,84 +49,82 @@ impl ArraySpec {
     }
 }
 
-/// Runs an operator on arrays of any storage type in inference mode and returns all outputs. The first of them are written to the arrays in
-/// `outputs`, converted to their storage types.
+/// Runs an operator on arrays of any storage type in inference mode: see [`Invocation::run_stored`].
 ///
 /// # Errors
 /// Errors of [`invoke`] and of the operator's sparse implementation.
 pub fn invoke_stored(op: &OpCall, context: Option<Context>, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
-    invoke_stored_with(op, context, inputs, outputs, Mode::Inference, None)
+    Invocation { op, context, mode: Mode::Inference, cache: None }.run_stored(inputs, outputs)
 }
 
-/// [`invoke_stored`] in any mode, with a cache for state that the operator keeps for its gradient.
-pub(super) fn invoke_stored_with(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[Array],
-    outputs: &[Array],
-    mode: Mode,
-    cache: Option<&Cache>,
-) -> Result<Stored> {
-    dispatch_by_storage(op, context, inputs, outputs, mode, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
-}
+impl Invocation<'_> {
+    /// Runs the operator on arrays of any storage type and returns all outputs. The first of them are written to the arrays in `outputs`,
+    /// converted to their storage types.
+    pub(super) fn run_stored(self, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
+        self.dispatch_by_storage(inputs, outputs).map_err(|e| self.op.locate(e, self.op.name, inputs.len()))
+    }
 
-/// Runs an operator of a graph and returns all outputs. The first of them are written to the arrays in `outputs`. `cache` keeps state for
-/// its gradient.
-pub(crate) fn run_node(
-    op: &OpCall,
-    context: Context,
-    inputs: &[Array],
-    outputs: &[Array],
-    mode: Mode,
-    cache: &Cache,
-) -> Result<Stored> {
-    let makes_sparse = op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params));
-    let dense = |arrays: &[Array]| arrays.iter().map(|a| a.dense().ok().cloned()).collect::<Option<Arrays>>();
-    let (Some(ins), Some(mut outs), false) = (dense(inputs), dense(outputs), makes_sparse) else {
-        return invoke_stored_with(op, Some(context), inputs, outputs, mode, Some(cache));
-    };
-    invoke_with(op, Some(context), &ins, &mut outs, mode, Some(cache))?;
-    Ok(outs.into_iter().map(Array::Dense).collect())
-}
+    /// [`run_stored`](Invocation::run_stored) for an operator of a graph, where dense arrays are the common case.
+    pub(crate) fn run_node(self, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
+        let makes_sparse = self.op.def.sparse.is_some_and(|form| (form.from_dense)(&self.op.params));
+        let dense = |arrays: &[Array]| arrays.iter().map(|a| a.dense().ok().cloned()).collect::<Option<Arrays>>();
+        let (Some(ins), Some(mut outs), false) = (dense(inputs), dense(outputs), makes_sparse) else {
+            return self.run_stored(inputs, outputs);
+        };
+        self.run(&ins, &mut outs)?;
+        Ok(outs.into_iter().map(Array::Dense).collect())
+    }
 
-fn dispatch_by_storage(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[Array],
-    outputs: &[Array],
-    mode: Mode,
-    cache: Option<&Cache>,
-) -> Result<Stored> {
-    check_inputs(op, inputs.len())?;
-    let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
-    let form = op.def.sparse.and_then(|form| {
-        let storage_type = (form.rule)(&op.params, &types, outputs.first().map(Array::storage_type))?;
-        Some((form, storage_type))
-    });
-    let context = inputs.first().or(outputs.first()).map(Array::context).or(context).unwrap_or_default();
-    let Some((form, storage_type)) = form else {
-        return dense_fallback(op, context, inputs, outputs, mode, cache);
-    };
-    let visible = op.def.num_visible(&op.params);
-    let dense = |arrays: &[NDArray]| {
-        let mut outputs = Arrays::new();
-        invoke_with(op, Some(context), arrays, &mut outputs, mode, None)?;
-        outputs.truncate(visible);
-        Ok(outputs.into_vec())
-    };
-    let shapes = infer(op, inputs, outputs)?;
-    let is_foreign = matches!(op.def.kernels.forward, Forward::Foreign(_));
-    let call = SparseCall {
-        ctx: &op.ctx(context, mode, cache.filter(|_| is_foreign)),
-        ins: inputs,
-        outs: outputs,
-        shapes: &shapes,
-        wanted: &vec![true; shapes.len()],
-        dense: &dense,
-        storage_type,
-    };
-    let results = if is_foreign { unrecorded(mode, || (form.run)(&call)) } else { (form.run)(&call) };
-    write_outputs(results?, outputs)
+    fn dispatch_by_storage(self, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
+        let Invocation { op, mode, cache, .. } = self;
+        check_inputs(op, inputs.len())?;
+        let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
+        let form = op.def.sparse.and_then(|form| {
+            let storage_type = (form.rule)(&op.params, &types, outputs.first().map(Array::storage_type))?;
+            Some((form, storage_type))
+        });
+        let context = inputs.first().or(outputs.first()).map(Array::context).or(self.context).unwrap_or_default();
+        let Some((form, storage_type)) = form else {
+            return Invocation { context: Some(context), ..self }.dense_fallback(inputs, outputs);
+        };
+        let visible = op.def.num_visible(&op.params);
+        let dense = |arrays: &[NDArray]| {
+            let mut outputs = Arrays::new();
+            Invocation { op, context: Some(context), mode, cache: None }.run(arrays, &mut outputs)?;
+            outputs.truncate(visible);
+            Ok(outputs.into_vec())
+        };
+        let shapes = infer(op, inputs, outputs)?;
+        let is_foreign = matches!(op.def.kernels.forward, Forward::Foreign(_));
+        let call = SparseCall {
+            ctx: &op.ctx(context, mode, cache.filter(|_| is_foreign)),
+            ins: inputs,
+            outs: outputs,
+            shapes: &shapes,
+            wanted: &vec![true; shapes.len()],
+            dense: &dense,
+            storage_type,
+        };
+        let results = if is_foreign { unrecorded(mode, || (form.run)(&call)) } else { (form.run)(&call) };
+        write_outputs(results?, outputs)
+    }
+
+    /// Converts inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.
+    fn dense_fallback(self, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
+        let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
+        let dense_output = |array: &Array| match array {
+            Array::Dense(a) => Ok(a.clone()),
+            Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
+        };
+        let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
+        self.run(&arrays, &mut results)?;
+        for i in self.op.def.signature.mutates {
+            if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
+                assign(state, updated.clone().into())?;
+            }
+        }
+        write_outputs(results.into_iter().map(Array::Dense), outputs)
+    }
 }
 
 /// Infers the output shapes and checks the inputs.
@@ -144,30 +142,6 @@ fn infer(op: &OpCall, inputs: &[Array], outputs: &[Array]) -> Result<Vec<Shape>>
     let mut ins: Vec<Option<DType>> = inputs.iter().map(|a| Some(a.dtype())).collect();
     (op.def.inference.dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut vec![None; n] })?;
     Ok(outs)
-}
-
-/// Converts inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.
-fn dense_fallback(
-    op: &OpCall,
-    context: Context,
-    inputs: &[Array],
-    outputs: &[Array],
-    mode: Mode,
-    cache: Option<&Cache>,
-) -> Result<Stored> {
-    let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
-    let dense_output = |array: &Array| match array {
-        Array::Dense(a) => Ok(a.clone()),
-        Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
-    };
-    let mut results = outputs.iter().map(dense_output).collect::<Result<Arrays>>()?;
-    invoke_with(op, Some(context), &arrays, &mut results, mode, cache)?;
-    for i in op.def.signature.mutates {
-        if let (Some(state @ Array::Sparse(_)), Some(updated)) = (inputs.get(*i), arrays.get(*i)) {
-            assign(state, updated.clone().into())?;
-        }
-    }
-    write_outputs(results.into_iter().map(Array::Dense), outputs)
 }
 
 /// Writes results to the arrays in `outputs`; results without an array there are returned unchanged.
@@ -296,18 +270,7 @@ impl GradientCall<'_> {
             && let Some(first) = types.first().filter(|first| **first != StorageType::Default)
             && types.iter().all(|t| t == first)
         {
-            // The gradient of an elementwise operator, computed on the stored values.
-            let dense = |arrays: &[NDArray]| {
-                let gradient = NDArray::empty(arrays[0].shape(), outputs[0].dtype, context)?;
-                let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
-                call_once(&ins, &[(&gradient, Req::Write)], |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
-                Ok(vec![gradient])
-            };
-            let shapes = [outputs[0].shape.clone()];
-            let (outs, storage_type) = (&[][..], *first);
-            let call =
-                SparseCall { ctx: &ctx, ins: inputs, outs, shapes: &shapes, wanted, dense: &dense, storage_type };
-            return Ok(merged(&call)?.into_iter().collect());
+            return self.run_on_stored_values(&ctx, *first);
         }
         if let Some(form) = backward.sparse
             && let Some(storage_type) = (form.rule)(&op.params, &types, None)
@@ -326,5 +289,27 @@ impl GradientCall<'_> {
         }
         let arrays = inputs.iter().map(read_dense).collect::<Result<Arrays>>()?;
         Ok(dense(&arrays)?.into_iter().map(Array::Dense).collect())
+    }
+
+    /// Computes the gradient of an elementwise operator on the stored values of arrays of one storage type.
+    fn run_on_stored_values(&self, ctx: &OpCtx<'_>, storage_type: StorageType) -> Result<Stored> {
+        let output = &self.outputs[0];
+        let dense = |arrays: &[NDArray]| {
+            let gradient = NDArray::empty(arrays[0].shape(), output.dtype, ctx.context)?;
+            let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
+            call_once(&ins, &[(&gradient, Req::Write)], |ins, outs| (self.backward.kernel)(ctx, ins, outs))?;
+            Ok(vec![gradient])
+        };
+        let shapes = [output.shape.clone()];
+        let call = SparseCall {
+            ctx,
+            ins: self.inputs,
+            outs: &[],
+            shapes: &shapes,
+            wanted: self.wanted,
+            dense: &dense,
+            storage_type,
+        };
+        Ok(merged(&call)?.into_iter().collect())
     }
 }

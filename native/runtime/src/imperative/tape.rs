@@ -16,7 +16,7 @@ use ferromx_ops::custom::FunctionParam;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::invoke::{Arrays, invoke_with};
+use super::invoke::{Arrays, Invocation};
 use super::mode::{is_recording, operator_mode};
 use super::stored::{self, Stored};
 use crate::profiler;
@@ -317,10 +317,11 @@ pub fn record(
     check_outputs(outputs).map_err(|e| e.in_operator(op.name, op.name))?;
     let _measured = profiler::imperative(|| op.profiled_name().into());
     let cache = matches!(op.def.kernels.forward, Forward::Foreign(_)).then(Arc::<Cache>::default);
+    let invocation = Invocation { op, context, mode: operator_mode(), cache: cache.as_deref() };
     let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
     let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
-        invoke_with(op, context, &arrays, &mut results, operator_mode(), cache.as_deref())?;
+        invocation.run(&arrays, &mut results)?;
         if !recorded {
             return Ok(tensors(results.drain(..visible).map(Array::Dense), outputs));
         }
@@ -328,7 +329,7 @@ pub fn record(
     } else {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
         let given: Stored = outputs.iter().map_while(|t| t.stored().ok()).collect();
-        let results = stored::invoke_stored_with(op, context, &arrays, &given, operator_mode(), cache.as_deref())?;
+        let results = invocation.run_stored(&arrays, &given)?;
         (arrays, results)
     };
     let node = recorded.then(|| {
