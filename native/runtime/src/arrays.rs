@@ -120,24 +120,3 @@ pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> 
         array.shape()
     )))
 }
-
-/// Overwrites an array with values of any type, converted through `f64`.
-///
-/// # Errors
-/// The number of values differs from the number of elements.
-pub fn write_converted<T: Element>(array: &NDArray, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
-    let (n, given) = (array.len(), values.len());
-    ensure!(n == given, "{given} numbers were given for {n} elements");
-    let are_both_i64 = T::DTYPE == DType::I64 && array.dtype() == DType::I64;
-    dispatch!(array.dtype(), U in [f32, f64, f16, u8, i32, i8, i64, bool, bf16] => storage::write_slice::<U, _>(array, |to| {
-        if are_both_i64 {
-            // f64 does not represent every 64-bit integer, so these are copied unconverted.
-            let bytes: Vec<T> = values.collect();
-            if let Ok(exact) = storage::from_bytes::<U>(storage::as_bytes(&bytes)) {
-                to.copy_from_slice(exact);
-            }
-        } else {
-            to.iter_mut().zip(values).for_each(|(to, x)| *to = U::from_f64(x.to_f64()));
-        }
-    }), other => Err(Error::Internal(format!("no elements of type {other}"))))
-}

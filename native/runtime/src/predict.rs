@@ -11,7 +11,6 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 
-use crate::arrays;
 use crate::executor::{Bound, Executor, Monitor};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
@@ -136,7 +135,7 @@ impl Predictor {
         let index = index.ok_or_else(|| {
             Error::NotFound(format!("there is no input '{name}'; the inputs are {}", self.inputs.join(", ")))
         })?;
-        arrays::write_converted(&self.executor.args()[index], data.iter().copied())
+        self.executor.args()[index].copy_from_slice_as(data)
     }
 
     /// Computes the outputs.

@@ -46,15 +46,23 @@ impl NDArray {
     pub fn copy_from_slice<T: Element>(&self, items: &[T]) -> Result<()> {
         self.check_type::<T>()?;
         self.check_writable()?;
-        ensure!(
-            items.len() == self.len(),
-            "{} elements were given for an array of shape {} with {} elements",
-            items.len(),
-            self.shape(),
-            self.len()
-        );
+        self.check_len(items.len())?;
         write_bytes(self, |b| b.copy_from_slice(as_bytes(items)));
         Ok(())
+    }
+
+    /// Overwrites all elements with values of any type, converted by way of double precision; exact if `T` is the element type.
+    ///
+    /// # Errors
+    /// The lengths differ; the array is read-only.
+    pub fn copy_from_slice_as<T: Element>(&self, items: &[T]) -> Result<()> {
+        if self.dtype() == T::DTYPE {
+            return self.copy_from_slice(items);
+        }
+        self.check_len(items.len())?;
+        dispatch!(self.dtype(), U in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
+            write_slice(self, |to: &mut [U]| to.iter_mut().zip(items).for_each(|(to, x)| *to = U::from_f64(x.to_f64())))
+        }, other => Err(Error::Internal(format!("no elements of type {other}"))))
     }
 
     /// A copy on a device.
@@ -80,6 +88,16 @@ impl NDArray {
             self.dtype()
         );
         copy_with(source, self, copy_bytes)
+    }
+
+    fn check_len(&self, given: usize) -> Result<()> {
+        ensure!(
+            given == self.len(),
+            "{given} elements were given for an array of shape {} with {} elements",
+            self.shape(),
+            self.len()
+        );
+        Ok(())
     }
 
     fn check_type<T: Element>(&self) -> Result<()> {
@@ -189,6 +207,18 @@ mod tests {
         let b = a.to_context(Context::cpu(1)).unwrap();
         assert_eq!(b.context(), Context::cpu(1));
         assert_eq!(b.to_vec::<f32>().unwrap(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn copy_from_slice_as_converts_and_keeps_large_integers() {
+        let a = NDArray::zeros(&[2].into(), DType::I64, Context::default()).unwrap();
+        a.copy_from_slice_as(&[i64::MAX, -1]).unwrap();
+        assert_eq!(a.to_vec::<i64>().unwrap(), [i64::MAX, -1]);
+        a.copy_from_slice_as(&[2.75f32, -2.75]).unwrap();
+        assert_eq!(a.to_vec::<i64>().unwrap(), [2, -2]);
+        let error = a.copy_from_slice_as(&[1f32]).unwrap_err().to_string();
+        assert!(error.contains("1 elements were given for an array of shape"), "{error}");
+        assert!(a.read_only().copy_from_slice_as(&[1u8, 2]).is_err());
     }
 
     #[test]

@@ -10,7 +10,6 @@ use ferromx_ops::definitions::{
     ADD, BROADCAST_ADD, BROADCAST_MAXIMUM, BROADCAST_MINIMUM, BROADCAST_MUL, BROADCAST_SUB, EQUAL, GREATER,
     GREATER_EQUAL, LESS, LESS_EQUAL, MOD, MULTIPLY, NOT_EQUAL, SUBTRACT,
 };
-use ferromx_runtime::arrays::write_converted;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::OpCall;
 
@@ -28,7 +27,7 @@ pub(super) fn convert(array: &NDArray, dtype: DType) -> Result<NDArray> {
         return Ok(array.clone());
     }
     let out = NDArray::empty(array.shape(), dtype, Context::default())?;
-    write_converted(&out, array.to_vec::<i64>()?.into_iter())?;
+    out.copy_from_slice_as(&array.to_vec::<i64>()?)?;
     Ok(out)
 }
 

@@ -6,7 +6,6 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_interop::ir::WidenedInt;
-use ferromx_runtime::arrays::write_converted;
 use serde_json::Value;
 
 /// Decodes hexadecimal digits.
@@ -23,10 +22,10 @@ pub(crate) fn array(v: &Value) -> NDArray {
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default()).unwrap();
     if dtype.is_float() {
         let number = |x: &Value| x.as_f64().unwrap_or_else(|| x.as_str().unwrap().parse().unwrap());
-        write_converted(&array, data.iter().map(number).collect::<Vec<f64>>().into_iter()).unwrap();
+        array.copy_from_slice_as(&data.iter().map(number).collect::<Vec<f64>>()).unwrap();
     } else {
         let number = |x: &Value| x.as_i64().unwrap_or_else(|| i64::from(x.as_bool().unwrap()));
-        write_converted(&array, data.iter().map(number).collect::<Vec<i64>>().into_iter()).unwrap();
+        array.copy_from_slice_as(&data.iter().map(number).collect::<Vec<i64>>()).unwrap();
     }
     array
 }

@@ -132,7 +132,7 @@ macro_rules! compute_type {
 }
 
 /// Writes results converted to the dtype of the output.
-fn write_converted<T: LinalgElement>(results: &[T], out: &mut Out<'_>) -> Result<()> {
+fn write_results<T: LinalgElement>(results: &[T], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         cast(results, out.slice_mut::<U>()?);
         Ok(())
@@ -160,7 +160,7 @@ pub(super) static NORM: Operator<NormParam> = Operator::new("_npi_norm")
                         Kind::Vector(ord) => vector_norms(x, &shape, &norm.axes, ord, norms),
                         kind => with_matrices(x, &shape, &norm.axes, |x, size| matrix_norms(ctx, x, size, kind, norms))?,
                     }
-                    write_converted(norms, &mut outs[0])
+                    write_results(norms, &mut outs[0])
                 })
             })
         })
@@ -324,7 +324,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
                             })?;
                         }
                     }
-                    write_converted(out, &mut outs[0])
+                    write_results(out, &mut outs[0])
                 })
             })
         })

@@ -264,7 +264,7 @@ impl Builder {
                         return Err(Error::value(format!("an input of {op} is {}, not a tensor", number.kind())));
                     };
                     let scalar = NDArray::zeros(&Shape::new(&[]), dtype.unwrap_or(DType::F32), Context::default())?;
-                    ferromx_runtime::arrays::write_converted(&scalar, [x].into_iter())?;
+                    scalar.copy_from_slice_as(&[x])?;
                     self.constant("constant", scalar)
                 }
             });

@@ -37,7 +37,6 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
-use ferromx_runtime::arrays::write_converted;
 
 use super::{Scope, TensorId};
 use crate::error::{Error, Result};
@@ -160,7 +159,7 @@ fn constant_len(dims: &[i64]) -> Result<usize> {
 /// An array of these elements, converted to a type.
 fn array<T: Element>(dims: &[i64], dtype: DType, items: Vec<T>) -> Result<NDArray> {
     let array = NDArray::zeros(&Shape::new(dims), dtype, Context::default())?;
-    write_converted(&array, items.into_iter())?;
+    array.copy_from_slice_as(&items)?;
     Ok(array)
 }
 
