@@ -17,6 +17,12 @@ pub(super) struct Image {
     pub samples: Vec<u8>,
 }
 
+impl Image {
+    pub(super) fn view(&self) -> image::Image<'_> {
+        image::Image { samples: &self.samples, height: self.height, width: self.width, channels: self.channels }
+    }
+}
+
 /// A random integer in `0..n`.
 pub(super) fn random_index(draws: &mut Draws, n: usize) -> usize {
     ((draws.uniform() * n as f64) as usize).min(n.saturating_sub(1))

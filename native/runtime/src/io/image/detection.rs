@@ -5,12 +5,11 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::memory;
 use ferromx_core::params::Tuple;
-use ferromx_kernels::image::Change;
+use ferromx_kernels::image::{Change, shift_hls};
 use ferromx_kernels::rng::Draws;
 
 use super::augment::{Image, random_between, random_index};
 use super::params::{CropEmitMode, DetectionAugmentParam, DetectionColorParam, DetectionCropParam, ResizeMode};
-use super::warp::shift_hls;
 
 /// The objects of an image: rows of class, left, top, right, bottom as fractions of the image size, and any further values.
 pub(super) struct Objects {
@@ -223,7 +222,7 @@ impl DetectionAugmenter {
         let lightness = amount(c.random_illumination_prob, c.max_random_illumination as f32).trunc();
         let contrast = amount(c.random_contrast_prob, c.max_random_contrast);
         if image.channels == 3 && (hue, saturation, lightness) != (0.0, 0.0, 0.0) {
-            shift_hls(image, [hue, lightness, saturation]);
+            shift_hls(&mut image.samples, [hue, lightness, saturation]);
         }
         if contrast != 0.0 {
             image.adjust(Change::Brightness(1.0 + contrast));

@@ -1,12 +1,12 @@
 //! Normalization: writes the samples of an image to a batch, mirrored and normalized.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
-use ferromx_kernels::image::saturate;
+use ferromx_kernels::image::{Mean, Normalization, normalize_plane};
 use ferromx_kernels::rng::Draws;
 
 use super::augment::{Image, random_between};
@@ -67,22 +67,12 @@ impl Normalizer {
         let illumination = random_between(draws, -1.0, 1.0) * self.jitter.max_random_illumination;
         let plane = image.height * image.width;
         for (c, out) in out.chunks_exact_mut(plane).enumerate() {
-            let scale = self.scale / self.std[c];
-            let normalize = |x: u8, mean: f32| match T::DTYPE {
-                DType::F32 => T::from_f32(((f32::from(x) - mean) * contrast + illumination) * scale),
-                DType::I8 => saturate(f32::from(x) - mean.round()),
-                _ => saturate(f32::from(x)),
+            let mean = match &self.mean_image {
+                Some(means) => Mean::Plane(&means[c * plane..(c + 1) * plane]),
+                None => Mean::Channel(self.mean[c]),
             };
-            match &self.mean_image {
-                Some(means) => {
-                    let means = &means[c * plane..(c + 1) * plane];
-                    map_channel(image, c, mirror, out, |x, offset| normalize(x, means[offset]));
-                }
-                None => {
-                    let table: [T; 256] = std::array::from_fn(|x| normalize(x as u8, self.mean[c]));
-                    map_channel(image, c, mirror, out, |x, _| table[usize::from(x)]);
-                }
-            }
+            let scale = self.scale / self.std[c];
+            normalize_plane(image.view(), c, &Normalization { mean, contrast, illumination, scale, mirror }, out);
         }
     }
 }
@@ -103,17 +93,4 @@ pub(super) fn read_mean_image(path: &str, dims: [usize; 3]) -> Result<Vec<f32>> 
 pub(super) fn write_mean_image(path: &str, dims: [usize; 3], mean: &[f32]) -> Result<()> {
     let array = NDArray::from_slice(mean, &dims.map(|d| d as i64))?;
     file_format::save(path, &[array.into()], &["mean_img".into()])
-}
-
-/// Fills channel `c` with `f(sample, offset)`, where `offset` is the sample's offset in the plane before mirroring.
-fn map_channel<T>(image: &Image, c: usize, mirror: bool, out: &mut [T], f: impl Fn(u8, usize) -> T) {
-    let (width, n) = (image.width, image.channels);
-    let rows = image.samples.chunks_exact(width * n).zip(out.chunks_exact_mut(width));
-    for (y, (row, out)) in rows.enumerate() {
-        let samples = row[c..].iter().step_by(n).enumerate().map(|(x, s)| f(*s, y * width + x));
-        match mirror {
-            true => out.iter_mut().rev().zip(samples).for_each(|(o, s)| *o = s),
-            false => out.iter_mut().zip(samples).for_each(|(o, s)| *o = s),
-        }
-    }
 }
