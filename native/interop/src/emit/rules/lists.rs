@@ -93,7 +93,7 @@ rules! {
     }
 
     /// True if a list is absent or repeats a pattern.
-    fn in_turn(_, list: Value, pattern: &[Value]) -> bool {
+    fn repeats(_, list: Value, pattern: &[Value]) -> bool {
         Ok(match list {
             Value::None => true,
             Value::List(items) => {
@@ -110,12 +110,12 @@ rules! {
     }
 
     /// The integers from 0 to n - 1.
-    fn counting(_, n: i64) -> Vec<i64> {
+    fn range(_, n: i64) -> Vec<i64> {
         Ok((0..n.clamp(0, 64)).collect())
     }
 
     /// The elements in reverse order.
-    fn backwards(_, list: &[Value]) -> Vec<Value> {
+    fn reversed(_, list: &[Value]) -> Vec<Value> {
         Ok(list.iter().rev().cloned().collect())
     } reversed |made, _| match made {
         Value::List(items) => Some(Value::List(items.iter().rev().cloned().collect())),
