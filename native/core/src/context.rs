@@ -19,6 +19,20 @@ pub enum DeviceType {
     CpuShared = 5,
 }
 
+impl DeviceType {
+    const ALL: [DeviceType; 4] = [DeviceType::Cpu, DeviceType::Gpu, DeviceType::CpuPinned, DeviceType::CpuShared];
+
+    /// MXNet's name, such as `cpu_pinned`.
+    const fn name(self) -> &'static str {
+        match self {
+            DeviceType::Cpu => "cpu",
+            DeviceType::Gpu => "gpu",
+            DeviceType::CpuPinned => "cpu_pinned",
+            DeviceType::CpuShared => "cpu_shared",
+        }
+    }
+}
+
 /// A device: its kind and index. `cpu(0)` and `cpu(1)` are distinct, with copies between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Context {
@@ -39,21 +53,16 @@ impl Context {
     /// # Errors
     /// An unknown kind, or a GPU: this build has no GPU backend and never falls back silently.
     pub fn from_codes(device_type: i32, device_id: i32) -> Result<Context> {
-        let kind = match device_type {
-            1 => DeviceType::Cpu,
-            2 => {
-                return Err(Error::Unsupported(format!(
-                    "GPU is not enabled: gpu({device_id}) was requested, but this build has no GPU backend: use cpu()"
-                )));
-            }
-            3 => DeviceType::CpuPinned,
-            5 => DeviceType::CpuShared,
-            t => {
-                return Err(Error::Value(format!(
-                    "device type {t} is unknown: use 1 (cpu), 3 (cpu_pinned) or 5 (cpu_shared)"
-                )));
-            }
+        let Some(kind) = DeviceType::ALL.into_iter().find(|kind| *kind as i32 == device_type) else {
+            return Err(Error::Value(format!(
+                "device type {device_type} is unknown: use 1 (cpu), 3 (cpu_pinned) or 5 (cpu_shared)"
+            )));
         };
+        if kind == DeviceType::Gpu {
+            return Err(Error::Unsupported(format!(
+                "GPU is not enabled: gpu({device_id}) was requested, but this build has no GPU backend: use cpu()"
+            )));
+        }
         Ok(Context { device_type: kind, device_id: device_id.max(0) })
     }
 
@@ -76,13 +85,7 @@ impl Default for Context {
 
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.device_type {
-            DeviceType::Cpu => "cpu",
-            DeviceType::Gpu => "gpu",
-            DeviceType::CpuPinned => "cpu_pinned",
-            DeviceType::CpuShared => "cpu_shared",
-        };
-        write!(f, "{kind}({})", self.device_id)
+        write!(f, "{}({})", self.device_type.name(), self.device_id)
     }
 }
 
@@ -95,16 +98,31 @@ impl FromStr for Context {
             return Ok(Context::default());
         }
         let parsed = s.strip_suffix(')').and_then(|s| s.split_once('(')).and_then(|(kind, id)| {
-            let code = match kind {
-                "cpu" => 1,
-                "gpu" => 2,
-                "cpu_pinned" => 3,
-                "cpu_shared" => 5,
-                _ => return None,
-            };
-            Some((code, id.parse().ok()?))
+            let kind = DeviceType::ALL.into_iter().find(|device_type| device_type.name() == kind)?;
+            Some((kind as i32, id.parse().ok()?))
         });
         let (code, id) = parsed.ok_or_else(|| Error::Value(format!("'{s}' is not a context: write cpu(0)")))?;
         Context::from_codes(code, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_printed_as_they_are_parsed() {
+        for text in ["cpu(0)", "cpu(3)", "cpu_pinned(0)", "cpu_shared(1)"] {
+            assert_eq!(text.parse::<Context>().unwrap().to_string(), text);
+        }
+        assert_eq!("".parse(), Ok(Context::cpu(0)));
+        assert!("cpu".parse::<Context>().unwrap_err().to_string().contains("write cpu(0)"));
+    }
+
+    #[test]
+    fn gpus_and_unknown_codes_are_errors() {
+        assert_eq!(Context::from_codes(3, -1).unwrap().to_string(), "cpu_pinned(0)");
+        assert!(Context::from_codes(2, 1).unwrap_err().to_string().contains("gpu(1) was requested"));
+        assert!(Context::from_codes(4, 0).unwrap_err().to_string().contains("device type 4 is unknown"));
     }
 }
