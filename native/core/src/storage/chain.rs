@@ -123,30 +123,10 @@ impl Chain {
     /// # Errors
     /// The arrays differ in length, are not locked by the region, or partially overlap an output; two outputs of one kernel share memory.
     pub fn new(region: &Region, arrays: Vec<NDArray>, calls: &[ChainCall], block: usize) -> Result<Chain> {
-        let invalid = |reason: &str| Error::Internal(format!("a chain of elementwise kernels: {reason}"));
-        let is_scalar_at = |i: usize| {
-            let mut operands = calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o)));
-            !operands.any(|o| *o == Operand::Array(i))
-        };
-        let scalars: Vec<bool> = (0..arrays.len()).map(is_scalar_at).collect();
+        let scalars: Vec<bool> = (0..arrays.len()).map(|i| is_scalar(i, calls)).collect();
         let len = arrays.iter().zip(&scalars).find(|(_, is_scalar)| !**is_scalar).map_or(0, |(array, _)| array.len());
-        let mut accesses = vec![Access::Read; arrays.len()];
-        for (operand, req) in calls.iter().flat_map(|c| &c.outs) {
-            if let (Operand::Array(i), true) = (operand, *req != Req::Null) {
-                *accesses.get_mut(*i).ok_or_else(|| invalid("no such array"))? = Access::Write;
-            }
-        }
-        for (i, a) in arrays.iter().enumerate() {
-            if a.len() != if scalars[i] { 1 } else { len } || !region.covers(a, accesses[i]) {
-                return Err(invalid("an array has a different length or is not locked"));
-            }
-            for (_, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && accesses[*k] == Access::Write) {
-                let is_same_memory = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
-                if overlap(a, b) && (!is_same_memory || accesses[i] == Access::Write) {
-                    return Err(invalid("two arrays overlap"));
-                }
-            }
-        }
+        let lens: Vec<usize> = scalars.iter().map(|is_scalar| if *is_scalar { 1 } else { len }).collect();
+        check_arrays(region, &arrays, &lens, calls)?;
         let block = block.clamp(1, len.max(1)).next_multiple_of(ALIGN);
         let (offsets, buffer_bytes) = scratch_layout(calls, block);
         let source = |operand: &Operand| -> Result<Source> {
@@ -242,10 +222,46 @@ impl Chain {
     }
 }
 
+fn invalid(reason: &str) -> Error {
+    Error::Internal(format!("a chain of elementwise kernels: {reason}"))
+}
+
+/// The operands of all kernels.
+fn operands(calls: &[ChainCall]) -> impl Iterator<Item = &Operand> {
+    calls.iter().flat_map(|call| call.ins.iter().chain(call.outs.iter().map(|(operand, _)| operand)))
+}
+
+/// True if array `i` is only read as a scalar.
+fn is_scalar(i: usize, calls: &[ChainCall]) -> bool {
+    !operands(calls).any(|operand| *operand == Operand::Array(i))
+}
+
+/// Checks the lengths and locks of arrays, and that an array overlaps a written one only if it is the same memory.
+fn check_arrays(region: &Region, arrays: &[NDArray], lens: &[usize], calls: &[ChainCall]) -> Result<()> {
+    let mut accesses = vec![Access::Read; arrays.len()];
+    for (operand, req) in calls.iter().flat_map(|call| &call.outs) {
+        if let (Operand::Array(i), true) = (operand, *req != Req::Null) {
+            *accesses.get_mut(*i).ok_or_else(|| invalid("no such array"))? = Access::Write;
+        }
+    }
+    for (i, a) in arrays.iter().enumerate() {
+        if a.len() != lens[i] || !region.covers(a, accesses[i]) {
+            return Err(invalid("an array has a different length or is not locked"));
+        }
+        for (_, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && accesses[*k] == Access::Write) {
+            let is_same_memory = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
+            if overlap(a, b) && (!is_same_memory || accesses[i] == Access::Write) {
+                return Err(invalid("two arrays overlap"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Offsets of the scratch buffers, and their total size in bytes.
 fn scratch_layout(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
     let mut sizes: Vec<usize> = Vec::new();
-    for operand in calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o))) {
+    for operand in operands(calls) {
         if let Operand::Scratch(slot, dtype) = *operand {
             sizes.resize(sizes.len().max(slot + 1), 0);
             sizes[slot] = sizes[slot].max(dtype.size() * block);
