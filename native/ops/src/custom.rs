@@ -209,7 +209,7 @@ pub static CUSTOM: Operator<CustomParam> = Operator::new("Custom")
     .parse_stored_by(|attrs, node| CustomParam::stored(attrs, node).map(Params::new))
     .title_by(|p| &p.get::<CustomParam>().op_type)
     .reusable_if(|p| p.get::<CustomParam>().operator.get().is_some_and(|operator| operator.is_reusable()))
-    .ready_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
+    .runnable_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
 
 /// The gradient that the operator's `backward` function computes.
 const FOREIGN_BACKWARD: Grad = Grad::Kernel(
@@ -525,7 +525,7 @@ mod tests {
         let params = CUSTOM.parse_in_file(&attrs("test_registered_later"), &node).unwrap();
         assert_eq!((CUSTOM.num_inputs(&params), CUSTOM.mutated(&params)), (Some(3), &[2][..]));
         assert_eq!(
-            (CUSTOM.display_name(&params), CUSTOM.output_names(&params)),
+            (CUSTOM.title(&params), CUSTOM.output_names(&params)),
             (Some("test_registered_later"), vec!["output".into()])
         );
         let known = [Shape::new(&[2, 3]), Shape::unknown(), Shape::unknown()];

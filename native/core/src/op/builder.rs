@@ -313,12 +313,12 @@ impl<P> Operator<P> {
 
     /// The name of a call in messages, if it depends on the parameters.
     pub const fn title_by(mut self, f: fn(&Params) -> &str) -> Operator<P> {
-        self.def.parameters.display_name = Some(f);
+        self.def.parameters.title = Some(f);
         self
     }
 
     /// A check that must succeed before a call can run.
-    pub const fn ready_if(mut self, f: fn(&Params) -> Result<()>) -> Operator<P> {
+    pub const fn runnable_if(mut self, f: fn(&Params) -> Result<()>) -> Operator<P> {
         self.def.kernels.check_runnable = Some(f);
         self
     }

@@ -33,7 +33,7 @@ pub struct Parameters {
     pub(super) parse_stored: Option<ParseStored>,
     pub(super) with_graphs: Option<WithGraphs>,
     pub(super) is_reusable: Option<fn(&Params) -> bool>,
-    pub(super) display_name: Option<fn(&Params) -> &str>,
+    pub(super) title: Option<fn(&Params) -> &str>,
 }
 
 impl Parameters {
@@ -46,7 +46,7 @@ impl Parameters {
             parse_stored: None,
             with_graphs: None,
             is_reusable: None,
-            display_name: None,
+            title: None,
         }
     }
 }
@@ -128,7 +128,7 @@ impl OpDef {
     }
 
     /// The name of a call with these parameters in messages, if [`Operator::title_by`](super::Operator::title_by) sets one.
-    pub fn display_name<'p>(&self, params: &'p Params) -> Option<&'p str> {
-        self.parameters.display_name.map(|f| f(params))
+    pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
+        self.parameters.title.map(|f| f(params))
     }
 }

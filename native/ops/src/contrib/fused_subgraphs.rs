@@ -58,7 +58,7 @@ const fn fused_subgraph<P: OpParams>(name: &'static str) -> Operator<P> {
         .variadic("data", "The inputs of the subgraph, then the bounds of the ranges of 8-bit integers.", "num_args")
         .listed(0)
         .unlisted_params()
-        .ready_if(|_| {
+        .runnable_if(|_| {
             Err(Error::Unsupported(
                 "it represents a subgraph, which is its first argument: load the symbol file that has it, or compose it of that \
                  graph and its inputs; to compute imperatively, call the operators of the subgraph"

@@ -55,12 +55,12 @@ impl OpCall {
 
     /// The name in messages: the registered name of a user operator, or else [`OpCall::name`].
     pub fn title(&self) -> &str {
-        self.def.display_name(&self.params).unwrap_or(self.name)
+        self.def.title(&self.params).unwrap_or(self.name)
     }
 
     /// The name in profiles: the registered name of a user operator, or else the operator's name, also if an alias was called.
     pub(crate) fn profiled_name(&self) -> &str {
-        self.def.display_name(&self.params).unwrap_or(self.def.name)
+        self.def.title(&self.params).unwrap_or(self.def.name)
     }
 
     /// The name of the gradient in profiles. MXNet's gradients are operators of their own.
