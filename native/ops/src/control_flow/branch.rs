@@ -140,7 +140,8 @@ struct Branches {
 
 impl Branches {
     /// Runs graph `i`, after binding it unless it is already bound to these inputs.
-    fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], mode: Mode) -> Result<&Bound> {
+    fn run(&mut self, ctx: &OpCtx<'_>, i: usize, ins: &[NDArray], mode: Mode) -> Result<&Bound> {
+        let p = ctx.params::<CondParam>();
         let ins = pick(ins, &p.locs[i]);
         let reusable = self.bound[i].take().filter(|b| b.is_bound_to(&ins, mode));
         let bound = match reusable {
@@ -153,13 +154,12 @@ impl Branches {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
-    let p = ctx.params::<CondParam>();
     let state = node_state::<Branches>(ctx.cache);
     let mut branches = state.lock();
-    let condition = is_true(&branches.run(ctx, p, 0, ins, Mode::Inference)?.outputs()[0])?;
+    let condition = is_true(&branches.run(ctx, 0, ins, Mode::Inference)?.outputs()[0])?;
     branches.taken = if condition { 1 } else { 2 };
     let taken = branches.taken;
-    let branch = branches.run(ctx, p, taken, ins, ctx.mode())?;
+    let branch = branches.run(ctx, taken, ins, ctx.mode())?;
     branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| write_output(from, to, *req))
 }
 
@@ -177,7 +177,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let branch_ins = pick(ins, &p.locs[taken]);
     if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&branch_ins, Mode::Training)) {
         // The forward call ran for inference and bound no gradients.
-        branches.run(ctx, p, taken, ins, Mode::Training)?;
+        branches.run(ctx, taken, ins, Mode::Training)?;
     }
     let Some(branch) = &branches.bound[taken] else {
         return Err(Error::Internal("the branch that was taken is not bound".into()));

@@ -111,27 +111,33 @@ impl Subscripts {
             Some(term) => parse_term(term, max_ellipsis_axes)?,
             None => implicit_result(&operands, max_ellipsis_axes),
         };
-        for (i, label) in result.iter().enumerate() {
-            ensure!(
-                !result[..i].contains(label),
-                "axis '{}' occurs twice in the result of '{text}'",
-                label_name(*label)
-            );
-            let is_known = operands.iter().any(|o| o.contains(label));
-            ensure!(is_known, "axis '{}' of the result of '{text}' is in none of the arrays", label_name(*label));
-        }
-        for (labels, dims) in operands.iter().zip(shapes) {
-            for (i, label) in labels.iter().enumerate() {
-                let first = labels.iter().position(|l| l == label).unwrap_or(i);
-                ensure!(dims[first] == dims[i], "axis '{}' has two different lengths in one array", label_name(*label));
-            }
-        }
+        check_result(&text, &operands, &result)?;
+        operands.iter().zip(shapes).try_for_each(|(labels, dims)| check_repeated_labels(labels, dims))?;
         Ok(Subscripts { operands, result, lengths })
     }
 
     fn dims(&self, labels: &[Label]) -> Vec<usize> {
         labels.iter().map(|l| self.lengths[usize::from(*l)]).collect()
     }
+}
+
+/// Checks that the labels of the result are distinct and occur in an operand.
+fn check_result(text: &str, operands: &[Vec<Label>], result: &[Label]) -> Result<()> {
+    for (i, label) in result.iter().enumerate() {
+        ensure!(!result[..i].contains(label), "axis '{}' occurs twice in the result of '{text}'", label_name(*label));
+        let is_known = operands.iter().any(|o| o.contains(label));
+        ensure!(is_known, "axis '{}' of the result of '{text}' is in none of the arrays", label_name(*label));
+    }
+    Ok(())
+}
+
+/// Checks that the axes of an operand with the same label, a diagonal, have equal lengths.
+fn check_repeated_labels(labels: &[Label], dims: &Dims) -> Result<()> {
+    for (i, label) in labels.iter().enumerate() {
+        let first = labels.iter().position(|l| l == label).unwrap_or(i);
+        ensure!(dims[first] == dims[i], "axis '{}' has two different lengths in one array", label_name(*label));
+    }
+    Ok(())
 }
 
 fn label_name(label: Label) -> String {

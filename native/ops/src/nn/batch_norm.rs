@@ -266,6 +266,13 @@ fn backward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>
     })
 }
 
+/// The variances of the batch from the third output, which holds them or the inverse standard deviations.
+fn variances<P: BatchNormLike, A: Accum>(var_or_inv_std: &[A], eps: f64, var: &mut [A]) {
+    for (var, x) in var.iter_mut().zip(var_or_inv_std) {
+        *var = if P::OUTPUTS_VARIANCE { *x } else { A::from_f64(x.wide().powi(-2) - eps) };
+    }
+}
+
 /// The gradients, given the gradient `y_grad` of the normalized data before any ReLU. `ins` are the inputs of [`backward`] without the
 /// first.
 fn backward_from<P: BatchNormLike, T: FloatElement>(
@@ -291,13 +298,7 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
             let (var, rest) = scratch.split_at_mut(channels);
             let (beta, rest) = rest.split_at_mut(channels);
             let (gamma_grad, beta_grad) = rest.split_at_mut(channels);
-            for (var, var_or_inv_std) in var.iter_mut().zip(var_or_inv_std) {
-                *var = if P::OUTPUTS_VARIANCE {
-                    *var_or_inv_std
-                } else {
-                    T::Acc::from_f64(var_or_inv_std.wide().powi(-2) - p.eps)
-                };
-            }
+            variances::<P, T::Acc>(var_or_inv_std, p.eps, var);
             let mean = if use_batch_stats {
                 update_moving(moving_mean, mean, p.momentum);
                 update_moving(moving_var, var, p.momentum);

@@ -147,7 +147,7 @@ pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<(
 }
 
 fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
-    let n = p.num_spatial()?;
+    p.num_spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
     if !io.ins[0].ndim_is_known() {
@@ -172,33 +172,44 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
         }
     }
     io.assign_in(1, &weight)?;
-    let sizes = shape.output();
-    let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
-    for i in 0..n {
-        let (known, size) = (io.ins[0].dim(2 + i) >= 0, sizes[3 - n + i]);
-        ensure!(
-            !known || size > 0,
-            "kernel {} with dilate {} exceeds the input {} with pad {}",
-            p.kernel,
-            p.dilate,
-            io.ins[0],
-            p.pad
-        );
-        out.push(if known { size as i64 } else { -1 });
+    io.assign_out(0, &p.output_shape(&io.ins[0], &shape)?)?;
+    io.assign_in(0, &p.data_shape(&io.outs[0], &io.ins[1], &shape))
+}
+
+impl ConvolutionParam {
+    /// The shape of the output for data with channels first; -1 where the size of the data is unknown.
+    fn output_shape(&self, data: &Shape, shape: &ConvShape) -> Result<Shape> {
+        let (n, sizes) = (self.kernel.dims().len(), shape.output());
+        let mut out = Dims::from_slice(&[data.dim(0), self.num_filter.into()]);
+        for i in 0..n {
+            let (known, size) = (data.dim(2 + i) >= 0, sizes[3 - n + i]);
+            ensure!(
+                !known || size > 0,
+                "kernel {} with dilate {} exceeds the input {data} with pad {}",
+                self.kernel,
+                self.dilate,
+                self.pad
+            );
+            out.push(if known { size as i64 } else { -1 });
+        }
+        Ok(Shape::from(out))
     }
-    io.assign_out(0, &Shape::from(out))?;
-    // Infer the data's batch size and channels from the output and the weights, and its spatial sizes where the stride is 1.
-    let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(1).max(-1)]);
-    if data[1] > 0 {
-        data[1] *= groups;
+
+    /// The shape of the data: batch size and channels from those of output and weight, and spatial sizes where the stride is 1.
+    fn data_shape(&self, out: &Shape, weight: &Shape, shape: &ConvShape) -> Shape {
+        let n = self.kernel.dims().len();
+        let mut data = Dims::from_slice(&[out.dim(0), weight.dim(1).max(-1)]);
+        if data[1] > 0 {
+            data[1] *= i64::from(self.num_group);
+        }
+        for i in 0..n {
+            let (out_size, axis) = (out.dim(2 + i), 3 - n + i);
+            let kernel_extent = shape.dilate[axis] * (shape.kernel[axis] - 1) + 1;
+            let size = out_size - 1 + kernel_extent as i64 - 2 * shape.pad[axis] as i64;
+            data.push(if out_size >= 0 && shape.stride[axis] == 1 { size } else { -1 });
+        }
+        Shape::from(data)
     }
-    for i in 0..n {
-        let (out_size, axis) = (io.outs[0].dim(2 + i), 3 - n + i);
-        let kernel_extent = shape.dilate[axis] * (shape.kernel[axis] - 1) + 1;
-        let size = out_size - 1 + kernel_extent as i64 - 2 * shape.pad[axis] as i64;
-        data.push(if out_size >= 0 && shape.stride[axis] == 1 { size } else { -1 });
-    }
-    io.assign_in(0, &Shape::from(data))
 }
 
 /// The packed weights of a node. Weights are packed at their second use: allocating memory for them costs more than packing, which a

@@ -99,6 +99,7 @@ impl DeconvolutionParam {
         let mut pad = triple("pad", &self.pad, n, 0, 0)?;
         let mut adj = triple("adj", &self.adj, n, 0, 0)?;
         let target = triple("target_shape", &self.target(n), n, 0, 0)?;
+        let has_target = target.iter().any(|t| *t > 0);
         let size = sizes(&dims[2..]);
         let mut input = [1; 3];
         for i in 3 - n..3 {
@@ -107,7 +108,7 @@ impl DeconvolutionParam {
             }
             // An axis without elements counts as one element, less the stride.
             let uncropped = (stride[i] * size[i] + dilate[i] * (kernel[i] - 1) + 1).saturating_sub(stride[i]);
-            if target.iter().any(|t| *t > 0) {
+            if has_target {
                 ensure!(
                     target[i] <= uncropped,
                     "too big target shape {}: without padding the output of {data} has {uncropped} elements in dimension {}",
@@ -117,21 +118,16 @@ impl DeconvolutionParam {
                 let excess = uncropped - target[i];
                 (pad[i], adj[i]) = (excess.div_ceil(2), excess % 2);
             }
+            let (dimension, changeable) = (i + n - 3, if has_target { "target_shape" } else { "adj" });
             ensure!(
                 adj[i] < stride[i],
-                "the output adjustment {} in dimension {} must be less than the stride {}: change {}",
+                "the output adjustment {} in dimension {dimension} must be less than the stride {}: change {changeable}",
                 adj[i],
-                i + n - 3,
-                stride[i],
-                if target.iter().any(|t| *t > 0) { "target_shape" } else { "adj" }
+                stride[i]
             );
-            ensure!(
-                uncropped + adj[i] > 2 * pad[i],
-                "pad {} crops all of an output of {} elements",
-                self.pad,
-                uncropped + adj[i]
-            );
-            input[i] = uncropped + adj[i] - 2 * pad[i];
+            let extent = uncropped + adj[i];
+            ensure!(extent > 2 * pad[i], "pad {} crops all of an output of {extent} elements", self.pad);
+            input[i] = extent - 2 * pad[i];
         }
         Ok(ConvShape {
             batch: dims[0].max(0) as usize,

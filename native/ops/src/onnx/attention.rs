@@ -210,6 +210,18 @@ fn forward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &
     })
 }
 
+impl AttentionShape {
+    /// Computes the gradient of the keys from that of the scores, in the layout of the keys.
+    fn key_gradient<T: gemm::GemmElement + Accum>(&self, query: &[T], score_grads: &[T], out: &mut [T]) {
+        let scale = T::of(self.scale);
+        let (query, grads) = (|g| self.query(query, g), |g| self.score(score_grads, g));
+        match self.transposed_keys {
+            true => gemm_batched(scale, |g| query(g).t(), grads, T::zero(), out, (self.key_size, self.num_keys)),
+            false => gemm_batched(scale, |g| grads(g).t(), query, T::zero(), out, (self.num_keys, self.key_size)),
+        }
+    }
+}
+
 /// Inputs: gradient of the output, then the inputs of the forward pass. Outputs: gradients of these inputs.
 fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (grad_out, ins) =
@@ -248,25 +260,7 @@ fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
             gemm_batched(scale, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.num_queries, s.key_size));
         }
         if outs[1].wanted() {
-            let out = outs[1].slice_mut::<T>()?;
-            match s.transposed_keys {
-                true => gemm_batched(
-                    scale,
-                    |g| s.query(query, g).t(),
-                    |g| s.score(scores, g),
-                    T::zero(),
-                    out,
-                    (s.key_size, s.num_keys),
-                ),
-                false => gemm_batched(
-                    scale,
-                    |g| s.score(scores, g).t(),
-                    |g| s.query(query, g),
-                    T::zero(),
-                    out,
-                    (s.num_keys, s.key_size),
-                ),
-            }
+            s.key_gradient(query, scores, outs[1].slice_mut::<T>()?);
         }
         if let Some(out) = outs.get_mut(3).filter(|o| o.wanted()) {
             s.mask(ins).backward(scores, out.slice_mut::<T>()?);

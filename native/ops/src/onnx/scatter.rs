@@ -142,14 +142,14 @@ pub(super) static SCATTER_ELEMENTS: Operator<ScatterElementsParam> = Operator::n
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ScatterElementsParam>();
         let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
-        scatter_updates(ctx, p.reduction, ins, &offsets, 1, &mut outs[0])
+        scatter_updates(ctx, p.reduction, ins, &Slices { indices: offsets, len: 1 }, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterElementsParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
             Backward::new(|ctx, ins, outs| {
                 let p = ctx.params::<ScatterElementsParam>();
                 let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
-                backward(ctx, p.reduction, &ins[0], &offsets, 1, outs)
+                backward(ctx, p.reduction, &ins[0], &Slices { indices: offsets, len: 1 }, outs)
             })
             .inputs(Deps::Some(&[1])),
             None,
@@ -169,14 +169,14 @@ pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("_onnx_Sc
     .shape(nd_shape)
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
-        let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
-        scatter_updates(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &indices, inner, &mut outs[0])
+        let slices = selected_slices(&ins[1], ins[0].shape())?;
+        scatter_updates(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &slices, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterNdParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
             Backward::new(|ctx, ins, outs| {
-                let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
-                backward(ctx, ctx.params::<ScatterNdParam>().reduction, &ins[0], &indices, inner, outs)
+                let slices = selected_slices(&ins[1], ins[0].shape())?;
+                backward(ctx, ctx.params::<ScatterNdParam>().reduction, &ins[0], &slices, outs)
             })
             .inputs(Deps::Some(&[1])),
             None,
@@ -226,14 +226,29 @@ fn element_offsets(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usiz
     Ok(offsets)
 }
 
-/// The index of the slice that each tuple of coordinates selects, and the number of elements of a slice.
-fn slice_indices(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
+/// The slices of an array that updates are written to.
+struct Slices {
+    /// The index of the slice of each update.
+    indices: Vec<usize>,
+    /// The number of consecutive elements of a slice.
+    len: usize,
+}
+
+impl Slices {
+    /// The shape of an array as (outer, slices, elements).
+    fn shape_of(&self, num_elements: usize) -> (usize, usize, usize) {
+        (1, num_elements / self.len.max(1), self.len)
+    }
+}
+
+/// The slice that each tuple of coordinates selects.
+fn selected_slices(indices: &In<'_>, data: &Shape) -> Result<Slices> {
     let lens = data.to_usize();
     let n = indices.shape().dims().last().map_or(0, |n| *n as usize);
-    let inner = lens[n..].iter().product();
+    let len = lens[n..].iter().product();
     let count: usize = indices.shape().to_usize().iter().rev().skip(1).product();
     if n == 0 {
-        return Ok((vec![0; count], inner));
+        return Ok(Slices { indices: vec![0; count], len });
     }
     let slice_index = |coordinates: &[i64]| {
         coordinates
@@ -241,23 +256,23 @@ fn slice_indices(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> 
             .enumerate()
             .try_fold(0, |slice, (k, index)| Ok(slice * lens[k] + resolve_index(*index, lens[k], k)?))
     };
-    Ok((integers("indices", indices)?.chunks_exact(n).map(slice_index).collect::<Result<_>>()?, inner))
+    let indices = integers("indices", indices)?.chunks_exact(n).map(slice_index).collect::<Result<_>>()?;
+    Ok(Slices { indices, len })
 }
 
-/// Copies data to the output and combines it with the updates. An index selects `inner` consecutive elements.
+/// Copies data to the output and combines it with the updates.
 fn scatter_updates(
     ctx: &OpCtx<'_>,
     reduction: Reduction,
     ins: &[In<'_>],
-    indices: &[usize],
-    inner: usize,
+    slices: &Slices,
     out: &mut Out<'_>,
 ) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         type C = <T as Arith>::Lane;
         let (updates, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
         out.copy_from_slice(ins[0].slice::<T>()?);
-        let shape = (1, out.len() / inner.max(1), inner);
+        let (indices, shape) = (&slices.indices[..], slices.shape_of(out.len()));
         match reduction {
             Reduction::Set => scatter(updates, indices, shape, out),
             Reduction::Add => scatter_by(updates, indices, shape, out, |x: C, y: C| x.plus(y)),
@@ -270,27 +285,21 @@ fn scatter_updates(
 }
 
 /// Outputs: gradients of data, indices and updates. Elements of data that were replaced have gradient 0.
-fn backward(
-    ctx: &OpCtx<'_>,
-    reduction: Reduction,
-    dy: &In<'_>,
-    indices: &[usize],
-    inner: usize,
-    outs: &mut [Out<'_>],
-) -> Result<()> {
+fn backward(ctx: &OpCtx<'_>, reduction: Reduction, dy: &In<'_>, slices: &Slices, outs: &mut [Out<'_>]) -> Result<()> {
     no_gradient(&mut outs[1])?;
     let ins = std::slice::from_ref(dy);
     by_precision!((ins, outs), dy.dtype(), T for [F16, BF16] => {
         let dy = ins[0].slice::<T>()?;
+        let (indices, shape) = (&slices.indices[..], slices.shape_of(dy.len()));
         if outs[0].wanted() {
             let dx = outs[0].slice_mut::<T>()?;
             dx.copy_from_slice(dy);
             if reduction == Reduction::Set {
-                fill_rows(T::default(), indices, (1, dx.len() / inner.max(1), inner), dx);
+                fill_rows(T::default(), indices, shape, dx);
             }
         }
         if outs[2].wanted() {
-            gather(dy, (1, dy.len() / inner.max(1), inner), indices, outs[2].slice_mut::<T>()?);
+            gather(dy, shape, indices, outs[2].slice_mut::<T>()?);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))

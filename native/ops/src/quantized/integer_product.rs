@@ -13,7 +13,7 @@ use ferromx_kernels::int8::{
     ConvWeights, Epilogue, Int8, Int8Weights, Limits, MatrixWeights, OutputElement, conv_int8, gemm_int8,
 };
 use ferromx_kernels::par::MatRef;
-use ferromx_kernels::quantize::{self, Levels, Quantum};
+use ferromx_kernels::quantize::{self, Levels, Operand, Quantum};
 
 use super::{max_abs, range_max_abs, write_range};
 use crate::nn::batch_norm::{BatchNormParam, scale_and_shift};
@@ -246,24 +246,17 @@ struct Call<'c, 'i, 'a> {
 impl Call<'_, '_, '_> {
     fn run<T: OutputElement>(&self, out: &mut [T]) -> Result<()> {
         let [x, w] = self.operands else { return Err(Error::Internal("an integer product has two operands".into())) };
-        let (x_scale, x_zero) = scales_and_zeros(self.p.data, x.dtype(), self.data)?;
-        let (x_scale, zero) =
-            (only_element("scale of the data", &x_scale)?, only_element("zero point of the data", &x_zero)?);
-        let x_int8 = Int8 { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), zero };
+        let (scales, zeros) = scales_and_zeros(self.p.data, x.dtype(), self.data)?;
+        let scale = only_element("scale of the data", &scales)?;
+        let zero = only_element("zero point of the data", &zeros)?;
+        let data = Operand { integers: Int8 { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), zero }, scale };
         match self.p.params.as_ref().and_then(|params| params.downcast::<ConvolutionParam>()) {
-            Some(p) => self.convolve(&p.computed(x.shape())?, x_int8, x_scale, w, out),
-            None => self.multiply(x_int8, x_scale, w, out),
+            Some(p) => self.convolve(&p.computed(x.shape())?, data, w, out),
+            None => self.multiply(data, w, out),
         }
     }
 
-    fn convolve<T: OutputElement>(
-        &self,
-        shape: &ConvShape,
-        x: Int8<'_>,
-        x_scale: f32,
-        w: &In<'_>,
-        out: &mut [T],
-    ) -> Result<()> {
+    fn convolve<T: OutputElement>(&self, shape: &ConvShape, x: Operand<'_>, w: &In<'_>, out: &mut [T]) -> Result<()> {
         self.with_weights(
             w,
             shape.out_channels,
@@ -271,14 +264,14 @@ impl Call<'_, '_, '_> {
             |bytes| ConvWeights::new(shape, bytes),
             |weights, w_scales| {
                 let depth = shape.weights_len() / shape.out_channels.max(1);
-                self.with_epilogue([shape.out_channels, depth], x_scale, w_scales, |epilogue| {
-                    conv_int8(shape, x, weights, epilogue, out);
+                self.with_epilogue([shape.out_channels, depth], x.scale, w_scales, |epilogue| {
+                    conv_int8(shape, x.integers, weights, epilogue, out);
                 })
             },
         )
     }
 
-    fn multiply<T: OutputElement>(&self, x: Int8<'_>, x_scale: f32, w: &In<'_>, out: &mut [T]) -> Result<()> {
+    fn multiply<T: OutputElement>(&self, x: Operand<'_>, w: &In<'_>, out: &mut [T]) -> Result<()> {
         let (dims, transposed) = (w.shape().dims(), self.p.is_transposed);
         let (n, k) = (dims[usize::from(!transposed)] as usize, dims[usize::from(transposed)] as usize);
         let m = out.len() / n.max(1);
@@ -289,8 +282,8 @@ impl Call<'_, '_, '_> {
             [k, n, strides[0], strides[1]],
             |weights| MatrixWeights::new(weights, MatRef::new(weights.bytes, k, n, strides[0], strides[1])),
             |weights, w_scales| {
-                self.with_epilogue([n, k], x_scale, w_scales, |epilogue| {
-                    gemm_int8(x, weights, epilogue, MatMut::row_major(out, m, n));
+                self.with_epilogue([n, k], x.scale, w_scales, |epilogue| {
+                    gemm_int8(x.integers, weights, epilogue, MatMut::row_major(out, m, n));
                 })
             },
         )

@@ -122,6 +122,21 @@ fn reverse_spec(spec: &[i64]) -> Dims {
     out
 }
 
+/// The two dimensions that -4 in `spec` splits `dim` into: those that follow it, of which one may be -1.
+fn split_dim(dim: i64, [mut a, mut b]: [i64; 2], spec: &[i64]) -> Result<[i64; 2]> {
+    ensure!(a != -1 || b != -1, "-4 in shape {} can infer only one of its two dimensions", Shape::new(spec));
+    ensure!(a != 0 && b != 0, "a dimension after -4 in shape {} is 0", Shape::new(spec));
+    if dim >= 0 {
+        if a == -1 {
+            a = dim / b;
+        } else if b == -1 {
+            b = dim / a;
+        }
+        ensure!(a * b == dim, "-4 in shape {} cannot split {dim} into {a} and {b}", Shape::new(spec));
+    }
+    Ok([a, b])
+}
+
 /// Resolves the special values of `spec` except -1, of which at most one remains if `dims` are known.
 fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     let mut out = Dims::new();
@@ -157,23 +172,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
             }
             -4 => {
                 ensure!(i + 2 < spec.len(), "-4 in shape {} needs two numbers after it", Shape::new(spec));
-                let d = next(src)?;
-                let (mut a, mut b) = (spec[i + 1], spec[i + 2]);
-                ensure!(
-                    a != -1 || b != -1,
-                    "-4 in shape {} can infer only one of its two dimensions",
-                    Shape::new(spec)
-                );
-                ensure!(a != 0 && b != 0, "a dimension after -4 in shape {} is 0", Shape::new(spec));
-                if d >= 0 {
-                    if a == -1 {
-                        a = d / b;
-                    } else if b == -1 {
-                        b = d / a;
-                    }
-                    ensure!(a * b == d, "-4 in shape {} cannot split {d} into {a} and {b}", Shape::new(spec));
-                }
-                out.extend([a, b]);
+                out.extend(split_dim(next(src)?, [spec[i + 1], spec[i + 2]], spec)?);
                 src += 1;
                 i += 2;
             }
@@ -367,6 +366,19 @@ pub(crate) static NPX_RESHAPE: Operator<NpxReshapeParam> = Operator::new("_npx_r
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
 
+/// The two dimensions that -6 in `spec_text` splits `dim` into: those that follow it, of which one may be -1.
+fn split_dim_npx(dim: i64, [a, b]: [i64; 2], spec_text: &Shape) -> Result<[i64; 2]> {
+    ensure!(a >= -1 && b >= -1 && (a > 0 || b > 0), "-6 in newshape={spec_text} cannot split {dim} into {a} and {b}");
+    let (a, b) = match (a, b) {
+        _ if dim < 0 => (a, b),
+        (-1, b) => (dim / b, b),
+        (a, -1) => (a, dim / a),
+        pair => pair,
+    };
+    ensure!(dim < 0 || a * b == dim, "-6 in newshape={spec_text} cannot split {dim} into {a} and {b}");
+    Ok([a, b])
+}
+
 /// Resolves the special numbers of `spec` except -1. `spec_text` is the shape to print in errors.
 fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
     let mut remaining = dims.iter().copied();
@@ -399,18 +411,7 @@ fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
                 let (Some(a), Some(b)) = (numbers.next(), numbers.next()) else {
                     return Err(Error::Value(format!("-6 in newshape={spec_text} needs two numbers after it")));
                 };
-                ensure!(
-                    a >= -1 && b >= -1 && (a > 0 || b > 0),
-                    "-6 in newshape={spec_text} cannot split {n} into {a} and {b}"
-                );
-                let (a, b) = match (a, b) {
-                    _ if n < 0 => (a, b),
-                    (-1, b) => (n / b, b),
-                    (a, -1) => (a, n / a),
-                    pair => pair,
-                };
-                ensure!(n < 0 || a * b == n, "-6 in newshape={spec_text} cannot split {n} into {a} and {b}");
-                out.extend([a, b]);
+                out.extend(split_dim_npx(n, [a, b], spec_text)?);
             }
             n => {
                 ensure!(n >= 0, "{n} in newshape={spec_text} has no meaning: use numbers from -6 up");

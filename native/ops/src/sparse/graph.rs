@@ -122,7 +122,7 @@ fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<
 /// Samples a subgraph for each array of seeds.
 fn sample(call: &SparseCall<'_>, probability: Probability) -> Result<Vec<Array>> {
     let p = call.ctx.params::<SampleParam>();
-    let (graph, context) = (&call.ins[0], call.ins[0].context());
+    let graph = &call.ins[0];
     let (rows, columns) = (graph.shape().dim(0), graph.shape().dim(1));
     ensure!(columns <= rows, "a graph of {rows} vertices has edges to {columns} vertices");
     let weights = match probability {
@@ -146,32 +146,42 @@ fn sample(call: &SparseCall<'_>, probability: Probability) -> Result<Vec<Array>>
     let samples: Vec<Sample> = with_graph(graph, |g| {
         seeds.iter().enumerate().map(|(k, s)| sampling.run(g, s, &mut random.draws(k as u64))).collect()
     })?;
-    let (n, max) = (samples.len(), sampling.max_vertices);
+    sample_outputs(call, &samples, sampling.max_vertices, weights.as_deref())
+}
+
+/// The outputs of sampling: the vertices, graph, weights if there are any, and layers of each sample, padded to `max` vertices.
+fn sample_outputs(
+    call: &SparseCall<'_>,
+    samples: &[Sample],
+    max: usize,
+    weights: Option<&[f32]>,
+) -> Result<Vec<Array>> {
+    let context = call.ins[0].context();
     let padded = |items: &[i64], len: usize| {
         let mut padded = items.to_vec();
         padded.resize(len, 0);
         new_vector(&padded, context).map(Array::Dense)
     };
     let mut out = Vec::with_capacity(call.shapes.len());
-    for s in &samples {
+    for s in samples {
         let mut vertices = s.vertices.clone();
         vertices.resize(max, 0);
         vertices.push(s.vertices.len() as i64);
         out.push(padded(&vertices, max + 1)?);
     }
-    for (s, shape) in samples.iter().zip(&call.shapes[n..]) {
+    for (s, shape) in samples.iter().zip(&call.shapes[samples.len()..]) {
         let mut indptr = s.indptr.clone();
         indptr.resize(max + 1, s.columns.len() as i64);
         out.push(new_csr(shape, (indptr, s.columns.clone(), s.edges.clone()), context)?.into());
     }
-    if let Some(weights) = &weights {
-        for s in &samples {
+    if let Some(weights) = weights {
+        for s in samples {
             let mut weights: Vec<f32> = s.vertices.iter().map(|v| weights[*v as usize]).collect();
             weights.resize(max, 0.0);
             out.push(new_vector(&weights, context)?.into());
         }
     }
-    for s in &samples {
+    for s in samples {
         out.push(padded(&s.layers, max)?);
     }
     Ok(out)
