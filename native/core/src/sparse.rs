@@ -451,6 +451,15 @@ impl Array {
         })
     }
 
+    /// True if both are the same elements in memory.
+    pub fn is_same_memory(&self, other: &Array) -> bool {
+        match (self, other) {
+            (Array::Dense(a), Array::Dense(b)) => a.is_same_memory(b),
+            (Array::Sparse(a), Array::Sparse(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+
     /// The dense array, or an error for a sparse one.
     ///
     /// # Errors

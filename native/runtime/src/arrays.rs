@@ -1,7 +1,5 @@
 //! Array functions of the C API that are not operators: creation, views and conversion.
 
-use std::sync::Arc;
-
 use ferromx_core::context::Context;
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -26,14 +24,6 @@ pub fn dtype_of_code(code: i32) -> Result<DType> {
     }
     let codes = DType::ALL.map(|d| format!("{} ({d})", d.code())).join(", ");
     DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
-}
-
-/// True if two arrays have the same elements in memory, the same shape and the same type.
-pub fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
-    Arc::ptr_eq(a.chunk(), b.chunk())
-        && a.byte_range() == b.byte_range()
-        && a.shape() == b.shape()
-        && a.dtype() == b.dtype()
 }
 
 /// Zeros of the shape, type, storage type and device of an array.

@@ -12,7 +12,6 @@ use ferromx_core::storage::Req;
 use ferromx_kernels::par::parallel_copy;
 use parking_lot::Mutex;
 
-use crate::arrays::is_same_view;
 use crate::executor::{Bound, Executor};
 use crate::imperative::{
     Hook, InstalledHook, StepwiseGraph, Tensor, Tensors, check_outputs, failures, is_recording, operator_mode,
@@ -178,13 +177,13 @@ impl CachedOp {
                 p.executor.context() == context && p.ins.iter().zip(ins).all(|(a, b)| is_compatible(a, b))
             };
             // Prefer the plan that is bound to the most of these arrays.
-            let score = |p: &BoundPlan| p.ins.iter().zip(ins).filter(|(a, b)| is_same_view(a, b)).count();
+            let score = |p: &BoundPlan| p.ins.iter().zip(ins).filter(|(a, b)| a.is_same_view(b)).count();
             let best = (0..idle.len()).filter(|i| can_run(&idle[*i])).max_by_key(|i| score(&idle[*i]));
             best.map(|i| idle.swap_remove(i))
         };
         let mut is_copied = vec![false; ins.len()];
         if let Some(plan) = idle_plan {
-            let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !is_same_view(a, b)).collect();
+            let differs: Vec<bool> = plan.ins.iter().zip(ins).map(|(a, b)| !a.is_same_view(b)).collect();
             if (0..ins.len()).all(|i| !differs[i] || plan.is_copied[i]) {
                 for i in (0..ins.len()).filter(|i| differs[*i]) {
                     plan.ins[i].copy_from_with(&ins[i], parallel_copy)?;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use ferromx_runtime::arrays::is_same_view;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::ensure;
@@ -345,7 +344,7 @@ impl ArrayHandles {
         let arrays = || read.iter().chain(written).copied().flatten();
         let is_unchanged = self.reqs == reqs
             && self.arrays.len() == arrays().count()
-            && self.arrays.iter().zip(arrays()).all(|(a, b)| is_same_view(a, b));
+            && self.arrays.iter().zip(arrays()).all(|(a, b)| a.is_same_view(b));
         if is_unchanged && !self.arrays.is_empty() {
             return false;
         }

@@ -127,6 +127,16 @@ impl NDArray {
         self.len == 0
     }
 
+    /// True if both arrays are the same bytes of memory.
+    pub fn is_same_memory(&self, other: &NDArray) -> bool {
+        Arc::ptr_eq(&self.chunk, &other.chunk) && self.byte_range() == other.byte_range()
+    }
+
+    /// True if both arrays are the same memory with the same shape and type.
+    pub fn is_same_view(&self, other: &NDArray) -> bool {
+        self.is_same_memory(other) && self.shape == other.shape && self.dtype == other.dtype
+    }
+
     /// Rows `begin..end` along axis 0, sharing memory.
     ///
     /// # Errors

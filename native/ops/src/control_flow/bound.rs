@@ -13,14 +13,6 @@ use ferromx_kernels::map::{Arith, Src};
 use ferromx_kernels::{lane_fn, zip};
 use parking_lot::Mutex;
 
-/// Whether two arrays are the same view of the same memory.
-pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
-    Arc::ptr_eq(a.chunk(), b.chunk())
-        && a.byte_range() == b.byte_range()
-        && a.shape() == b.shape()
-        && a.dtype() == b.dtype()
-}
-
 /// A graph bound to its inputs and the arrays of their gradients.
 pub(super) struct Bound {
     graph: Box<dyn BoundGraph>,
@@ -57,7 +49,7 @@ impl Bound {
 
     /// Whether the graph is bound to these inputs, with gradients if it is needed for training.
     pub(super) fn is_bound_to(&self, ins: &[NDArray], mode: Mode) -> bool {
-        let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b));
+        let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| a.is_same_view(b));
         let has_gradients = || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float());
         all_same && (mode == Mode::Inference || has_gradients())
     }

@@ -91,7 +91,6 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     Ok(Params::new(CondParam { locs: p.locs.clone(), graphs: Some(graphs), mutated, ..*p }))
 }
 
-/// Runs one of two graphs.
 pub(crate) static COND: Operator<CondAttrs> = Operator::new("_cond")
     .parsed_as::<CondParam>()
     .doc(

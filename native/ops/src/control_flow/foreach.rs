@@ -107,7 +107,6 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     Ok(Params::new(ForeachParam { graph_inputs, body, mutated, ..*p }))
 }
 
-/// Loops over the rows of the data.
 pub(crate) static FOREACH: Operator<ForeachAttrs> = Operator::new("_foreach")
     .parsed_as::<ForeachParam>()
     .doc(

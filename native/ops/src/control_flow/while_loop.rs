@@ -13,9 +13,7 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{
-    Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
-};
+use super::bound::{Bound, fill_zeros, is_true, node_state, pick, write_or_zero, write_output, zeros_like};
 use super::{
     attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, merge, merge_type,
     mutated_inputs, to_count,
@@ -128,7 +126,6 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     }))
 }
 
-/// Loops while a condition holds.
 pub(crate) static WHILE_LOOP: Operator<WhileAttrs> = Operator::new("_while_loop")
     .parsed_as::<WhileParam>()
     .doc(
@@ -256,7 +253,7 @@ fn run_inference(
     reqs: &[Req],
     iterations: &mut Iterations,
 ) -> Result<()> {
-    let inference = match iterations.inference.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b)))
+    let inference = match iterations.inference.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| a.is_same_view(b)))
     {
         Some(inference) => inference,
         None => InferenceLoop::new(ctx, p, ins)?,

@@ -44,7 +44,7 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         Some(out) => out.clone(),
         None => call.ins[0].to_context(call.ins[0].context())?,
     };
-    if !is_same(&target, &call.ins[0]) && !call.outs.is_empty() {
+    if !target.is_same_memory(&call.ins[0]) && !call.outs.is_empty() {
         assign(&target, call.ins[0].to_context(target.context())?)?;
     }
     if rows.is_empty() {
@@ -94,16 +94,6 @@ fn store_all_rows(state: &Array) -> Result<()> {
     let indices: Vec<i64> = memory::collected(0..a.shape().dim(0));
     let values = NDArray::zeros(a.shape(), a.dtype(), a.context())?;
     a.take(SparseArray::row_sparse(a.shape(), values, new_vector(&indices, a.context())?)?)
-}
-
-fn is_same(a: &Array, b: &Array) -> bool {
-    match (a, b) {
-        (Array::Dense(a), Array::Dense(b)) => {
-            std::sync::Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
-        }
-        (Array::Sparse(a), Array::Sparse(b)) => a.is_same(b),
-        _ => false,
-    }
 }
 
 /// A subset of an array's rows.

@@ -14,7 +14,6 @@ use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
 use super::{InstalledMonitor, OnComplete, head_grad};
-use crate::arrays::is_same_view;
 use crate::symbol::Symbol;
 use crate::thread_id::thread_id;
 use crate::{imperative, random};
@@ -136,7 +135,7 @@ impl Plans {
             let Some(HeadGrad { variable, is_borrowed }) = self.head_grads[i] else { continue };
             let bound = self.blueprint.external[&variable].clone();
             let given = head_grad(symbol, i, given, bound.shape(), NDArray::shape)?;
-            if is_same_view(given, &bound) {
+            if given.is_same_view(&bound) {
                 continue;
             }
             if self.reads_in_place(&bound, given) {

@@ -150,7 +150,7 @@ fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) ->
         .into_iter()
         .enumerate()
         .map(|(k, array)| match outputs.get(k) {
-            Some(target) if is_same_memory(target, &array) => Ok(array),
+            Some(target) if target.is_same_memory(&array) => Ok(array),
             Some(target) => {
                 assign(target, array)?;
                 Ok(target.clone())
@@ -158,17 +158,6 @@ fn write_outputs(results: impl IntoIterator<Item = Array>, outputs: &[Array]) ->
             None => Ok(array),
         })
         .collect()
-}
-
-/// Whether two arrays are the same elements in memory.
-pub(super) fn is_same_memory(a: &Array, b: &Array) -> bool {
-    match (a, b) {
-        (Array::Dense(a), Array::Dense(b)) => {
-            std::sync::Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
-        }
-        (Array::Sparse(a), Array::Sparse(b)) => a.is_same(b),
-        _ => false,
-    }
 }
 
 /// Overwrites an array with another of equal shape and type and any storage type.
@@ -189,7 +178,7 @@ pub(crate) fn write(target: &Array, value: &Array) -> Result<()> {
 pub(crate) fn write_as_requested(target: &Array, req: Req, value: Array) -> Result<()> {
     match (req, target, &value) {
         (Req::Null, ..) => Ok(()),
-        (Req::Write | Req::Inplace, ..) if is_same_memory(target, &value) => Ok(()),
+        (Req::Write | Req::Inplace, ..) if target.is_same_memory(&value) => Ok(()),
         (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => to.copy_from(&from.reshape(to.shape())?),
         (Req::Write | Req::Inplace, ..) => write(target, &value),
         (Req::Add, Array::Dense(to), Array::Sparse(rows)) if rows.storage_type() == StorageType::RowSparse => {
