@@ -10,8 +10,8 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Src, apply_in_place};
 
 pub(crate) use super::loops::{
-    Arg, Binary, Loops, NUMERIC, Ternary, Unary, WithLoop, apply_loops, broadcast_loops, elements, elements_mut,
-    formula, lane_dtype,
+    Arg, Binary, Formula, Loops, NUMERIC, Ternary, Unary, WithLoop, apply_loops, broadcast_loops, elements,
+    elements_mut, formula, lane_dtype,
 };
 
 /// The elements of an input. If the input shares memory with the output, the kernel reads them there.
@@ -97,8 +97,11 @@ pub(crate) fn binary_backward<A: Binary, B: Binary>(
 /// A partial derivative that is truncated for integers, as in MXNet, before it is multiplied by the gradient.
 pub(crate) struct Truncated<F>(PhantomData<F>);
 
-impl<F: Binary> Binary for Truncated<F> {
+impl<F: Binary> Formula for Truncated<F> {
     const INT: bool = true;
+}
+
+impl<F: Binary> Binary for Truncated<F> {
     #[inline(always)]
     fn f32(a: f32, b: f32) -> f32 {
         F::f32(a, b)
@@ -120,9 +123,12 @@ impl<F: Binary> Binary for Truncated<F> {
 /// The chain rule `g * F(x)`; for integers F(x) is truncated first, as in MXNet.
 pub(crate) struct ChainRule<F>(PhantomData<F>);
 
-impl<F: Unary> Binary for ChainRule<F> {
+impl<F: Unary> Formula for ChainRule<F> {
     const INT: bool = true;
     const CHEAP: bool = F::CHEAP;
+}
+
+impl<F: Unary> Binary for ChainRule<F> {
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
         g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f64(F::f64(f64::from(x))) })
@@ -144,8 +150,11 @@ impl<F: Unary> Binary for ChainRule<F> {
 /// The chain rule `g * F(a, b)`; for integers F(a, b) is truncated first, as in MXNet.
 pub(crate) struct ChainRule2<F>(PhantomData<F>);
 
-impl<F: Binary> Ternary for ChainRule2<F> {
+impl<F: Binary> Formula for ChainRule2<F> {
     const INT: bool = true;
+}
+
+impl<F: Binary> Ternary for ChainRule2<F> {
     #[inline(always)]
     fn i32(g: i32, a: i32, b: i32) -> i32 {
         g.wrapping_mul(Truncated::<F>::i32(a, b))

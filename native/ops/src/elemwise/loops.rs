@@ -16,12 +16,16 @@ use ferromx_kernels::map::{Elements, ElementsMut, LANE_MULTIPLE, Lane, LaneFn, L
 use ferromx_kernels::reduce::NumericLane;
 use smallvec::SmallVec;
 
-/// A formula of one operand.
-pub(crate) trait Unary {
+/// A formula of any number of operands.
+pub(crate) trait Formula {
     /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
     /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
     const CHEAP: bool = false;
+}
+
+/// A formula of one operand.
+pub(crate) trait Unary: Formula {
     /// Single precision.
     fn f32(x: f32) -> f32;
     /// Double precision.
@@ -37,11 +41,7 @@ pub(crate) trait Unary {
 }
 
 /// A formula of two operands.
-pub(crate) trait Binary {
-    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
-    const INT: bool = false;
-    /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
-    const CHEAP: bool = false;
+pub(crate) trait Binary: Formula {
     /// Single precision.
     fn f32(a: f32, b: f32) -> f32;
     /// Double precision.
@@ -57,11 +57,7 @@ pub(crate) trait Binary {
 }
 
 /// A formula of three operands.
-pub(crate) trait Ternary {
-    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
-    const INT: bool = false;
-    /// True if the formula takes less time than the conversion of float16, so that there is a loop that converts in registers.
-    const CHEAP: bool = false;
+pub(crate) trait Ternary: Formula {
     /// Single precision.
     fn f32(a: f32, b: f32, c: f32) -> f32;
     /// Double precision.
@@ -77,8 +73,10 @@ pub(crate) trait Ternary {
 }
 
 /// Defines a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`. With `cheap` before it, the formula
-/// is [`CHEAP`](Unary::CHEAP).
+/// is [`CHEAP`](Formula::CHEAP).
 macro_rules! formula {
+    (@is_given) => { false };
+    (@is_given $int:expr) => { true };
     (cheap $kind:ident $($formula:tt)+) => {
         $crate::elemwise::loops::formula!(@define [const CHEAP: bool = true;] $kind $($formula)+);
     };
@@ -88,10 +86,12 @@ macro_rules! formula {
     (@define [$($cheap:tt)*] $kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
         $(#[$doc])*
         pub(crate) struct $name;
-        impl $crate::elemwise::loops::$kind for $name {
+        impl $crate::elemwise::loops::Formula for $name {
             $($cheap)*
+            const INT: bool = $crate::elemwise::loops::formula!(@is_given $($int)?);
+        }
+        impl $crate::elemwise::loops::$kind for $name {
             $(
-                const INT: bool = true;
                 #[inline(always)]
                 fn i32($($i: i32),+) -> i32 { $int }
                 #[inline(always)]
