@@ -43,6 +43,14 @@ pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]
     out.slice_mut_as()
 }
 
+/// Copies the input to the output, unless they share memory.
+pub(crate) fn copy_unless_in_place(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    if x.shared_with().is_none() {
+        out.bytes_mut()?.copy_from_slice(x.bytes()?);
+    }
+    Ok(())
+}
+
 /// The kernel that sets the first output to zero.
 ///
 /// # Errors

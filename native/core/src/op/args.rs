@@ -30,6 +30,11 @@ pub const fn arg(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray-or-Symbol" }
 }
 
+/// An argument that is an array and cannot be a symbol.
+pub const fn array_arg(name: &'static str, doc: &'static str) -> ArgDef {
+    ArgDef { name, doc, type_string: "NDArray" }
+}
+
 /// The tensor inputs of an operator.
 #[derive(Clone, Copy)]
 pub enum Inputs {

@@ -24,7 +24,7 @@ use fusion::Fusion;
 use grad::Gradient;
 
 pub use crate::mode::Mode;
-pub use args::{ArgDef, Deps, Inputs, arg, check_count};
+pub use args::{ArgDef, Deps, Inputs, arg, array_arg, check_count};
 pub use inference::Inference;
 pub use kernel::{Cache, DynamicFn, ForeignFn, Forward, KernelFn, Kernels, OpCtx, RandomKey, RandomSource};
 pub use metadata::Metadata;

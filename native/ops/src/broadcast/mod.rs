@@ -1,4 +1,9 @@
-//! Broadcasting: arithmetic, comparison and logic of two arrays, `where`, and `broadcast_to` and its relatives.
+//! Broadcasting.
+//!
+//! - `binary` has arithmetic, comparison and logic of two arrays of one type, `promotion` arithmetic of arrays of different types, and
+//!   `compare` comparisons whose results are of type bool.
+//! - `expand` has `broadcast_to` and its relatives, `select` has `where`.
+//! - `backward` has the gradients of broadcasting operators as graphs.
 
 pub(crate) mod backward;
 pub(crate) mod binary;
@@ -10,17 +15,5 @@ pub(crate) mod select;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // The gradient of broadcasting.
-    backward::OPS,
-    // Arithmetic, comparison and logic of two arrays of one type.
-    binary::OPS,
-    // Comparisons whose results are of type bool.
-    compare::OPS,
-    // `broadcast_to` and its relatives.
-    expand::OPS,
-    // Arithmetic of arrays of different types.
-    promotion::OPS,
-    // `where`.
-    select::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] =
+    &[backward::OPS, binary::OPS, compare::OPS, expand::OPS, promotion::OPS, select::OPS];

@@ -35,7 +35,6 @@ const KEYS_VALUES: ArgDef = arg(
     "The projections, of shape (key_length, batch, heads * 2 * dim): for each head a key and a value.",
 );
 
-/// Attention scores of self-attention.
 pub(super) static SELFATT_QK: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_selfatt_qk").names_outputs()
     .doc(
         "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
@@ -53,7 +52,6 @@ pub(super) static SELFATT_QK: Operator<HeadsParam> = Operator::new("_contrib_int
         None,
     ));
 
-/// Weighted values of self-attention.
 pub(super) static SELFATT_VALATT: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_selfatt_valatt")
     .names_outputs()
     .doc(
@@ -68,7 +66,6 @@ pub(super) static SELFATT_VALATT: Operator<HeadsParam> = Operator::new("_contrib
         None,
     ));
 
-/// Attention scores of encoder-decoder attention.
 pub(super) static ENCDEC_QK: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_encdec_qk").names_outputs()
     .doc(
         "The scores of multi-head encoder-decoder attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
@@ -93,7 +90,6 @@ pub(super) static ENCDEC_QK: Operator<HeadsParam> = Operator::new("_contrib_inte
         None,
     ));
 
-/// Weighted values of encoder-decoder attention.
 pub(super) static ENCDEC_VALATT: Operator<HeadsParam> = Operator::new("_contrib_interleaved_matmul_encdec_valatt").names_outputs()
     .doc(
         "The weighted values of multi-head encoder-decoder attention: out[i, n, h * dim..] = sum over j of attention[n * heads + h, i, \

@@ -21,7 +21,6 @@ params! {
     }
 }
 
-/// Entries selected by a mask.
 pub(super) static BOOLEAN_MASK: Operator<BooleanMaskParam> = Operator::new("_contrib_boolean_mask")
     .aliases(&["_npi_boolean_mask"])
     .doc(

@@ -136,7 +136,6 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
         .grad(Grad::Kernel(Backward::new(backward::<P>).inputs(Deps::All), None))
 }
 
-/// Deformable convolution.
 pub(super) static DEFORMABLE_CONVOLUTION: Operator<DeformableParam> =
     deformable_convolution("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).legacy().doc(
         "A convolution whose taps are shifted by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
@@ -144,7 +143,6 @@ pub(super) static DEFORMABLE_CONVOLUTION: Operator<DeformableParam> =
          column likewise; points outside the image count as 0. The shapes are those of `Convolution`.",
     );
 
-/// Modulated deformable convolution.
 pub(super) static MODULATED_DEFORMABLE_CONVOLUTION: Operator<ModulatedParam> = deformable_convolution(
     "_contrib_ModulatedDeformableConvolution",
     &[

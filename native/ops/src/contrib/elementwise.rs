@@ -26,7 +26,6 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[
     &SIGN_STE,
 ];
 
-/// Division by the square root of the last axis's length.
 pub(super) static DIV_SQRT_DIM: Operator = Operator::new("_contrib_div_sqrt_dim")
     .doc("Divides by the square root of the length of the last axis: data / sqrt(d), as scaled dot-product attention does.")
     .inputs(&[arg("data", "The array, with at least one axis.")])
@@ -50,7 +49,6 @@ params! {
     }
 }
 
-/// A quadratic function.
 pub(super) static QUADRATIC: Operator<QuadraticParam> = Operator::new("_contrib_quadratic")
     .names_data()
     .doc("A quadratic function of each element: a * data^2 + b * data + c.")
@@ -79,7 +77,6 @@ pub(super) static QUADRATIC: Operator<QuadraticParam> = Operator::new("_contrib_
         crate::sparse::on_values,
     );
 
-/// The gradient of [`QUADRATIC`].
 pub(super) static BACKWARD_QUADRATIC: Operator<QuadraticParam> = Operator::new("_contrib_backward_quadratic")
     .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
     .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
@@ -132,7 +129,6 @@ macro_rules! quadratic {
 }
 quadratic!(f32 f64);
 
-/// The identity, with a scaled gradient.
 pub(super) static GRADIENT_MULTIPLIER: Operator<ScalarParam> = Operator::new("_contrib_gradientmultiplier")
     .doc(
         "Copies the data and scales the gradient by `scalar` in the backward pass; a negative number reverses it (Ganin and Lempitsky, \
@@ -147,7 +143,6 @@ pub(super) static GRADIENT_MULTIPLIER: Operator<ScalarParam> = Operator::new("_c
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// The gradient of [`GRADIENT_MULTIPLIER`].
 pub(super) static BACKWARD_GRADIENT_MULTIPLIER: Operator<ScalarParam> =
     Operator::new("_contrib_backward_gradientmultiplier")
         .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")

@@ -67,7 +67,6 @@ const fn fused_subgraph<P: OpParams>(name: &'static str) -> Operator<P> {
         })
 }
 
-/// A convolution fused with the operators that follow it.
 pub(super) static FUSED_CONVOLUTION: Operator<FusedConvolutionParam> = fused_subgraph("_sg_mkldnn_conv").doc(
     "A convolution fused with the operators that follow it (batch normalization, an addition, activations) by MXNet's oneDNN backend: \
      graph(data, ...). The graph replaces the node and determines its shapes, types and gradients. With quantized, integer inputs are \
@@ -76,7 +75,6 @@ pub(super) static FUSED_CONVOLUTION: Operator<FusedConvolutionParam> = fused_sub
      called on arrays.",
 );
 
-/// A fully connected layer fused with an elementwise function.
 pub(super) static FUSED_FULLY_CONNECTED: Operator<FusedFullyConnectedParam> =
     fused_subgraph("_sg_mkldnn_fully_connected").doc(
         "A fully connected layer fused with an elementwise function by MXNet's oneDNN backend: graph(data, weight, bias). Like \

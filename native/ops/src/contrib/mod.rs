@@ -22,18 +22,11 @@ pub use fused_subgraphs::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Multi-head attention.
     attention::OPS,
-    // Selection by a mask.
     &[&boolean_mask::BOOLEAN_MASK],
-    // Deformable convolutions.
     deformable::OPS,
-    // Object detection.
     detection::OPS,
-    // Elementwise operators.
     elementwise::OPS,
-    // Multi-head attention in graphs that were rewritten for oneDNN.
     fused_attention::OPS,
-    // Fused subgraphs in graphs that were rewritten for oneDNN.
     fused_subgraphs::OPS,
 ];

@@ -5,7 +5,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, SparseCall, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, SparseCall, arg, array_arg};
 use ferromx_core::params::{AnyDType, NumDType, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
@@ -60,7 +60,7 @@ pub(crate) static CROSS_DEVICE_COPY: Operator = Operator::new("_CrossDeviceCopy"
 pub(crate) static COPY_TO: Operator = Operator::new("_copyto")
     .aliases(&["_npi_copyto"])
     .doc("Copies an array into another, which may have another type and be on another device.")
-    .inputs(&[ArgDef { name: "data", doc: "The array to copy.", type_string: "NDArray" }])
+    .inputs(&[array_arg("data", "The array to copy.")])
     .dtype(|_, io| match (io.ins[0], io.outs[0]) {
         (Some(dtype), None) => io.assign_out(0, dtype),
         _ => Ok(()),

@@ -1,5 +1,9 @@
 //! Elementwise operators on arrays of one shape.
 //!
+//! - `unary` has functions of one array, `parametric` those with parameters, `predicates` those with results of type bool.
+//! - `binary` has arithmetic, comparison and logic of two arrays, `scalar` of an array and a number, `integers` bitwise formulas.
+//! - `identity` has copies, casts and constants, `polynomial` has `polyval`.
+//!
 //! A macro of `family` declares an operator in a few lines, from its own formula or from one in `formulas`, which several families share.
 //! `loops` compiles the loops of a formula and runs them on arrays of any type.
 
@@ -20,19 +24,5 @@ pub use scalar::ScalarParam;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Arithmetic, comparison and logic of two arrays.
-    binary::OPS,
-    // Copies, casts, constants.
-    identity::OPS,
-    // Functions of one array with parameters.
-    parametric::OPS,
-    // `polyval`.
-    polynomial::OPS,
-    // Predicates of one array, and its bitwise complement.
-    predicates::OPS,
-    // Arithmetic, comparison and logic of an array and a number.
-    scalar::OPS,
-    // Functions of one array.
-    unary::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] =
+    &[binary::OPS, identity::OPS, parametric::OPS, polynomial::OPS, predicates::OPS, scalar::OPS, unary::OPS];

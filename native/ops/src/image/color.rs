@@ -109,7 +109,6 @@ params! {
     }
 }
 
-/// Random brightness, contrast, saturation and hue.
 pub(super) static RANDOM_COLOR_JITTER: Operator<JitterParam> = Operator::new("_image_random_color_jitter")
     .aliases(&["_npx__image_random_color_jitter"])
     .doc(
@@ -148,7 +147,6 @@ params! {
     }
 }
 
-/// PCA lighting with given weights.
 pub(super) static ADJUST_LIGHTING: Operator<LightingParam> = Operator::new("_image_adjust_lighting")
     .aliases(&["_npx__image_adjust_lighting"])
     .doc(
@@ -180,7 +178,6 @@ params! {
     }
 }
 
-/// PCA lighting with random weights.
 pub(super) static RANDOM_LIGHTING: Operator<RandomLightingParam> = Operator::new("_image_random_lighting")
     .aliases(&["_npx__image_random_lighting"])
     .doc(

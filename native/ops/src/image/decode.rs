@@ -3,7 +3,7 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, array_arg};
 use ferromx_core::storage::read_slice;
 use ferromx_core::{ensure, memory, params};
 use zune_core::bytestream::ZCursor;
@@ -29,7 +29,6 @@ params! {
     }
 }
 
-/// Decodes an image from memory.
 pub(super) static CV_DECODE: Operator<DecodeParam> = Operator::new("_cvimdecode")
     .aliases(&["_npi_cvimdecode"])
     .doc(
@@ -37,7 +36,7 @@ pub(super) static CV_DECODE: Operator<DecodeParam> = Operator::new("_cvimdecode"
          applied. Imperative only, since the size depends on the data.\n\n\
          Shapes: buf (bytes,) of type uint8, output (height, width, 3) or, with flag=0, (height, width, 1). Not differentiable.",
     )
-    .inputs(&[ArgDef { name: "buf", doc: "The encoded image, of type uint8.", type_string: "NDArray" }])
+    .inputs(&[array_arg("buf", "The encoded image, of type uint8.")])
     .dynamic(|ctx, ins| {
         let p = ctx.params::<DecodeParam>();
         if ins[0].dtype() != DType::U8 {
@@ -59,7 +58,6 @@ params! {
     }
 }
 
-/// Decodes an image from a file.
 pub(super) static CV_READ: Operator<ReadParam> = Operator::new("_cvimread")
     .aliases(&["_npi_cvimread"])
     .doc(

@@ -106,7 +106,6 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[&IMDECODE];
 
 const TYPES: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64];
 
-/// Decodes an image into an example of a batch.
 pub(super) static IMDECODE: Operator<ImdecodeParam> = Operator::new("_imdecode")
     .doc(
         "Decodes a JPEG, PNG or BMP image, whose bytes are the characters of the parameter str_img, crops it from (x0, y0) to (x1, y1), \

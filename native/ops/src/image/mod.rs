@@ -1,4 +1,8 @@
 //! Images: transformations for training (`_image_*`), and the operators that `mx.image` calls (`_cv*`).
+//!
+//! - `decode` decodes images to arrays, `imdecode` into a batch.
+//! - `resize` resizes images and adds borders; `transform` converts, normalizes, crops and flips them.
+//! - `color` changes brightness, contrast, saturation, hue and lighting.
 
 mod color;
 mod decode;
@@ -17,18 +21,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, infer::ShapeIo};
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Colors.
-    color::OPS,
-    // Decoding.
-    decode::OPS,
-    // Decoding into a batch.
-    imdecode::OPS,
-    // Resizing and borders.
-    resize::OPS,
-    // Layout, normalization, crops and flips.
-    transform::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[color::OPS, decode::OPS, imdecode::OPS, resize::OPS, transform::OPS];
 
 /// Checks that the shape of an image, if known, is (height, width, 1 or 3).
 fn check_image(shape: &Shape) -> Result<()> {

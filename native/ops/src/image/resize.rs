@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
+use ferromx_core::op::{AnyOperator, OpCtx, Operator, arg, array_arg};
 use ferromx_core::params::Tuple;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -14,11 +14,6 @@ use ferromx_kernels::image::{self, Border, Interpolation};
 pub(super) static OPS: &[&dyn AnyOperator] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
 
 const TYPES: &[DType] = &[DType::U8, DType::F32, DType::F64];
-
-/// An argument that is an array and cannot be a symbol.
-const fn array(name: &'static str, doc: &'static str) -> ArgDef {
-    ArgDef { name, doc, type_string: "NDArray" }
-}
 
 /// The interpolation for a code of OpenCV.
 ///
@@ -86,7 +81,6 @@ impl ResizeParam {
     }
 }
 
-/// Resizing of an image or a batch.
 pub(super) static IMAGE_RESIZE: Operator<ResizeParam> = Operator::new("_image_resize")
     .aliases(&["_npx__image_resize"])
     .doc(
@@ -117,11 +111,10 @@ params! {
     }
 }
 
-/// Resizing, as `mx.image` calls it.
 pub(super) static CV_RESIZE: Operator<CvResizeParam> = Operator::new("_cvimresize")
     .aliases(&["_npi_cvimresize"])
     .doc("Resizes an image. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
-    .inputs(&[array("src", "The image, channels last, of type uint8, float32 or float64.")])
+    .inputs(&[array_arg("src", "The image, channels last, of type uint8, float32 or float64.")])
     .shape(|p, io| {
         let p = p.get::<CvResizeParam>();
         interpolation(p.interp)?;
@@ -153,13 +146,12 @@ params! {
     }
 }
 
-/// A border around an image.
 pub(super) static CV_COPY_MAKE_BORDER: Operator<BorderParam> = Operator::new("_cvcopyMakeBorder")
     .doc(
         "Adds a border around an image. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
          channels). Not differentiable.",
     )
-    .inputs(&[array("src", "The image, channels last.")])
+    .inputs(&[array_arg("src", "The image, channels last.")])
     .shape(|p, io| {
         let p = p.get::<BorderParam>();
         let sizes = [p.top, p.bot, p.left, p.right];

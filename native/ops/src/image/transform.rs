@@ -27,7 +27,6 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[
     &RANDOM_FLIP_TOP_BOTTOM,
 ];
 
-/// Conversion of images to network inputs.
 pub(super) static TO_TENSOR: Operator = Operator::new("_image_to_tensor").names_data()
     .aliases(&["_npx__image_to_tensor"])
     .doc(
@@ -75,7 +74,6 @@ params! {
     }
 }
 
-/// Normalization of the channels.
 pub(super) static NORMALIZE: Operator<NormalizeParam> = Operator::new("_image_normalize").names_data()
     .aliases(&["_npx__image_normalize"])
     .doc(
@@ -164,7 +162,6 @@ params! {
     }
 }
 
-/// A crop of an image.
 pub(super) static CROP: Operator<CropParam> = Operator::new("_image_crop")
     .aliases(&["_npx__image_crop"])
     .doc(

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{ArgDef, Deps, OpCtx, Operator, arg};
+use ferromx_core::op::{Deps, OpCtx, Operator, arg, array_arg};
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
@@ -141,11 +141,6 @@ fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &m
     Ok(())
 }
 
-/// An argument that is an array and cannot be a symbol.
-const fn array(name: &'static str, doc: &'static str) -> ArgDef {
-    ArgDef { name, doc, type_string: "NDArray" }
-}
-
 /// The column index for each row, or `None` if it is out of range.
 fn column_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
     index_type!(ctx, indices.dtype(), |I| {
@@ -160,9 +155,9 @@ pub(super) static FILL_ELEMENT_0INDEX: Operator = Operator::new("fill_element_0i
          range are copied unchanged.",
     )
     .inputs(&[
-        array("lhs", "The matrix, of shape (n, m)."),
-        array("mhs", "The new elements, of shape (n,)."),
-        array("rhs", "Their indices into the rows, of shape (n,)."),
+        array_arg("lhs", "The matrix, of shape (n, m)."),
+        array_arg("mhs", "The new elements, of shape (n,)."),
+        array_arg("rhs", "Their indices into the rows, of shape (n,)."),
     ])
     .shape(|_, io| {
         let lhs = io.ins[0].clone();
@@ -201,8 +196,8 @@ pub(super) static ONEHOT_ENCODE: Operator = Operator::new("_onehot_encode")
          options.",
     )
     .inputs(&[
-        array("lhs", "The indices of the ones, of shape (n,)."),
-        array("rhs", "An array whose shape (n, m) and type the result has."),
+        array_arg("lhs", "The indices of the ones, of shape (n,)."),
+        array_arg("rhs", "An array whose shape (n, m) and type the result has."),
     ])
     .shape(|_, io| {
         let rhs = io.ins[1].clone();

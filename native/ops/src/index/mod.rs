@@ -50,13 +50,9 @@ pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
         &assign::FILL_ELEMENT_0INDEX,
         &assign::ONEHOT_ENCODE,
     ],
-    // `delete`.
     delete::OPS,
-    // `insert`.
     insert::OPS,
-    // Assignment by a mask.
     mask::OPS,
-    // `nonzero`.
     nonzero::OPS,
 ];
 

@@ -13,8 +13,10 @@ use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd, Positions};
 use smallvec::SmallVec;
 
 use crate::axes::row_len;
-use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{CsrBuilder, append, dispatch_any, dispatch_numeric, new_csr, new_vector, stored_rows, with_rows};
+use crate::sparse::cast::to_dense;
+use crate::sparse::{
+    CsrBuilder, append, dense_fallback, dispatch_any, dispatch_numeric, new_csr, new_vector, stored_rows, with_rows,
+};
 use StorageType::Default as Dense;
 
 /// Storage rule: rows of a row_sparse table can be looked up by a dense array of indices.
@@ -81,12 +83,6 @@ pub(super) fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     })?;
     let none = SparseArray::zeros(StorageType::RowSparse, &with_rows(&call.shapes[0], 0), data.dtype(), context)?;
     Ok(vec![none.into(), SparseArray::row_sparse(shape, out, new_vector(&rows, context)?)?.into()])
-}
-
-/// Runs the dense form on dense copies of the inputs, and converts the result to csr.
-fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let dense = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
-    (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
 /// Gathers the rows of a csr matrix at the given indices.

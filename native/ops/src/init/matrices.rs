@@ -62,7 +62,6 @@ impl EyeParam {
     }
 }
 
-/// A matrix with ones on a diagonal.
 pub(super) static EYE: Operator<EyeParam> = Operator::new("_eye")
     .doc("A matrix of N rows and M columns with ones on a diagonal and zeros elsewhere.")
     .inputs(&[])

@@ -1,4 +1,7 @@
 //! Array creation. The runtime allocates arrays on the device `ctx`; kernels only fill them.
+//!
+//! Constants are in this file. `matrices` has identity matrices and the indices of a grid, `ranges` equally spaced numbers, `windows` window
+//! functions.
 
 mod matrices;
 mod ranges;
@@ -18,13 +21,9 @@ use ferromx_kernels::movement;
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Constants.
     &[&ZEROS, &ONES, &ZEROS.renamed("_npi_zeros"), &ONES.renamed("_npi_ones"), &FULL, &FULL_LIKE, &ZEROS_WITHOUT_DTYPE],
-    // Identity matrices, indices of a grid.
     matrices::OPS,
-    // Equally spaced numbers.
     ranges::OPS,
-    // Window functions.
     windows::OPS,
 ];
 
@@ -40,7 +39,6 @@ params! {
     }
 }
 
-/// Zeros.
 pub(crate) static ZEROS: Operator<InitParam> = Operator::new("_zeros")
     .doc("An array of zeros.")
     .inputs(&[])
@@ -50,7 +48,6 @@ pub(crate) static ZEROS: Operator<InitParam> = Operator::new("_zeros")
     .sparse(crate::sparse::zeros_rule, crate::sparse::zeros)
     .grad(Grad::Zero);
 
-/// Ones.
 pub(crate) static ONES: Operator<InitParam> = Operator::new("_ones")
     .doc("An array of ones.")
     .inputs(&[])
@@ -81,7 +78,6 @@ params! {
     }
 }
 
-/// A constant.
 pub(crate) static FULL: Operator<FullParam> = Operator::new("_full")
     .aliases(&["_npi_full"])
     .doc("An array whose elements are all equal to `value`.")
@@ -103,7 +99,6 @@ params! {
     }
 }
 
-/// Zeros whose dtype may be inferred.
 pub(crate) static ZEROS_WITHOUT_DTYPE: Operator<ZerosWithoutDTypeParam> = Operator::new("_zeros_without_dtype")
     .doc("An array of zeros whose element type may be left to inference.")
     .inputs(&[])

@@ -40,7 +40,6 @@ params! {
     }
 }
 
-/// Equally spaced numbers.
 static ARANGE: Operator<RangeParam> = Operator::new("_arange")
     .doc(
         "Equally spaced numbers from `start` up to `stop` (exclusive), each repeated `repeat` times:\n\n\

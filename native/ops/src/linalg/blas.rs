@@ -13,10 +13,11 @@ use ferromx_kernels::gemm::{MatMut, MatRef, gemm, gemm_batched};
 use ferromx_kernels::linalg::{Scalar, copy_triangle};
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, check_rank, check_square, copy_unless_in_place, matrix_type, replace_last_axes};
+use super::matrices::{self, check_rank, check_square, matrix_type, replace_last_axes};
 use super::product::batch_matrix;
 use crate::axes::matrix_dims;
 use crate::compose::op;
+use crate::movement::copy_unless_in_place;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&GEMM, &GEMM2, &SYRK, &TRMM];

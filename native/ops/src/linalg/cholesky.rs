@@ -12,8 +12,9 @@ use ferromx_kernels::linalg::{
 use ferromx_kernels::par::with_scratch;
 
 use super::blas::{TriangularParam, keep_triangles, triangular_shape};
-use super::matrices::{self, batch_item, copy_unless_in_place, matrix_error, matrix_type, square_shape};
+use super::matrices::{self, batch_item, matrix_error, matrix_type, square_shape};
 use crate::axes::matrix_dims;
+use crate::movement::copy_unless_in_place;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];

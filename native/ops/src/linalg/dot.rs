@@ -44,7 +44,6 @@ const INPUTS: &[ArgDef] = &[arg("lhs", "The first operand."), arg("rhs", "The se
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// The dot product over the last axis of `lhs` and the first of `rhs`.
 pub(crate) static DOT: Operator<DotParam> = Operator::new("dot")
     .aliases(&["_sparse_dot"])
     .doc(
@@ -228,7 +227,6 @@ fn product_into<T: MatrixElement>(
     }
 }
 
-/// The batched matrix product.
 pub(crate) static BATCH_DOT: Operator<DotParam> = Operator::new("batch_dot")
     .aliases(&["_npx_batch_dot"])
     .doc(

@@ -13,7 +13,6 @@ use ferromx_kernels::linalg;
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// The Khatri-Rao product.
 pub(super) static KHATRI_RAO: Operator = Operator::new("khatri_rao")
     .doc(
         "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. Inputs of \

@@ -5,7 +5,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{In, Out};
+use ferromx_core::storage::In;
 use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::linalg::Scalar;
 use ferromx_kernels::map::{self, Load, Store};
@@ -51,14 +51,6 @@ pub(super) fn replace_last_axes(shape: &Shape, num_axes: usize, new: &[i64]) -> 
         dims.push(1);
     }
     Shape::new(&dims)
-}
-
-/// Copies the input to the output, unless the operator runs in place.
-pub(super) fn copy_unless_in_place(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    if x.shared_with().is_none() {
-        out.bytes_mut()?.copy_from_slice(x.bytes()?);
-    }
-    Ok(())
 }
 
 /// Matrix `i` of a batch of matrices of `len` elements.

@@ -31,28 +31,16 @@ use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Matrix products with BLAS's options.
     blas::OPS,
-    // Cholesky factorization and triangular solves.
     cholesky::OPS,
-    // `dot`, `matmul`, `tensordot` of the NumPy interface.
     contraction::OPS,
-    // LQ and eigenvalue decompositions, inverses and determinants.
     decompositions::OPS,
-    // Diagonals and triangles of matrices.
     diagonals::OPS,
-    // `dot` and `batch_dot`.
     dot::OPS,
-    // NumPy's eigenvalues.
     eigen::OPS,
-    // Einstein notation.
     einsum::OPS,
-    // NumPy's linear equations.
     equations::OPS,
-    // The Khatri-Rao product, norms of vectors and matrices.
     &[&khatri_rao::KHATRI_RAO, &matrix_norm::NORM],
-    // Singular values and pseudoinverses.
     svd::OPS,
-    // Fourier transforms and count sketches.
     transforms::OPS,
 ];

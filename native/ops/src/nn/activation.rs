@@ -26,7 +26,6 @@ params! {
     }
 }
 
-/// Applies an activation function.
 pub(crate) static ACTIVATION: Operator<ActivationParam> = Operator::new("Activation")
     .names_outputs()
     .aliases(&["_npx_activation"])

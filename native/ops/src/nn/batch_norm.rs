@@ -120,7 +120,6 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> Operator
         .grad(Grad::Kernel(backward.outputs(outputs).updates(&[3, 4]), None))
 }
 
-/// Batch normalization.
 pub(crate) static BATCH_NORM: Operator<BatchNormParam> = batch_norm("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(

@@ -69,7 +69,6 @@ impl BatchNormLike for BatchNormWithReluParam {
     }
 }
 
-/// Batch normalization followed by ReLU.
 pub(super) static BATCH_NORM_WITH_RELU: Operator<BatchNormWithReluParam> = batch_norm("_contrib_BatchNormWithReLU").doc(
     "`BatchNorm` followed by ReLU: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
      updates are those of `BatchNorm`.",
@@ -114,7 +113,6 @@ impl BatchNormLike for SyncBatchNormParam {
     }
 }
 
-/// Batch normalization synchronized across devices.
 pub(super) static SYNC_BATCH_NORM: Operator<SyncBatchNormParam> = batch_norm("_contrib_SyncBatchNorm").legacy().doc(
     "Batch normalization whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \

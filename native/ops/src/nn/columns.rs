@@ -48,7 +48,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Unfolds images into columns.
 pub(super) static IM2COL: Operator<Im2colParam> = Operator::new("im2col").names_data().names_outputs()
     .doc(
         "Unfolds the windows of a convolution into columns of a matrix: out[n, c * taps + t, p] is the element of channel c at tap t of \
@@ -71,7 +70,6 @@ pub(super) static IM2COL: Operator<Im2colParam> = Operator::new("im2col").names_
         None,
     ));
 
-/// Folds columns into images.
 pub(super) static COL2IM: Operator<Col2imParam> = Operator::new("col2im").names_data().names_outputs()
     .doc(
         "Adds the elements of windows to the pixels they were taken from. This is the gradient of `im2col`, and its inverse if windows do \

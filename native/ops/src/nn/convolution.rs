@@ -62,7 +62,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// A convolution.
 pub(crate) static CONVOLUTION: Operator<ConvolutionParam> = Operator::new("Convolution").names_outputs()
     .aliases(&["_npx_convolution"])
     .doc(

@@ -37,7 +37,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// The loss of connectionist temporal classification.
 pub(super) static CTC_LOSS: Operator<CtcLossParam> = Operator::new("CTCLoss")
     .aliases(&["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"])
     .doc(

@@ -51,7 +51,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// A transposed convolution.
 pub(super) static DECONVOLUTION: Operator<DeconvolutionParam> = Operator::new("Deconvolution").names_outputs()
     .aliases(&["_npx_deconvolution"])
     .doc(

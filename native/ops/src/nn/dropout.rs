@@ -1,6 +1,6 @@
 //! `Dropout`.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{ShapeIo, same_shape};
@@ -18,6 +18,7 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::rng::Philox;
 
 use crate::elemwise::family::src;
+use crate::movement::copy_unless_in_place;
 
 param_enum! {
     /// When dropout is active.
@@ -38,7 +39,6 @@ params! {
     }
 }
 
-/// Dropout.
 pub(super) static DROPOUT: Operator<DropoutParam> = Operator::new("Dropout").names_data().names_outputs()
     .aliases(&["_npx_dropout"])
     .doc(
@@ -102,7 +102,7 @@ where
         if mask.wanted() {
             mask.slice_mut::<T>()?.fill(T::from_f64(1.0));
         }
-        return copy::<T>(&ins[0], out);
+        return copy_unless_in_place(&ins[0], out);
     }
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
@@ -128,17 +128,9 @@ where
     C: Lane + math::MathFloat,
 {
     if !is_active(ctx) {
-        return copy::<T>(&ins[0], &mut outs[0]);
+        return copy_unless_in_place(&ins[0], &mut outs[0]);
     }
     apply_mask::<T, C>(&ins[0], ins[1].slice()?, &ins[1].shape().to_usize(), &mut outs[0])
-}
-
-/// Copies the input, unless the output is computed in place.
-fn copy<T: Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    if x.shared_with().is_none() {
-        out.slice_mut::<T>()?.copy_from_slice(x.slice()?);
-    }
-    Ok(())
 }
 
 #[inline(always)]

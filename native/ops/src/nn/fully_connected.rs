@@ -34,7 +34,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// A dense layer.
 pub(crate) static FULLY_CONNECTED: Operator<FullyConnectedParam> = Operator::new("FullyConnected").names_outputs()
     .aliases(&["_npx_fully_connected", "_sparse_FullyConnected"])
     .doc(

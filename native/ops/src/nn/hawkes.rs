@@ -16,7 +16,6 @@ use crate::rules::{shapes_of_inputs, slice_if_wanted};
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
 
-/// The log-likelihood of marked Hawkes processes.
 pub(super) static HAWKESLL: Operator = Operator::new("_contrib_hawkesll").names_outputs()
     .doc(
         "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \

@@ -46,7 +46,6 @@ fn act(p: &Params) -> ActType {
     p.get::<LeakyReluParam>().act_type
 }
 
-/// Rectifiers with a nonzero slope for negative inputs.
 pub(crate) static LEAKY_RELU: Operator<LeakyReluParam> = Operator::new("LeakyReLU").names_data().names_outputs()
     .aliases(&["_npx_leaky_relu"])
     .doc(

@@ -33,7 +33,6 @@ params! {
     }
 }
 
-/// Local response normalization.
 pub(super) static LRN: Operator<LrnParam> = Operator::new("LRN").names_data().names_outputs()
     .doc(
         "Divides each element by a power of the sum of squares of adjacent channels:\n\n\
@@ -128,7 +127,6 @@ params! {
     }
 }
 
-/// L2 normalization.
 pub(super) static L2_NORMALIZATION: Operator<L2NormalizationParam> = Operator::new("L2Normalization").legacy()
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\

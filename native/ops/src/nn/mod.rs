@@ -71,10 +71,7 @@ pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
         &sparse_reg::IDENTITY_ATTACH_KL_SPARSE_REG,
         &svm_output::SVM_OUTPUT,
     ],
-    // Log-likelihood of Hawkes processes.
     hawkes::OPS,
-    // Regression losses.
     regression::OPS,
-    // Softmax and its variants.
     softmax::OPS,
 ];

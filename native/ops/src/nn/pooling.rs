@@ -59,7 +59,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// A pooling layer.
 pub(crate) static POOLING: Operator<PoolingParam> = Operator::new("Pooling").names_data().names_outputs()
     .aliases(&["_npx_pooling"])
     .doc(

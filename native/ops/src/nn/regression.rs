@@ -32,7 +32,6 @@ const INPUTS: &[ArgDef] = &[
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Squared loss.
 pub(super) static LINEAR: Operator<RegressionParam> = Operator::new("LinearRegressionOutput")
     .aliases(&["_sparse_LinearRegressionOutput"])
     .doc(
@@ -45,7 +44,6 @@ pub(super) static LINEAR: Operator<RegressionParam> = Operator::new("LinearRegre
     .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
-/// Logistic loss.
 pub(super) static LOGISTIC: Operator<RegressionParam> = Operator::new("LogisticRegressionOutput")
     .aliases(&["_sparse_LogisticRegressionOutput"])
     .doc(
@@ -58,7 +56,6 @@ pub(super) static LOGISTIC: Operator<RegressionParam> = Operator::new("LogisticR
     .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
-/// Absolute loss.
 pub(super) static MAE: Operator<RegressionParam> = Operator::new("MAERegressionOutput")
     .aliases(&["_sparse_MAERegressionOutput"])
     .doc(

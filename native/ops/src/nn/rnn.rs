@@ -120,7 +120,6 @@ impl RnnParam {
     }
 }
 
-/// Recurrent layers.
 pub(crate) static RNN: Operator<RnnParam> = Operator::new("RNN").names_outputs()
     .aliases(&["_npx_rnn"])
     .doc(

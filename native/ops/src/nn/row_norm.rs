@@ -155,7 +155,6 @@ const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> Op
         ))
 }
 
-/// Layer normalization.
 pub(super) static LAYER_NORM: Operator<LayerNormParam> = row_norm(
     "LayerNorm",
     &[
@@ -173,7 +172,6 @@ pub(super) static LAYER_NORM: Operator<LayerNormParam> = row_norm(
 )
 .visible(|p| if p.get::<LayerNormParam>().output_mean_var { 3 } else { 1 });
 
-/// Group normalization.
 pub(super) static GROUP_NORM: Operator<GroupNormParam> = row_norm(
     "GroupNorm",
     &[
@@ -190,7 +188,6 @@ pub(super) static GROUP_NORM: Operator<GroupNormParam> = row_norm(
 )
 .visible(|p| if p.get::<GroupNormParam>().output_mean_var { 3 } else { 1 });
 
-/// Instance normalization.
 pub(super) static INSTANCE_NORM: Operator<InstanceNormParam> = row_norm(
     "InstanceNorm",
     &[

@@ -77,7 +77,6 @@ const fn sequence_op<P: SequenceOp>(name: &'static str) -> Operator<P> {
         .dtype(infer_dtype)
 }
 
-/// Masks the steps after the end of each sequence.
 pub(super) static SEQUENCE_MASK: Operator<SequenceMaskParam> = sequence_op("SequenceMask")
     .aliases(&["_npx_sequence_mask"])
     .doc(
@@ -95,7 +94,6 @@ pub(super) static SEQUENCE_MASK: Operator<SequenceMaskParam> = sequence_op("Sequ
         None,
     ));
 
-/// Reverses the order of the steps.
 pub(super) static SEQUENCE_REVERSE: Operator<SequenceParam> = sequence_op("SequenceReverse")
     .doc(
         "Reverses the order of the steps of each sequence: out[t, n, ...] = data[sequence_length[n] - 1 - t, n, ...] where \
@@ -116,7 +114,6 @@ pub(super) static SEQUENCE_REVERSE: Operator<SequenceParam> = sequence_op("Seque
         None,
     ));
 
-/// Takes the last step.
 pub(super) static SEQUENCE_LAST: Operator<SequenceParam> = sequence_op("SequenceLast")
     .doc(
         "Takes the last step of each sequence: out[n, ...] = data[sequence_length[n] - 1, n, ...], or data[steps - 1, n, ...] \

@@ -41,7 +41,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Softmax.
 pub(super) static SOFTMAX: Operator<SoftmaxParam> = Operator::new("softmax")
     .names_data()
     .names_outputs()
@@ -65,7 +64,6 @@ pub(super) static SOFTMAX: Operator<SoftmaxParam> = Operator::new("softmax")
         Some(|graph, n| compose(graph, n, SoftmaxKind::Softmax)),
     ));
 
-/// Logarithm of softmax.
 pub(super) static LOG_SOFTMAX: Operator<SoftmaxParam> = Operator::new("log_softmax")
     .names_data()
     .aliases(&["_npx_log_softmax"])
@@ -79,7 +77,6 @@ pub(super) static LOG_SOFTMAX: Operator<SoftmaxParam> = Operator::new("log_softm
         Some(|graph, n| compose(graph, n, SoftmaxKind::LogSoftmax)),
     ));
 
-/// Softmax of the negative.
 pub(super) static SOFTMIN: Operator<SoftmaxParam> = Operator::new("softmin")
     .names_data()
     .names_outputs()
@@ -215,7 +212,6 @@ params! {
     }
 }
 
-/// Softmax along the last axis or over the channels.
 pub(super) static SOFTMAX_ACTIVATION: Operator<SoftmaxActivationParam> = Operator::new("SoftmaxActivation")
     .names_outputs()
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
@@ -264,7 +260,6 @@ fn channels(data: &Shape) -> AxisShape {
     }
 }
 
-/// The cross entropy of softmax.
 pub(super) static SOFTMAX_CROSS_ENTROPY: Operator = Operator::new("softmax_cross_entropy")
     .doc("The sum over the rows of -log(softmax(data)[label]): a loss, of shape (1,).")
     .inputs(&[

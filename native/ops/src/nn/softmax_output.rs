@@ -46,7 +46,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64];
 
-/// Softmax for classification.
 pub(super) static SOFTMAX_OUTPUT: Operator<SoftmaxOutputParam> = Operator::new("SoftmaxOutput").names_outputs()
     .aliases(&["Softmax"])
     .doc(

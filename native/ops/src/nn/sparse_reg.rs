@@ -28,7 +28,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// The identity, with the gradient of a Kullback-Leibler penalty on mean activations.
 pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: Operator<SparseRegParam> = Operator::new("IdentityAttachKLSparseReg").legacy()
     .doc(
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \

@@ -28,7 +28,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// The output of a support vector machine.
 pub(super) static SVM_OUTPUT: Operator<SvmOutputParam> = Operator::new("SVMOutput").legacy()
     .doc(
         "Copies the scores, and in the backward pass gives the gradient of the loss of a support vector machine, one class against \

@@ -40,7 +40,6 @@ const INPUTS: &[ArgDef] = &[
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
-/// Scaled dot-product attention.
 pub(super) static ATTENTION: Operator<AttentionParam> = Operator::new("_onnx_Attention")
     .doc(
         "Scaled dot-product attention: softmax(scale * query key^T + attn_mask) value, with the softmax over the keys (Vaswani et al., \

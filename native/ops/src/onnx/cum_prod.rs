@@ -22,7 +22,6 @@ params! {
     }
 }
 
-/// Cumulative products.
 pub(super) static CUM_PROD: Operator<CumProdParam> = Operator::new("_onnx_CumProd")
     .doc(
         "The cumulative product along an axis: element i is the product of the elements up to and including i, or excluding i if \

@@ -32,7 +32,6 @@ params! {
     }
 }
 
-/// Max pooling with indices.
 pub(super) static MAX_POOL: Operator<MaxPoolParam> = Operator::new("_onnx_MaxPool")
     .doc(
         "The maximum of each window, and its index into the flattened data. Padding is never the maximum.\n\n\

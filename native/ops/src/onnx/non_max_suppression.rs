@@ -22,7 +22,6 @@ params! {
     }
 }
 
-/// Non-maximum suppression.
 pub(super) static NON_MAX_SUPPRESSION: Operator<NonMaxSuppressionParam> = Operator::new("_onnx_NonMaxSuppression")
     .doc(
         "Selects boxes of each image and class that do not overlap a better one: rows (image, class, box), the best box of a class first. \

@@ -70,7 +70,6 @@ fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
     Ok(Channels { scales, zeros, inner: shape.product(axis_index as usize + 1..) as usize })
 }
 
-/// Linear quantization.
 pub(crate) static QUANTIZE_LINEAR: Operator<QuantizeLinearParam> = Operator::new("_onnx_QuantizeLinear")
     .doc(
         "Quantizes to 8-bit integers: the integer nearest to data / scale, ties to even, plus zero_point, within the range of the type. \
@@ -97,7 +96,6 @@ pub(crate) static QUANTIZE_LINEAR: Operator<QuantizeLinearParam> = Operator::new
         Ok(())
     });
 
-/// Linear dequantization.
 pub(crate) static DEQUANTIZE_LINEAR: Operator<DequantizeLinearParam> = Operator::new("_onnx_DequantizeLinear")
     .doc(
         "Dequantizes integers: (data - zero_point) * scale, of type float32, in the shape of data. A bound network computes convolutions \
@@ -166,7 +164,6 @@ fn operands<'a>(
     Ok((x, Int8Weights { bytes: ins[1].bytes()?, is_signed: is_signed(ins[1].dtype()), zeros }))
 }
 
-/// A product of integers.
 pub(super) static MATMUL_INTEGER: Operator = Operator::new("_onnx_MatMulInteger")
     .doc(
         "The product of data - data_zero_point, of shape (..., K), and the matrix weight - weight_zero_point, of shape (K, N), as 32-bit \
@@ -198,7 +195,6 @@ pub(super) static MATMUL_INTEGER: Operator = Operator::new("_onnx_MatMulInteger"
         })
     });
 
-/// A convolution of integers.
 pub(super) static CONV_INTEGER: Operator<ConvolutionParam> = Operator::new("_onnx_ConvInteger")
     .doc(
         "The convolution of data - data_zero_point with weight - weight_zero_point in one or two dimensions, as 32-bit integers. Shapes \

@@ -245,7 +245,6 @@ impl SymbolicResizeParam {
     }
 }
 
-/// Resizes one axis.
 pub(crate) static RESIZE: Operator<SymbolicResizeParam> = Operator::new("_onnx_Resize")
     .doc(
         "Resizes an axis of the first input by interpolation, to a length that is calculated from the inputs' dimensions, or by a scale. \

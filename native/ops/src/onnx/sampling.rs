@@ -60,7 +60,6 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Samples images at the coordinates of a grid.
 pub(super) static GRID_SAMPLE: Operator<GridSampleParam> = Operator::new("_onnx_GridSample")
     .doc(
         "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalized to \
@@ -144,7 +143,6 @@ params! {
     }
 }
 
-/// Interpolates along one axis with given taps.
 pub(crate) static INTERPOLATE: Operator<InterpolateParam> = Operator::new("_onnx_Interpolate")
     .doc(
         "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index indices[i, k]. \

@@ -66,7 +66,6 @@ params! {
     }
 }
 
-/// Gathers elements by their indices along one axis.
 pub(super) static GATHER_ELEMENTS: Operator<GatherElementsParam> = Operator::new("_onnx_GatherElements")
     .doc(
         "Gathers elements along an axis: output[c] is data[c with the coordinate of `axis` replaced by indices[c]].\n\n\
@@ -122,7 +121,6 @@ fn check_indices_shape(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// Scatters elements by their indices along one axis.
 pub(super) static SCATTER_ELEMENTS: Operator<ScatterElementsParam> = Operator::new("_onnx_ScatterElements")
     .doc(
         "Data with some elements updated: updates[c] goes to c with the coordinate of `axis` replaced by indices[c]. Updates of one \
@@ -157,7 +155,6 @@ pub(super) static SCATTER_ELEMENTS: Operator<ScatterElementsParam> = Operator::n
         _ => Grad::None,
     }));
 
-/// Scatters slices by their coordinates on the leading axes.
 pub(super) static SCATTER_ND: Operator<ScatterNdParam> = Operator::new("_onnx_ScatterND")
     .doc(
         "Data with some slices updated: `indices[i]` holds the leading coordinates of the slice that `updates[i]` goes to. Updates of one \

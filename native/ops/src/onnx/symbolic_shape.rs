@@ -27,7 +27,6 @@ params! {
     }
 }
 
-/// Reshapes to a symbolic shape.
 pub(crate) static RESHAPE: Operator<SymbolicShapeParam> = Operator::new("_onnx_Reshape")
     .doc(
         "Reshapes the first input to a shape that is calculated from the inputs' dimensions, without copying. Of all other inputs only the \
@@ -56,7 +55,6 @@ pub(crate) static RESHAPE: Operator<SymbolicShapeParam> = Operator::new("_onnx_R
         Ok(grads)
     }));
 
-/// Broadcasts to a symbolic shape.
 pub(crate) static EXPAND: Operator<SymbolicShapeParam> = Operator::new("_onnx_Expand")
     .doc(
         "Broadcasts the first input to a shape that is calculated from the inputs' dimensions. Of all other inputs only the shapes are \
@@ -109,7 +107,6 @@ impl SymbolicSliceParam {
     }
 }
 
-/// Slices with symbolic bounds.
 pub(crate) static SLICE: Operator<SymbolicSliceParam> = Operator::new("_onnx_Slice")
     .doc(
         "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are \
@@ -157,7 +154,6 @@ params! {
     }
 }
 
-/// Fills a symbolic shape with one value.
 pub(crate) static FULL: Operator<SymbolicFullParam> = Operator::new("_onnx_Full")
     .doc(
         "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are \
@@ -179,7 +175,6 @@ params! {
     }
 }
 
-/// A range with symbolic bounds.
 pub(crate) static RANGE: Operator<SymbolicRangeParam> = Operator::new("_onnx_Range")
     .doc(
         "Evenly spaced integers whose start, limit and step are calculated from the inputs' dimensions. Only the shapes of the inputs are \

@@ -48,7 +48,6 @@ params! {
     }
 }
 
-/// Counts n-grams.
 pub(super) static TF_IDF: Operator<TfIdfParam> = Operator::new("_onnx_TfIdfVectorizer")
     .doc(
         "Counts the n-grams of each row. An n-gram also matches with up to max_skip_count elements skipped between its elements, the same \

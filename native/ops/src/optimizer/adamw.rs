@@ -11,6 +11,7 @@ use ferromx_kernels::math::{MathFloat, clip};
 
 use super::family::{self, Rule, bound, rule};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor, rescale_grad};
+use crate::movement::copy_unless_in_place;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] =
@@ -150,8 +151,8 @@ fn forward<P: Steps>(
 /// Copies each weight to its output, unless they share memory.
 fn copy_weights(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<()> {
     for (weight, out) in ins.iter().step_by(stride).zip(outs) {
-        if out.wanted() && weight.shared_with().is_none() {
-            out.bytes_mut()?.copy_from_slice(weight.bytes()?);
+        if out.wanted() {
+            copy_unless_in_place(weight, out)?;
         }
     }
     Ok(())

@@ -18,19 +18,5 @@ mod tests;
 use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // AdamW.
-    adamw::OPS,
-    // Adam, RMSProp, FTRL, FTML, AdaGrad.
-    adaptive::OPS,
-    // AdaGrad with one learning rate per row.
-    group::OPS,
-    // LAMB.
-    lamb::OPS,
-    // SGD on several weights in one call.
-    multi_sgd::OPS,
-    // Norms and finiteness checks of all gradients at once.
-    norms::OPS,
-    // SGD with and without momentum, and the sign-based methods.
-    sgd::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] =
+    &[adamw::OPS, adaptive::OPS, group::OPS, lamb::OPS, multi_sgd::OPS, norms::OPS, sgd::OPS];

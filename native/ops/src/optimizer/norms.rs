@@ -4,7 +4,7 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::infer::{DTypeIo, same_dtype};
-use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg};
+use ferromx_core::op::{AnyOperator, ArgDef, OpCtx, Operator, arg, array_arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -137,7 +137,7 @@ fn write_all_finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_
 
 pub(super) static ALL_FINITE: Operator<AllFiniteParam> = Operator::new("all_finite")
     .doc("1 if all elements of an array are finite, else 0, as one element of type float32.")
-    .inputs(&[ArgDef { name: "data", doc: "The array, of a floating-point type.", type_string: "NDArray" }])
+    .inputs(&[array_arg("data", "The array, of a floating-point type.")])
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(float32_output_dtype)
     .forward(|ctx, ins, outs| write_all_finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));

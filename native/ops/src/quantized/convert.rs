@@ -75,7 +75,6 @@ params! {
     }
 }
 
-/// Quantizes with the range in the inputs.
 pub(super) static QUANTIZE: Operator<QuantizeParam> = Operator::new("_contrib_quantize")
     .doc(
         "Quantizes to 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
@@ -114,7 +113,6 @@ params! {
     }
 }
 
-/// Quantizes with a calibrated range, or with that of the data.
 pub(super) static QUANTIZE_V2: Operator<QuantizeV2Param> = Operator::new("_contrib_quantize_v2").names_data()
     .doc(
         "Quantizes to 8-bit integers: with r the largest absolute value of the range, the integers nearest to \
@@ -163,7 +161,6 @@ params! {
     }
 }
 
-/// Quantizes asymmetrically, with a scale and a shift.
 pub(super) static QUANTIZE_ASYM: Operator<QuantizeAsymParam> = Operator::new("_contrib_quantize_asym")
     .doc(
         "Quantizes asymmetrically to unsigned 8-bit integers, which cover exactly the range of the data: the integers nearest to \
@@ -207,7 +204,6 @@ params! {
     }
 }
 
-/// Dequantizes 8-bit integers.
 pub(super) static DEQUANTIZE: Operator<DequantizeParam> = Operator::new("_contrib_dequantize")
     .doc(
         "Dequantizes 8-bit integers: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
@@ -242,7 +238,6 @@ params! {
     }
 }
 
-/// Requantizes 32-bit sums to 8-bit integers.
 pub(super) static REQUANTIZE: Operator<RequantizeParam> = Operator::new("_contrib_requantize")
     .doc(
         "Requantizes 32-bit integers to 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s \
@@ -283,7 +278,6 @@ fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     write_range(outs, if dtype == DType::U8 { 0.0 } else { -max_abs }, max_abs)
 }
 
-/// Rounds weights to the numbers that 8-bit integers represent.
 pub(super) static FAKE_QUANTIZE: Operator = Operator::new("_contrib_fake_quantize")
     .doc(
         "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the \

@@ -29,7 +29,6 @@ use crate::shape::join::{CONCAT, ConcatParam};
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
 
-/// Quantized ReLU.
 pub(super) static ACT: Operator<ActivationParam> = Operator::new("_contrib_quantized_act")
     .doc(
         "ReLU, max(data, 0), of 8-bit integers; the range is unchanged. Other activations are errors. Outputs: the \
@@ -60,7 +59,6 @@ pub(super) static ACT: Operator<ActivationParam> = Operator::new("_contrib_quant
         copy_range(ins, 1, outs)
     });
 
-/// Quantized flatten.
 pub(super) static FLATTEN: Operator = Operator::new("_contrib_quantized_flatten").names_outputs()
     .doc(
         "Reshapes 8-bit integers of shape (d1, d2, ..., dk) to (d1, d2*...*dk); the range is unchanged. Outputs: the integers and \
@@ -85,7 +83,6 @@ pub(super) static FLATTEN: Operator = Operator::new("_contrib_quantized_flatten"
         copy_range(ins, 1, outs)
     });
 
-/// Quantized pooling.
 pub(super) static POOL: Operator<PoolingParam> = Operator::new("_contrib_quantized_pooling").names_outputs()
     .doc(
         "The maximum or the average (rounded to the nearest integer) of sliding windows of 8-bit integers; the range is unchanged. \
@@ -126,7 +123,6 @@ fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &m
     Ok(())
 }
 
-/// Quantized concatenation.
 pub(super) static CONCATENATE: Operator<ConcatParam> = Operator::new("_contrib_quantized_concat")
     .doc(
         "Concatenates arrays of 8-bit integers along an axis. The range covers those of all inputs, and inputs of narrower ranges are \
@@ -187,7 +183,6 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     write_range(outs, min, max)
 }
 
-/// Quantized embedding.
 pub(super) static EMBED: Operator<EmbeddingParam> = Operator::new("_contrib_quantized_embedding").names_outputs()
     .doc(
         "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
@@ -216,7 +211,6 @@ pub(super) static EMBED: Operator<EmbeddingParam> = Operator::new("_contrib_quan
         copy_range(ins, 2, outs)
     });
 
-/// Quantized batch normalization.
 pub(super) static NORM: Operator<BatchNormParam> = Operator::new("_contrib_quantized_batch_norm")
     .doc(
         "Normalizes each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \

@@ -35,16 +35,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Conversions.
-    convert::OPS,
-    // Layers whose output range equals the input range, or is calibrated.
-    layers::OPS,
-    // Sums and products.
-    product::OPS,
-    // Recurrent networks.
-    rnn::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[convert::OPS, layers::OPS, product::OPS, rnn::OPS];
 
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 const DATA: ArgDef = arg("data", "The input, of type int8 or uint8.");

@@ -83,7 +83,6 @@ impl Scales {
     }
 }
 
-/// The dense layer on 8-bit integers.
 pub(super) static FULLY_CONNECTED_INT8: Operator<FullyConnectedParam> = Operator::new("_contrib_quantized_fully_connected")
     .doc(
         "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
@@ -118,7 +117,6 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
     shape_like(def, p, io, if no_bias { 2 } else { 3 })
 }
 
-/// The convolution on 8-bit integers.
 pub(super) static CONVOLUTION_INT8: Operator<ConvolutionParam> = Operator::new("_contrib_quantized_conv").names_outputs()
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
@@ -229,7 +227,6 @@ params! {
     }
 }
 
-/// Addition of 8-bit integers.
 pub(super) static ADD: Operator<AddParam> = Operator::new("_contrib_quantized_elemwise_add")
     .doc(
         "Adds 8-bit integers of different ranges. With a calibrated range the result is of type int8 (uint8 if \
@@ -281,7 +278,6 @@ params! {
     }
 }
 
-/// Multiplication of 8-bit integers.
 pub(super) static MUL: Operator<MulParam> = Operator::new("_contrib_quantized_elemwise_mul").names_outputs()
     .doc(
         "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \

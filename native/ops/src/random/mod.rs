@@ -22,17 +22,11 @@ use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Distributions with array parameters.
     array_parameters::OPS,
-    // Discrete sampling and shuffling.
     discrete::OPS,
-    // Continuous distributions of the NumPy interface.
     numpy_continuous::OPS,
-    // Random integers of the NumPy interface.
     numpy_discrete::OPS,
-    // Probability densities.
     pdf::OPS,
-    // Distributions with scalar parameters.
     scalar_parameters::OPS,
 ];
 

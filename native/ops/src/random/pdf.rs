@@ -258,7 +258,6 @@ mu: "The means, positive.", alpha: "The dispersions, positive.";
 |x| log_negative_binomial::<M>(x, 1.0 / alpha, 1.0 / (1.0 + mu * alpha)),
 derivatives 0.0, generalized_derivatives::<M>(x, mu, alpha));
 
-/// The density of the Dirichlet distribution.
 pub(super) static DIRICHLET: Operator<PdfParam> = Operator::new("_random_pdf_dirichlet")
     .aliases(&["random_pdf_dirichlet"])
     .doc(

@@ -255,7 +255,6 @@ params! {
     }
 }
 
-/// Uniformly distributed integers.
 pub(super) static RANDINT: Operator<RandintParam> = Operator::new("_random_randint")
     .aliases(&["_npi_random_randint", "random_randint"])
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")

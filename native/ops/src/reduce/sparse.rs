@@ -14,8 +14,8 @@ use ferromx_kernels::sparse::{self as kernels, MulAdd, Positions};
 use super::family::ReduceParam;
 use crate::axes::resolve_or_exclude;
 use crate::axes::row_len;
-use crate::sparse::cast::{cast, to_dense};
-use crate::sparse::{csr_components, csr_of, dispatch_numeric, new_vector};
+use crate::sparse::cast::to_dense;
+use crate::sparse::{csr_components, csr_of, dense_fallback, dispatch_numeric, new_vector};
 
 /// Storage rule: a csr matrix can be reduced along one axis or both.
 pub(super) fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -56,12 +56,6 @@ pub(super) fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         }, d => Err(call.ctx.unsupported(d, DType::FLOATS)))
     })?;
     Ok(vec![out.into()])
-}
-
-/// Runs the dense form on dense copies of the inputs.
-fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let dense = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
-    (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
 /// The axis of a matrix that is reduced; `None` for both or neither.

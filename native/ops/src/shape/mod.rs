@@ -1,4 +1,10 @@
 //! Operators that change the shape of an array or rearrange its elements.
+//!
+//! - `reshape` reshapes without copying; `axes` permutes, inserts and removes axes.
+//! - `slice` takes slices and assigns to them; `split`, `join` and `pad` split, concatenate and pad arrays; `repeat` has `tile` and `repeat`.
+//! - `flip` has flips, rotations and rolls, `diagonal` diagonals and triangles.
+//! - `depth_to_space` rearranges channels and blocks of pixels.
+//! - `sparse` has slices and concatenations of csr matrices.
 
 pub(crate) mod axes;
 mod depth_to_space;
@@ -16,25 +22,15 @@ use ferromx_core::op::AnyOperator;
 
 /// The operators of this family.
 pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Permutation, insertion and removal of axes.
     axes::OPS,
-    // Rearrangement between channels and blocks of pixels.
     depth_to_space::OPS,
-    // Diagonals and triangles.
     diagonal::OPS,
-    // Flips, rotations and rolls.
     flip::OPS,
-    // Concatenation and stacking.
     join::OPS,
-    // Padding.
     pad::OPS,
-    // Tiling and repetition.
     repeat::OPS,
-    // Reshaping, without copying.
     reshape::OPS,
-    // Slicing, and assignment to slices.
     slice::OPS,
-    // Splitting.
     split::OPS,
 ];
 

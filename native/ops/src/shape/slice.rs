@@ -14,7 +14,7 @@ use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
 use crate::compose::op;
-use crate::movement::{by_size, source, target};
+use crate::movement::{by_size, copy_unless_in_place, source, target};
 use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.
@@ -330,7 +330,7 @@ pub(crate) static SLICE_ASSIGN: Operator<SliceParam> = Operator::new("_slice_ass
         io.assign_in(1, &region)
     })
     .forward(|ctx, ins, outs| {
-        copy_lhs(&ins[0], &mut outs[0])?;
+        copy_unless_in_place(&ins[0], &mut outs[0])?;
         slice_region(ctx.params(), outs[0].shape())?.write(&ins[1], &mut outs[0])
     })
     .inplace(&[(0, 0)])
@@ -365,17 +365,10 @@ fn same_lhs(io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &known)
 }
 
-fn copy_lhs(input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    if input.shared_with().is_none() {
-        out.bytes_mut()?.copy_from_slice(input.bytes()?);
-    }
-    Ok(())
-}
-
 fn slice_assign_scalar(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SliceAssignScalarParam>();
     let out = &mut outs[0];
-    copy_lhs(&ins[0], out)?;
+    copy_unless_in_place(&ins[0], out)?;
     let dims = out.shape().to_usize();
     let region = SliceRegion::of_slice(&dims, &p.begin, &p.end, &p.step)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {

@@ -19,11 +19,7 @@ use ferromx_kernels::sort::{self, Order, SortKey};
 use crate::axes::outer_len_inner;
 
 /// The operators of this family.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    &[&SORT, &ARGSORT, &topk::TOPK],
-    // `unique`.
-    unique::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[&[&SORT, &ARGSORT, &topk::TOPK], unique::OPS];
 
 /// A shape collapsed around an axis to (outer, n, inner); see [`outer_len_inner`].
 type OuterLenInner = (usize, usize, usize);

@@ -19,7 +19,7 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::AnyOperator;
+use ferromx_core::op::{AnyOperator, SparseCall};
 use ferromx_core::param_enum;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, Components, SparseArray, StorageType};
@@ -28,6 +28,7 @@ use ferromx_kernels::sparse::Csr;
 
 use crate::axes::row_len;
 use crate::rules::new_array;
+use cast::{cast, to_dense};
 
 pub(crate) use csr_builder::{CsrBuilder, append};
 pub(crate) use lazy::lazy_rule;
@@ -38,12 +39,7 @@ pub use values::{
 };
 
 /// The operators on storage types and stored values.
-pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[
-    // Operators on graphs.
-    graph::OPS,
-    // Conversions between storage types, and operators on stored rows.
-    storage_ops::OPS,
-];
+pub(crate) static OPS: &[&[&dyn AnyOperator]] = &[graph::OPS, storage_ops::OPS];
 
 param_enum! {
     /// A storage type as a parameter.
@@ -84,6 +80,12 @@ macro_rules! dispatch_numeric {
     };
 }
 pub(crate) use dispatch_numeric;
+
+/// Runs the dense form on dense copies of the inputs, and converts the results.
+pub(crate) fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let dense = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
+    (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
+}
 
 /// The csr matrix of operands that hold row pointers, column indices and values.
 pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {

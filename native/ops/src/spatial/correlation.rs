@@ -32,7 +32,6 @@ params! {
     }
 }
 
-/// Correlates patches of two images.
 pub(super) static CORRELATION: Operator<CorrelationParam> = Operator::new("Correlation").legacy()
     .doc(
         "Compares patches of two images at a range of displacements (Fischer et al., \"FlowNet\", 2015):\n\n\

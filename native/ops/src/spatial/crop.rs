@@ -28,7 +28,6 @@ params! {
     }
 }
 
-/// Cuts a rectangle out of images.
 pub(super) static CROP: Operator<CropParam> = Operator::new("Crop").legacy()
     .doc(
         "Cuts the rectangle of height and width h_w, or of the size of a second input, out of images: out[n, c, i, j] = \

@@ -28,7 +28,6 @@ params! {
     }
 }
 
-/// Makes a sampling grid.
 pub(super) static GRID_GENERATOR: Operator<GridGeneratorParam> = Operator::new("GridGenerator").legacy()
     .doc(
         "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalized to -1..1 over the image \

@@ -44,7 +44,6 @@ params! {
     }
 }
 
-/// Bilinear resizing.
 pub(super) static BILINEAR_RESIZE: Operator<BilinearResizeParam> = Operator::new("_contrib_BilinearResize2D")
     .names_data()
     .doc(
@@ -146,7 +145,6 @@ params! {
     }
 }
 
-/// Adaptive average pooling.
 pub(super) static ADAPTIVE_AVG_POOLING: Operator<AdaptiveAvgPoolingParam> = Operator::new("_contrib_AdaptiveAvgPooling2D")
     .doc(
         "Averages images of shape (batch, channel, height, width) over output_size evenly divided windows: output row i is the mean of \

@@ -27,7 +27,6 @@ params! {
     }
 }
 
-/// Pools regions of interest.
 pub(super) static ROI_POOLING: Operator<RoiPoolingParam> = Operator::new("ROIPooling").legacy()
     .aliases(&["_npx_roi_pooling"])
     .doc(

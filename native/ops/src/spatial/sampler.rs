@@ -26,7 +26,6 @@ params! {
     }
 }
 
-/// Samples images at the coordinates of a grid.
 pub(super) static BILINEAR_SAMPLER: Operator<BilinearSamplerParam> = Operator::new("BilinearSampler").legacy()
     .doc(
         "Samples images at the coordinates of a grid by bilinear interpolation (Jaderberg et al., \"Spatial transformer networks\", \
@@ -108,7 +107,6 @@ params! {
     }
 }
 
-/// Transforms images by affine maps.
 pub(super) static SPATIAL_TRANSFORMER: Operator<SpatialTransformerParam> = Operator::new("SpatialTransformer").legacy()
     .doc(
         "Transforms images by affine maps, as `GridGenerator` followed by `BilinearSampler` (Jaderberg et al., \"Spatial transformer \

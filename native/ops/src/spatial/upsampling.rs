@@ -43,7 +43,6 @@ params! {
     }
 }
 
-/// Enlarges images by an integer scale.
 pub(super) static UP_SAMPLING: Operator<UpSamplingParam> = Operator::new("UpSampling").names_outputs()
     .doc(
         "Enlarges images of shape (batch, channel, height, width) by an integer scale.\n\n\

@@ -23,7 +23,6 @@ params! {
     }
 }
 
-/// Intersection over union of pairs of boxes.
 pub(super) static BOX_IOU: Operator<BoxIouParam> = Operator::new("_contrib_box_iou")
     .doc(
         "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
@@ -49,7 +48,6 @@ pub(super) static BOX_IOU: Operator<BoxIouParam> = Operator::new("_contrib_box_i
     })
     .grad(Grad::Zero);
 
-/// Encodes boxes relative to anchors.
 pub(super) static BOX_ENCODE: Operator = Operator::new("_contrib_box_encode")
     .doc(
         "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and (log(w \
@@ -183,7 +181,6 @@ params! {
     }
 }
 
-/// Greedy bipartite matching.
 pub(super) static BIPARTITE_MATCHING: Operator<BipartiteMatchingParam> = Operator::new("_contrib_bipartite_matching")
     .doc(
         "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the first \

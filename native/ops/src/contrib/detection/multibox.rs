@@ -48,7 +48,6 @@ impl PriorParam {
     }
 }
 
-/// Anchors (prior boxes).
 pub(super) static PRIOR: Operator<PriorParam> = Operator::new("_contrib_MultiBoxPrior").legacy()
     .aliases(&["_npx_multibox_prior"])
     .doc(
@@ -100,7 +99,6 @@ params! {
     }
 }
 
-/// Training targets of anchors.
 pub(super) static TARGET: Operator<TargetParam> = Operator::new("_contrib_MultiBoxTarget").legacy()
     .aliases(&["_npx_multibox_target"])
     .doc(
@@ -195,7 +193,6 @@ params! {
     }
 }
 
-/// Decodes the detected boxes and suppresses overlapping ones.
 pub(super) static DETECTION: Operator<DetectionParam> = Operator::new("_contrib_MultiBoxDetection").legacy()
     .aliases(&["_npx_multibox_detection"])
     .doc(

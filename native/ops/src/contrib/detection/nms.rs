@@ -87,7 +87,6 @@ impl BoxNmsParam {
     }
 }
 
-/// Non-maximum suppression.
 pub(super) static BOX_NMS: Operator<BoxNmsParam> = Operator::new("_contrib_box_nms")
     .aliases(&["_contrib_box_non_maximum_suppression"])
     .doc(

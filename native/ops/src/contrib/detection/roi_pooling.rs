@@ -123,7 +123,6 @@ fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl
 
 const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
-/// RoI Align: each bin is the average of bilinearly interpolated samples.
 pub(super) static ROI_ALIGN: Operator<RoiAlignParam> = Operator::new("_contrib_ROIAlign").names_outputs()
     .doc(
         "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
@@ -198,7 +197,6 @@ fn roi_align<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) 
     Ok(RoiAlign { rois, maps, shape, position_sensitive: p.position_sensitive, aligned: p.aligned })
 }
 
-/// Pooling of rotated regions.
 pub(super) static RROI_ALIGN: Operator<RotatedAlignParam> = Operator::new("_contrib_RROIAlign")
     .doc(
         "Pools rotated regions (Ma et al., \"Arbitrary-Oriented Scene Text Detection via Rotation Proposals\", 2018): each \
@@ -267,7 +265,6 @@ const PS_DATA: ArgDef =
     symbol("data", "The images, of shape (batch, output_dim * group_size * group_size, height, width).");
 const PS_ROIS: ArgDef = symbol("rois", ROIS.doc);
 
-/// Position-sensitive RoI pooling.
 pub(super) static PS_ROI_POOLING: Operator<PsRoiParam> = Operator::new("_contrib_PSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions (Dai et al., \"R-FCN\", 2016): each bin of a region is the average of the pixels that \
@@ -331,7 +328,6 @@ impl DeformablePsRoiParam {
     }
 }
 
-/// Position-sensitive RoI pooling with learned offsets.
 pub(super) static DEFORMABLE_PS_ROI_POOLING: Operator<DeformablePsRoiParam> = Operator::new("_contrib_DeformablePSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions whose bins are shifted by offsets (Dai et al., \"Deformable Convolutional Networks\", \
