@@ -73,7 +73,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
             let dtype = element.dtype()?;
             if dtype == DType::BF16 && array.dtype() == DType::F32 {
                 let converted = NDArray::empty(array.shape(), dtype, array.context())?;
-                ferromx_runtime::arrays::write_converted(&converted, array.to_vec::<f32>()?.into_iter())?;
+                converted.copy_from_slice_as(&array.to_vec::<f32>()?)?;
                 array = converted;
             }
         }

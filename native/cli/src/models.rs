@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
-use ferromx_interop::ir::Framework;
-use ferromx_interop::ir::Model;
+use ferromx_interop::ir::{Framework, Model};
 use ferromx_interop::mapping::Mappings;
 use ferromx_interop::mapping::ast::Direction;
 use ferromx_interop::{Error, Result, nnef, onnx};
@@ -40,7 +39,7 @@ pub(crate) struct Source<'a> {
     /// True if tensors may be in other files of the directory. For NNEF they always are.
     pub external_data: bool,
     /// Mapping files besides the built-in ones.
-    pub(crate) mappings: &'a [PathBuf],
+    pub mappings: &'a [PathBuf],
 }
 
 impl Source<'_> {
@@ -114,7 +113,7 @@ pub(crate) fn import(source: Source<'_>, prefix: &str, shape: &[String], progres
     let params = format!("{prefix}-0000.params");
     progress.step(&format!("writing {params}"));
     imported.symbol.save(&symbol)?;
-    let named = |kind: &str, map: &indexmap::IndexMap<String, NDArray>| {
+    let named = |kind: &str, map: &IndexMap<String, NDArray>| {
         map.iter().map(|(n, a)| (format!("{kind}:{n}"), Array::Dense(a.clone()))).collect::<Vec<_>>()
     };
     let all = [named("arg", &imported.args), named("aux", &imported.aux)].concat();
@@ -128,11 +127,11 @@ pub(crate) fn import(source: Source<'_>, prefix: &str, shape: &[String], progres
 /// Options of an export.
 pub(crate) struct Export<'a> {
     /// The version of the operator set.
-    pub(crate) opset: Option<i64>,
+    pub opset: Option<i64>,
     /// Shapes of inputs.
-    pub(crate) shape: &'a [String],
+    pub shape: &'a [String],
     /// Mapping files besides the built-in ones.
-    pub(crate) mappings: &'a [PathBuf],
+    pub mappings: &'a [PathBuf],
 }
 
 /// Exports a checkpoint as a model.

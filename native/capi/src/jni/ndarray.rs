@@ -82,7 +82,8 @@ impl<J: TypeArray + Default + Copy> JavaRange<'_, '_, J> {
         let target = subarray(&array(handle)?, offset, self.length)?;
         let mut values = memory::filled(J::default(), self.length as usize);
         self.array.get_region(env, self.offset, &mut values)?;
-        Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
+        let elements = memory::collected(values.into_iter().map(to_element));
+        Ok(target.copy_from_slice_as(&elements)?)
     }
 
     /// Copies elements of an array, starting at element `offset`, to the range.
