@@ -90,12 +90,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_are_parsed_in_any_case() {
         assert_eq!(Isa::parse("avx512"), Some(Isa::Avx512));
         assert_eq!(Isa::parse(" AVX2 "), Some(Isa::Avx2));
         assert_eq!(Isa::parse("neon"), Some(Isa::Neon));
         assert_eq!(Isa::parse("portable"), Some(Isa::Portable));
         assert_eq!(Isa::parse("sse9"), None);
+    }
+
+    #[test]
+    fn an_unknown_or_unavailable_set_gives_the_best() {
         let choose = |name| Isa::choose(name, [Isa::Portable, Isa::Avx2].into_iter());
         assert_eq!(choose(None), Isa::Avx2);
         assert_eq!(choose(Some("portable")), Isa::Portable);
