@@ -135,20 +135,7 @@ fn sequence_loss<T: FloatElement>(
         for (t, emissions) in emissions.chunks_exact_mut(states).enumerate() {
             emissions.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
         }
-        first.fill(log_zero);
-        // Before the first frame, all paths are in the second unreachable state.
-        first[1] = T::Acc::zero();
-        for t in 0..frames {
-            let (before, now) = forward.split_at_mut(t * width);
-            let before = if t == 0 { &*first } else { &before[(t - 1) * width..] };
-            let now = &mut now[..width];
-            now[..2].fill(log_zero);
-            let from = [&before[2..], &before[1..], before];
-            log_sum_exp(&Paths { from, penalty, log_scale: &emissions[t * states..] }, &mut now[2..]);
-            if t == 0 && states > 1 {
-                now[3] = emissions[1];
-            }
-        }
+        forward_recursion(emissions, penalty, first, forward);
         let last = &forward[(frames - 1) * width..];
         let total = log_add(last[width - 1], last[width - 2]);
         match grad {
@@ -162,6 +149,27 @@ fn sequence_loss<T: FloatElement>(
         }
         -total
     })
+}
+
+/// Computes the forward variables of all frames, (frames, 2 + states). `first` is a buffer for those before the first frame.
+fn forward_recursion<A: Accum>(emissions: &[A], penalty: &[A], first: &mut [A], forward: &mut [A]) {
+    let width = penalty.len();
+    let states = width - 2;
+    let log_zero = A::neg_infinity();
+    first.fill(log_zero);
+    // Before the first frame, all paths are in the second unreachable state.
+    first[1] = A::zero();
+    for (t, emissions) in emissions.chunks_exact(states).enumerate() {
+        let (before, now) = forward.split_at_mut(t * width);
+        let before = if t == 0 { &*first } else { &before[(t - 1) * width..] };
+        let now = &mut now[..width];
+        now[..2].fill(log_zero);
+        let from = [&before[2..], &before[1..], before];
+        log_sum_exp(&Paths { from, penalty, log_scale: emissions }, &mut now[2..]);
+        if t == 0 && states > 1 {
+            now[3] = emissions[1];
+        }
+    }
 }
 
 /// log(e^a + e^b).

@@ -175,8 +175,8 @@ impl<'a, C: Lane> Operand<'a, C> {
         }
     }
 
-    /// The lanes of row `row` of the innermost axis, which has `len` elements, starting at `index`; `None` if they need a conversion.
-    fn row(&self, (row, len): (usize, usize), index: usize) -> Option<Row<'a, C>> {
+    /// The lanes of a row starting at a position; `None` if they need a conversion.
+    fn row(&self, RowPosition { row, len, index }: RowPosition) -> Option<Row<'a, C>> {
         match *self {
             Operand::Elements(elements) => C::view_any(elements).map(|lanes| Row::Lanes(&lanes[row * len + index..])),
             Operand::Strided(elements, axes) => {
@@ -198,6 +198,15 @@ impl<'a, C: Lane> Operand<'a, C> {
     fn is_constant(&self) -> bool {
         matches!(self, Operand::Constant(_) | Operand::Strided(_, [(_, 0)]))
     }
+}
+
+/// An index into a row of the innermost axis.
+#[derive(Clone, Copy)]
+struct RowPosition {
+    row: usize,
+    /// Length of a row.
+    len: usize,
+    index: usize,
 }
 
 /// The lanes of an operand along a row.
@@ -306,31 +315,31 @@ fn drive_rows<C: Lane, D: Lane>(
         _ => None,
     });
     let row_len = inner.unwrap_or(start + out.len());
-    let (mut row, mut index) = (start / row_len, start % row_len);
-    let is_direct = operands.iter().all(|operand| operand.row((row, row_len), index).is_some());
+    let mut at = RowPosition { row: start / row_len, len: row_len, index: start % row_len };
+    let is_direct = operands.iter().all(|operand| operand.row(at).is_some());
     if row_len < LANE_MULTIPLE || !is_direct || D::view_any_mut(out).is_none() {
         return false;
     }
     let mut constants = [[C::default(); REPEATED]; MAX_OPERANDS];
     let mut done = 0;
     while done < out.len() {
-        let len = (row_len - index).min(out.len() - done);
+        let len = (row_len - at.index).min(out.len() - done);
         match D::view_any_mut(out) {
             Some(lanes) if len >= LANE_MULTIPLE => {
-                drive_row(operands, ((row, row_len), index), &mut lanes[done..done + len], &mut constants, body);
+                drive_row(operands, at, &mut lanes[done..done + len], &mut constants, body);
             }
             _ => drive_short(operands, start + done, &mut out.part(done..done + len), body),
         }
         done += len;
-        (row, index) = (row + 1, 0);
+        at = RowPosition { row: at.row + 1, index: 0, ..at };
     }
     true
 }
 
-/// Computes the part of a row starting at index `at.1`. `constants` are buffers for operands that are constant along the row.
+/// Computes the part of a row that starts at a position. `constants` are buffers for operands that are constant along the row.
 fn drive_row<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
-    at: ((usize, usize), usize),
+    at: RowPosition,
     out: &mut [D],
     constants: &mut [[C; REPEATED]; MAX_OPERANDS],
     body: &Body<'_, C, D>,
@@ -340,7 +349,7 @@ fn drive_row<C: Lane, D: Lane>(
     let last = out.len() - LANE_MULTIPLE;
     let (mut inputs, mut last_inputs) = ([&[][..]; MAX_OPERANDS], [&[][..]; MAX_OPERANDS]);
     for (k, (operand, constant)) in operands.iter().zip(constants).enumerate() {
-        (inputs[k], last_inputs[k]) = match operand.row(at.0, at.1) {
+        (inputs[k], last_inputs[k]) = match operand.row(at) {
             Some(Row::Lanes(row)) => (&row[..n], &row[last..last + LANE_MULTIPLE]),
             Some(Row::Constant(lane)) => {
                 fill_run(&mut constant[..REPEATED.min(n)], lane);

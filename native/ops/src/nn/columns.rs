@@ -59,12 +59,12 @@ pub(super) static IM2COL: Operator<Im2colParam> = Operator::new("im2col").names_
     .inputs(&[arg("data", "The images, of shape (batch, channel, spatial dimensions...).")])
     .shape(im2col_shape)
     .forward(|ctx, ins, outs| {
-        let shape = ctx.params::<Im2colParam>().shape(ins[0].shape())?;
+        let shape = ctx.params::<Im2colParam>().windows().on_images(ins[0].shape())?;
         to_columns(ctx, &shape, &ins[0], &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let shape = ctx.params::<Im2colParam>().shape(outs[0].shape())?;
+            let shape = ctx.params::<Im2colParam>().windows().on_images(outs[0].shape())?;
             to_images(ctx, &shape, &ins[0], &mut outs[0])
         }),
         None,
@@ -80,37 +80,37 @@ pub(super) static COL2IM: Operator<Col2imParam> = Operator::new("col2im").names_
     .inputs(&[arg("data", "The columns, of shape (batch, channel * taps, pixels).")])
     .shape(col2im_shape)
     .forward(|ctx, ins, outs| {
-        let shape = ctx.params::<Col2imParam>().window().shape(outs[0].shape())?;
+        let shape = ctx.params::<Col2imParam>().windows().on_images(outs[0].shape())?;
         to_images(ctx, &shape, &ins[0], &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let shape = ctx.params::<Col2imParam>().window().shape(ins[0].shape())?;
+            let shape = ctx.params::<Col2imParam>().windows().on_images(ins[0].shape())?;
             to_columns(ctx, &shape, &ins[0], &mut outs[0])
         }),
         None,
     ));
 
-impl Col2imParam {
-    fn window(&self) -> Im2colParam {
-        Im2colParam {
-            kernel: self.kernel.clone(),
-            stride: self.stride.clone(),
-            dilate: self.dilate.clone(),
-            pad: self.pad.clone(),
-        }
+impl Im2colParam {
+    fn windows(&self) -> Windows<'_> {
+        Windows { kernel: &self.kernel, stride: &self.stride, dilate: &self.dilate, pad: &self.pad }
     }
 }
 
-impl Im2colParam {
-    /// The geometry of the windows on images of shape (batch, channels, spatial dimensions...). Unknown sizes are 0.
-    fn shape(&self, images: &Shape) -> Result<ConvShape> {
+impl Col2imParam {
+    fn windows(&self) -> Windows<'_> {
+        Windows { kernel: &self.kernel, stride: &self.stride, dilate: &self.dilate, pad: &self.pad }
+    }
+}
+
+impl Windows<'_> {
+    /// The geometry on images of shape (batch, channels, spatial dimensions...). Unknown sizes are 0.
+    fn on_images(&self, images: &Shape) -> Result<ConvShape> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         let dims = if self.is_1d_on_2d(images) { &images.dims()[..3] } else { images.dims() };
         ensure!(dims.len() == n + 2, "images {images} must have {} dimensions for a kernel {}", n + 2, self.kernel);
-        let windows = Windows { kernel: &self.kernel, stride: &self.stride, dilate: &self.dilate, pad: &self.pad };
-        windows.shape(dims, 1, 1)
+        self.shape(dims, 1, 1)
     }
 
     /// True for a 1D kernel on 2D images. As in MXNet, the first channels * height elements of each image are then read as an image of
@@ -121,7 +121,7 @@ impl Im2colParam {
 
     /// The number of windows; -1 if a spatial size is unknown.
     fn num_windows(&self, images: &Shape) -> Result<i64> {
-        let shape = self.shape(images)?;
+        let shape = self.on_images(images)?;
         if images.dims()[2..self.kernel.dims().len() + 2].iter().any(|d| *d < 0) {
             return Ok(-1);
         }
@@ -142,7 +142,7 @@ impl Im2colParam {
 }
 
 fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<Im2colParam>();
+    let p = p.get::<Im2colParam>().windows();
     let is_1d_on_2d = p.is_1d_on_2d(&io.ins[0]);
     if !is_1d_on_2d {
         io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
@@ -161,7 +161,7 @@ fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<Col2imParam>();
-    let (window, size) = (p.window(), &p.output_size);
+    let (window, size) = (p.windows(), &p.output_size);
     ensure!(
         size.dims().len() == window.kernel.dims().len() && size.dims().iter().all(|d| *d > 0),
         "output_size {size} must have one positive number for each dimension of the kernel {}",

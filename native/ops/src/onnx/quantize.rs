@@ -8,22 +8,17 @@ use ferromx_core::op::{ArgDef, OpCtx, Operator, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::conv::ConvShape;
 use ferromx_kernels::gemm::{MatMut, MatRef};
 use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeights, conv_int8, gemm_int8};
 use ferromx_kernels::quantize::{self, Channels};
 
 use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
-use crate::quantized::{is_signed, with_packed, zero_points};
+use crate::quantized::{ByteType, is_signed, with_packed, zero_points};
 
 const SCALE: ArgDef = arg("scale", "The scale, of type float32: one, or one per index of the axis.");
 const ZERO: ArgDef = arg("zero_point", "The zero point, of the type of the integers, in the shape of scale.");
-
-param_enum! {
-    /// An 8-bit integer type.
-    pub enum ByteType { Int8 = "int8", Uint8 = "uint8" }
-}
 
 params! {
     /// Parameters of `_onnx_QuantizeLinear`.
@@ -78,10 +73,7 @@ pub(crate) static QUANTIZE_LINEAR: Operator<QuantizeLinearParam> = Operator::new
     .inputs(&[arg("data", "The numbers, of type float32."), SCALE, ZERO])
     .shape(|_, io| same_as_data(io))
     .dtype(|p, io| {
-        let dtype = match p.get::<QuantizeLinearParam>().out_type {
-            ByteType::Int8 => DType::I8,
-            ByteType::Uint8 => DType::U8,
-        };
+        let dtype = p.get::<QuantizeLinearParam>().out_type.dtype();
         (0..2).try_for_each(|i| io.assign_in(i, DType::F32))?;
         io.assign_in(2, dtype)?;
         io.assign_out(0, dtype)

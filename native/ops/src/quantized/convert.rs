@@ -24,6 +24,16 @@ param_enum! {
     pub enum ByteType { Int8 = "int8", Uint8 = "uint8" }
 }
 
+impl ByteType {
+    /// The element type.
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            ByteType::Int8 => DType::I8,
+            ByteType::Uint8 => DType::U8,
+        }
+    }
+}
+
 param_enum! {
     /// An 8-bit integer type; `auto` is uint8 if the range has no negative numbers.
     pub enum AutoType { Auto = "auto", Int8 = "int8", Uint8 = "uint8" }
@@ -90,10 +100,7 @@ pub(super) static QUANTIZE: Operator<QuantizeParam> = Operator::new("_contrib_qu
     })
     .dtype(|p, io| {
         io.assign_in(0, DType::F32)?;
-        range_dtypes(io, 1, Some(match p.get::<QuantizeParam>().out_type {
-            ByteType::Int8 => DType::I8,
-            ByteType::Uint8 => DType::U8,
-        }))
+        range_dtypes(io, 1, Some(p.get::<QuantizeParam>().out_type.dtype()))
     })
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
