@@ -30,7 +30,7 @@ pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let (by_pixels, by_channels) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
     // The kernel size breaks ties: windows of more than one tap take longer to pack than weights.
     let small = pixels <= BLOCK_PIXELS && shape.taps() > 1 && by_channels <= by_pixels;
-    small || 8 * by_channels <= 7 * by_pixels
+    small || 20 * by_channels <= 19 * by_pixels
 }
 
 /// Splits the depth into blocks.

@@ -1,6 +1,6 @@
 //! The random numbers of one element, and distributions that draw several of them.
 
-use super::philox;
+use super::{join_words, philox};
 
 /// The sequence of random numbers of one element.
 #[derive(Clone, Debug)]
@@ -8,14 +8,15 @@ pub struct Draws {
     key: [u32; 2],
     element: u64,
     next_block: u32,
-    words: [u32; 4],
+    /// Up to two blocks; a new one goes into the second half.
+    words: [u32; 8],
     used: usize,
 }
 
-/// Uniform in [0, 1), with 53 bits.
+/// Uniform in [0, 1), with the upper 53 bits of a word.
 #[inline(always)]
-pub(super) fn unit(a: u32, b: u32) -> f64 {
-    ((u64::from(a) << 32 | u64::from(b)) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+pub(super) fn unit(word: u64) -> f64 {
+    (word >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
 }
 
 /// Two independent normal numbers from two uniform ones in [0, 1).
@@ -27,16 +28,22 @@ pub(super) fn box_muller(u: f64, v: f64) -> (f64, f64) {
 
 impl Draws {
     pub(super) fn new(key: [u32; 2], element: u64) -> Draws {
-        Draws { key, element, next_block: 0, words: [0; 4], used: 4 }
+        Draws { key, element, next_block: 0, words: [0; 8], used: 8 }
+    }
+
+    /// Starts with the element's first two blocks.
+    pub(super) fn with_first_blocks(key: [u32; 2], element: u64, words: [u32; 8]) -> Draws {
+        Draws { key, element, next_block: 2, words, used: 0 }
     }
 
     /// 32 random bits.
     pub fn word(&mut self) -> u32 {
-        if self.used == 4 {
+        if self.used == 8 {
             // The last word of the counter distinguishes these blocks from those of bulk fills.
-            self.words = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
+            let block = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
+            self.words[4..].copy_from_slice(&block);
             self.next_block = self.next_block.wrapping_add(1);
-            self.used = 0;
+            self.used = 4;
         }
         self.used += 1;
         self.words[self.used - 1]
@@ -44,12 +51,12 @@ impl Draws {
 
     /// 64 random bits.
     pub fn word64(&mut self) -> u64 {
-        u64::from(self.word()) << 32 | u64::from(self.word())
+        join_words(self.word(), self.word())
     }
 
     /// Uniform in [0, 1).
     pub fn uniform(&mut self) -> f64 {
-        unit(self.word(), self.word())
+        unit(self.word64())
     }
 
     /// A uniform integer below `n`; 0 if `n` is 0.
@@ -100,20 +107,14 @@ impl Draws {
         }
     }
 
-    /// Poisson with the given mean: by multiplication (Knuth) below 10, else by transformed rejection (Hörmann 1993,
-    /// PTRS). NaN if the mean is negative or not finite.
+    /// Poisson with the given mean: by inversion below 10, else by transformed rejection (Hörmann 1993, PTRS). NaN if the mean is
+    /// negative or not finite.
     pub fn poisson(&mut self, mean: f64) -> f64 {
         if !mean.is_finite() || mean < 0.0 {
             return f64::NAN;
         }
         if mean < 10.0 {
-            let limit = libm::exp(-mean);
-            let (mut count, mut product) = (0.0, 1.0 - self.uniform());
-            while product > limit {
-                count += 1.0;
-                product *= 1.0 - self.uniform();
-            }
-            return count;
+            return self.invert(libm::exp(-mean), |k| mean / k);
         }
         let b = 0.931 + 2.53 * mean.sqrt();
         let a = -0.059 + 0.02483 * b;
@@ -137,10 +138,66 @@ impl Draws {
         }
     }
 
+    /// Inversion by sequential search: the first k whose cumulative probability exceeds a uniform number. The probability of 0 is
+    /// `first`, that of k is that of k - 1 multiplied by `ratio(k)`.
+    fn invert(&mut self, first: f64, ratio: impl Fn(f64) -> f64) -> f64 {
+        let u = self.uniform();
+        let (mut k, mut probability, mut cumulative) = (0.0, first, first);
+        // Ends at the latest when the sum no longer grows, because rounding can leave it below u.
+        while u >= cumulative {
+            k += 1.0;
+            probability *= ratio(k);
+            let sum = cumulative + probability;
+            if sum == cumulative && probability < f64::EPSILON {
+                break;
+            }
+            cumulative = sum;
+        }
+        k
+    }
+
+    /// Binomial, the number of successes in `n` trials with probability `p`: by inversion if fewer than 10 are expected, else by
+    /// transformed rejection (Hörmann 1993, BTRS). NaN unless `p` is a probability.
+    pub fn binomial(&mut self, n: f64, p: f64) -> f64 {
+        if !(0.0..=1.0).contains(&p) {
+            return f64::NAN;
+        }
+        if p > 0.5 {
+            return n - self.binomial(n, 1.0 - p);
+        }
+        let (q, odds) = (1.0 - p, p / (1.0 - p));
+        if n * p < 10.0 {
+            return self.invert(libm::exp(n * libm::log1p(-p)), |k| (n - k + 1.0) / k * odds).min(n);
+        }
+        let deviation = (n * p * q).sqrt();
+        let b = 1.15 + 2.53 * deviation;
+        let a = -0.0873 + 0.0248 * b + 0.01 * p;
+        let alpha = (2.83 + 5.1 / b) * deviation;
+        let v_r = 0.92 - 4.2 / b;
+        let mode = ((n + 1.0) * p).floor();
+        let log_factorials = |k: f64| libm::lgamma(k + 1.0) + libm::lgamma(n - k + 1.0);
+        loop {
+            let u = self.uniform() - 0.5;
+            let v = 1.0 - self.uniform();
+            let us = 0.5 - u.abs();
+            let k = ((2.0 * a / us + b) * u + n * p + 0.5).floor();
+            if us >= 0.07 && v <= v_r {
+                return k;
+            }
+            if !(0.0..=n).contains(&k) {
+                continue;
+            }
+            let left = libm::log(v * alpha / (a / (us * us) + b));
+            if left <= log_factorials(mode) - log_factorials(k) + (k - mode) * libm::log(odds) {
+                return k;
+            }
+        }
+    }
+
     /// The number of failures before the `k`-th success, whose probability is `p`: a Poisson number whose mean has a gamma
     /// distribution. `k` need not be an integer.
     pub fn negative_binomial(&mut self, k: f64, p: f64) -> f64 {
-        if p >= 1.0 {
+        if k == 0.0 || p >= 1.0 {
             return 0.0;
         }
         let mean = self.gamma(k) * (1.0 - p) / p;
@@ -154,22 +211,5 @@ impl Draws {
         }
         let mean = self.gamma(1.0 / alpha) * mu * alpha;
         self.poisson(mean)
-    }
-
-    /// Categorical: the index of an outcome with the given weights, which need not sum to 1; the last outcome if they sum to zero.
-    pub fn categorical(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
-        let target = self.uniform() * weights.clone().sum::<f64>();
-        let mut sum = 0.0;
-        let mut last = 0;
-        for (i, w) in weights.enumerate() {
-            sum += w;
-            if w > 0.0 || sum == 0.0 {
-                last = i;
-            }
-            if target < sum {
-                return i;
-            }
-        }
-        last
     }
 }

@@ -5,15 +5,18 @@
 //! depend on the number of threads. Each fill must have its own stream.
 //!
 //! - `draws`: the random numbers of one element, and distributions that need several of them.
+//! - `inversion`: discrete distributions with a table of their cumulative probabilities.
 //! - `samples`: samples computed from parameters and noise.
 
 mod draws;
+mod inversion;
 mod samples;
 #[cfg(test)]
 mod tests;
 
 pub use draws::Draws;
-pub use samples::{SampleFormula, SampleParameter, compute_samples, samples_of_sets, unique_zipfian};
+pub use inversion::Inversion;
+pub use samples::{SampleFormula, SampleParameter, compute_samples, sample_classes, samples_of_sets, unique_zipfian};
 
 use crate::map::{Lane, Store};
 use crate::math;
@@ -101,6 +104,32 @@ impl Kernel for FirstWords<'_> {
             let high = [(first >> 32) as u32; GROUP_BLOCKS];
             let [a, b, ..] = blocks([[0; GROUP_BLOCKS], low, high, [1; GROUP_BLOCKS]], self.key);
             *words = std::array::from_fn(|lane| join_words(a[lane], b[lane]));
+        }
+    }
+}
+
+/// The first two blocks of the [`Draws`] of each of successive elements.
+struct FirstBlocks<'a> {
+    key: [u32; 2],
+    /// The first element, a multiple of [`GROUP`].
+    first: u64,
+    blocks: &'a mut [[u32; 8]; GROUP],
+}
+
+impl Kernel for FirstBlocks<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (i, to) in self.blocks.as_chunks_mut::<GROUP_BLOCKS>().0.iter_mut().enumerate() {
+            let first = self.first + (i * GROUP_BLOCKS) as u64;
+            let low = std::array::from_fn(|lane| (first as u32).wrapping_add(lane as u32));
+            let high = [(first >> 32) as u32; GROUP_BLOCKS];
+            let of_number = |k| blocks([[k; GROUP_BLOCKS], low, high, [1; GROUP_BLOCKS]], self.key);
+            let ([a, b, c, d], [e, f, g, h]) = (of_number(0), of_number(1));
+            for lane in 0..GROUP_BLOCKS {
+                to[lane] = [a[lane], b[lane], c[lane], d[lane], e[lane], f[lane], g[lane], h[lane]];
+            }
         }
     }
 }
@@ -210,11 +239,85 @@ impl Philox {
     /// `out[i] = f(i, &mut self.draws(i))`, for the distributions of [`Draws`].
     pub fn fill_with<T: Element>(&self, out: &mut [T], f: impl Fn(usize, &mut Draws) -> f64 + Sync) {
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
-            for (k, o) in out.iter_mut().enumerate() {
-                let element = i * SLOW_GRAIN + k;
-                *o = T::from_f64(f(element, &mut self.draws(element as u64)));
+            let mut blocks = [[0; 8]; GROUP];
+            for (k, out) in out.chunks_mut(GROUP).enumerate() {
+                let first = i * SLOW_GRAIN + k * GROUP;
+                multiversion::run(FirstBlocks { key: self.key, first: first as u64, blocks: &mut blocks });
+                for (j, (o, blocks)) in out.iter_mut().zip(&blocks).enumerate() {
+                    let element = first + j;
+                    let mut draws = Draws::with_first_blocks(self.key, element as u64, *blocks);
+                    *o = T::from_f64(f(element, &mut draws));
+                }
             }
         });
+    }
+
+    /// Outcomes of a discrete distribution. Each takes the first uniform number of its element.
+    pub fn fill_inverted<T: Element>(&self, distribution: &Inversion, out: &mut [T]) {
+        par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
+            let mut words = [0; SLOW_GRAIN];
+            multiversion::run(FirstWords { key: self.key, first: (i * SLOW_GRAIN) as u64, words: &mut words });
+            for (o, word) in out.iter_mut().zip(words) {
+                *o = T::from_f64(distribution.outcome(draws::unit(word) * distribution.total()) as f64);
+            }
+        });
+    }
+
+    /// Poisson with the given mean; NaN if the mean is negative or not finite.
+    pub fn fill_poisson<T: Element>(&self, mean: f64, out: &mut [T]) {
+        match Inversion::poisson(mean) {
+            Some(distribution) => self.fill_inverted(&distribution, out),
+            None => self.fill_with(out, |_, draws| draws.poisson(mean)),
+        }
+    }
+
+    /// The number of failures before the `k`-th success, whose probability is `p` ([`Draws::negative_binomial`]).
+    pub fn fill_negative_binomial<T: Element>(&self, k: f64, p: f64, out: &mut [T]) {
+        match Inversion::negative_binomial(k, p) {
+            Some(distribution) => self.fill_inverted(&distribution, out),
+            None => self.fill_with(out, |_, draws| draws.negative_binomial(k, p)),
+        }
+    }
+
+    /// Negative binomial with mean `mu` and dispersion `alpha` ([`Draws::generalized_negative_binomial`]).
+    pub fn fill_generalized_negative_binomial<T: Element>(&self, mu: f64, alpha: f64, out: &mut [T]) {
+        if alpha == 0.0 {
+            return self.fill_poisson(mu, out);
+        }
+        match Inversion::negative_binomial(1.0 / alpha, 1.0 / (1.0 + mu * alpha)) {
+            Some(distribution) => self.fill_inverted(&distribution, out),
+            None => self.fill_with(out, |_, draws| draws.generalized_negative_binomial(mu, alpha)),
+        }
+    }
+
+    /// How often each outcome occurs in `n` trials, in rows of `out`. The probabilities are proportional to `weights`, which are not
+    /// negative; the last outcome is certain if all are zero.
+    pub fn fill_multinomial(&self, n: i32, weights: &[f64], out: &mut [i64]) {
+        // The sum of each weight and those after it.
+        let mut rests = memory::collected(weights.iter().copied());
+        for i in (1..rests.len()).rev() {
+            rests[i - 1] += rests[i];
+        }
+        par::parallel_rows(out, weights.len(), SLOW_GRAIN.div_ceil(weights.len().max(1)), |row, counts| {
+            let (mut draws, mut trials) = (self.draws(row as u64), i64::from(n));
+            let Some((last, counts)) = counts.split_last_mut() else { return };
+            for ((count, weight), rest) in counts.iter_mut().zip(weights).zip(&rests) {
+                let p = if *weight > 0.0 { (weight / rest).min(1.0) } else { 0.0 };
+                *count = if trials > 0 { draws.binomial(trials as f64, p) as i64 } else { 0 };
+                trials -= *count;
+            }
+            *last = trials;
+        });
+    }
+
+    /// The indices of positive weights in the order in which they are chosen without replacement, each with a probability proportional
+    /// to its weight (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+    pub fn weighted_order(&self, weights: &[f64]) -> Vec<usize> {
+        let mut keys = memory::filled(0f64, weights.len());
+        self.fill_with(&mut keys, |i, draws| draws.exponential() / weights[i]);
+        let mut order = memory::collected((0..weights.len()).filter(|i| weights[*i] > 0.0));
+        order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
+        order
     }
 
     /// A random permutation of the numbers below `n` (Fisher and Yates).
@@ -344,7 +447,7 @@ impl Sampler<f64> for Uniform<f64> {
         let Uniform(low, high) = self;
         let (a, b) = group.word_pairs();
         for i in 0..GROUP {
-            let x = draws::unit(a[i], b[i]).mul_add(high - low, low);
+            let x = draws::unit(join_words(a[i], b[i])).mul_add(high - low, low);
             out[i] = if x < high { x } else { low };
         }
     }
@@ -424,7 +527,8 @@ impl Sampler<f64> for Normal<f64> {
         let Normal(mean, deviation) = self;
         let (a, b) = group.word_pairs();
         for i in 0..GROUP / 2 {
-            let (x, y) = draws::box_muller(draws::unit(a[i], b[i]), draws::unit(a[GROUP / 2 + i], b[GROUP / 2 + i]));
+            let [u, v] = [i, GROUP / 2 + i].map(|i| draws::unit(join_words(a[i], b[i])));
+            let (x, y) = draws::box_muller(u, v);
             out[i] = x.mul_add(deviation, mean);
             out[GROUP / 2 + i] = y.mul_add(deviation, mean);
         }

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::marker::PhantomData;
 
-use super::Philox;
+use super::{Inversion, Philox};
 use crate::math::{self, MathFloat};
-use crate::par::{parallel_rows, parallel_rows2};
+use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::Element;
+use ferromx_core::memory;
 
 /// A formula of samples, which are a function of two parameters and of noise that does not depend on them.
 pub trait SampleFormula: 'static {
@@ -89,6 +90,39 @@ impl<F: SampleFormula, C: MathFloat> Kernel for Samples<'_, F, C> {
 pub fn samples_of_sets<T: Element>(out: &mut [T], num_samples: usize, value: impl Fn(usize, f64) -> f64 + Sync) {
     parallel_rows(out, num_samples, (1usize << 12).div_ceil(num_samples.max(1)), |set, out| {
         out.iter_mut().for_each(|x| *x = T::from_f64(value(set, x.to_f64())));
+    });
+}
+
+/// Samples classes by their probabilities: each row of `num_classes` probabilities, which sum to 1, has the same number of consecutive
+/// `classes`. Where rounding leaves the sum below a random number, the class is the last one of nonzero probability.
+///
+/// # Panics
+/// Panics if there are classes to sample, but no probabilities.
+pub fn sample_classes<T: Element>(random: &Philox, (p, num_classes): (&[T], usize), classes: &mut [u32]) {
+    let num_samples = classes.len().checked_div(p.len() / num_classes.max(1)).unwrap_or(0);
+    let mut uniform = memory::filled(0f64, classes.len());
+    random.fill_with(&mut uniform, |_, draws| draws.uniform());
+    let grain = (1usize << 12).div_ceil(num_classes + num_samples);
+    parallel_rows(classes, num_samples, grain, |row, classes| {
+        let p = p[row * num_classes..][..num_classes].iter().map(|p| p.to_f64());
+        let uniform = &uniform[row * num_samples..];
+        // A guide table for a few samples takes longer than it saves.
+        if num_samples > num_classes / 8 {
+            let distribution = Inversion::new(p);
+            classes.iter_mut().zip(uniform).for_each(|(class, u)| *class = distribution.outcome(*u) as u32);
+            return;
+        }
+        with_scratch(num_classes, |cumulative| {
+            let mut sum = 0.0;
+            cumulative.iter_mut().zip(p).for_each(|(to, p)| {
+                sum += p;
+                *to = sum;
+            });
+            let last = cumulative.partition_point(|s| *s < sum);
+            for (class, u) in classes.iter_mut().zip(uniform) {
+                *class = cumulative.partition_point(|s| *s <= *u).min(last).min(num_classes - 1) as u32;
+            }
+        });
     });
 }
 

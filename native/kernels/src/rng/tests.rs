@@ -119,13 +119,113 @@ fn other_distributions() {
     check_moments(&sample(&|d| d.negative_binomial(3.0, 0.4)), 4.5, 11.25);
     check_moments(&sample(&|d| d.generalized_negative_binomial(2.0, 0.5)), 2.0, 4.0);
     check_moments(&sample(&|d| d.generalized_negative_binomial(2.0, 0.0)), 2.0, 2.0);
-    let x = sample(&|d| d.categorical([1.0, 0.0, 3.0, 4.0].into_iter()) as f64);
-    for (outcome, p) in [0.125, 0.0, 0.375, 0.5].into_iter().enumerate() {
-        let count = x.iter().filter(|&&x| x == outcome as f64).count() as f64;
-        assert!((count - p * N as f64).abs() < 5.0 * (N as f64 * p * (1.0 - p)).sqrt() + 0.5, "{outcome}: {count}");
+    for (n, p) in [(3.0, 0.3), (40.0, 0.2), (40.0, 0.8), (1000.0, 0.4), (1e9, 0.5), (1e9, 1e-9), (7.0, 0.0), (7.0, 1.0)]
+    {
+        let (m, v) = moments(&sample(&|d| d.binomial(n, p)));
+        let (mean, variance) = (n * p, n * p * (1.0 - p));
+        assert!((m - mean).abs() <= 5.0 * (variance / N as f64).sqrt(), "{n} {p}: mean {m}");
+        assert!((v - variance).abs() <= 0.03 * variance, "{n} {p}: variance {v}");
     }
     let mut d = Philox::new(0, 0).draws(0);
     assert!(d.gamma(-1.0).is_nan() && d.poisson(-1.0).is_nan() && d.poisson(0.0) == 0.0);
+    assert!(d.binomial(3.0, 1.5).is_nan() && d.negative_binomial(0.0, 0.5) == 0.0);
+}
+
+/// Counts of the outcomes 0, 1, 2, ... up to `n`.
+fn histogram(x: impl IntoIterator<Item = f64>, n: usize) -> Vec<f64> {
+    let mut counts = vec![0.0; n];
+    x.into_iter().filter(|x| *x < n as f64).for_each(|x| counts[x as usize] += 1.0);
+    counts
+}
+
+#[test]
+fn binomial_and_poisson_numbers_have_their_probabilities() {
+    let log_factorial = |n: f64| libm::lgamma(n + 1.0);
+    let check = |name: &str, x: Vec<f64>, log_p: &dyn Fn(f64) -> f64| {
+        for (k, count) in histogram(x, 60).into_iter().enumerate() {
+            let p = log_p(k as f64).exp();
+            assert!((count - p * N as f64).abs() < 5.0 * (N as f64 * p).sqrt() + 0.5, "{name}, {k}: {count}");
+        }
+    };
+    let sample = |f: &(dyn Fn(&mut Draws) -> f64 + Sync)| {
+        let mut x = vec![0f64; N];
+        Philox::new(8, 5).fill_with(&mut x, |_, d| f(d));
+        x
+    };
+    for (n, p) in [(12.0, 0.3), (60.0, 0.45), (100.0, 0.2f64)] {
+        let log_p = |k: f64| {
+            if k > n {
+                return f64::NEG_INFINITY;
+            }
+            log_factorial(n) - log_factorial(k) - log_factorial(n - k) + k * p.ln() + (n - k) * (1.0 - p).ln()
+        };
+        check("binomial", sample(&|d| d.binomial(n, p)), &log_p);
+    }
+    for mean in [0.5, 7.0, 12.0f64] {
+        let log_p = |k: f64| k * mean.ln() - mean - log_factorial(k);
+        check("poisson", sample(&|d| d.poisson(mean)), &log_p);
+        let mut table = vec![0f64; N];
+        Philox::new(8, 6).fill_poisson(mean, &mut table);
+        check("poisson by table", table, &log_p);
+    }
+}
+
+#[test]
+fn tables_are_used_where_they_can_be_and_agree_with_the_draws() {
+    let random = Philox::new(2, 4);
+    let fill = |f: &dyn Fn(&mut [f64])| {
+        let mut x = vec![0f64; N];
+        f(&mut x);
+        moments(&x)
+    };
+    for (k, p) in [(3.0, 0.4), (0.7, 0.2), (2.0, 1e-4), (0.0, 0.3), (5.0, 1.0)] {
+        let (m, v) = fill(&|x| random.fill_negative_binomial(k, p, x));
+        let mean = k * (1.0 - p) / p;
+        assert!((m - mean).abs() <= 0.02 * mean && (v - mean / p).abs() <= 0.05 * mean / p, "{k} {p}: {m} {v}");
+    }
+    for (mu, alpha) in [(2.0, 0.5), (2.0, 0.0), (0.0, 2.0), (3e4, 0.1)] {
+        let (m, v) = fill(&|x| random.fill_generalized_negative_binomial(mu, alpha, x));
+        let variance = mu + alpha * mu * mu;
+        assert!((m - mu).abs() <= 0.02 * mu && (v - variance).abs() <= 0.05 * variance, "{mu} {alpha}: {m} {v}");
+    }
+    for mean in [-1.0, f64::NAN] {
+        let mut x = [0f32; 3];
+        random.fill_poisson(mean, &mut x);
+        assert!(x.iter().all(|x| x.is_nan()));
+    }
+}
+
+#[test]
+fn outcomes_follow_their_weights() {
+    let (weights, random) = ([1.0, 0.0, 3.0, 4.0], Philox::new(5, 6));
+    let near = |count: f64, p: f64| (count - p * N as f64).abs() < 5.0 * (N as f64 * p * (1.0 - p)).sqrt() + 0.5;
+    let mut x = vec![0i64; N];
+    random.fill_inverted(&Inversion::new(weights), &mut x);
+    for (count, weight) in histogram(x.iter().map(|x| *x as f64), 4).into_iter().zip(weights) {
+        assert!(near(count, weight / 8.0), "{count}");
+    }
+    // By a search and by a table.
+    let probabilities: Vec<f64> = [0.125, 0.0, 0.375, 0.5].into_iter().chain([0.0; 60]).collect();
+    for num_samples in [2, N] {
+        let mut classes = vec![0; N];
+        let rows = probabilities.repeat(N / num_samples);
+        sample_classes(&random, (&rows, probabilities.len()), &mut classes);
+        let by_search: Vec<f64> = classes.into_iter().map(f64::from).collect();
+        assert_eq!(by_search, x.iter().map(|x| *x as f64).collect::<Vec<_>>(), "{num_samples}");
+    }
+    let mut counts = [0i64; 8];
+    random.fill_multinomial(N as i32, &weights, &mut counts);
+    for row in counts.chunks(4) {
+        assert_eq!(row.iter().sum::<i64>(), N as i64);
+        assert!(row.iter().zip(weights).all(|(count, weight)| near(*count as f64, weight / 8.0)), "{row:?}");
+    }
+    random.fill_multinomial(9, &[0.0; 4], &mut counts);
+    assert_eq!(counts, [0, 0, 0, 9, 0, 0, 0, 9]);
+    // The second of two: 3 after 4 with probability 1/2 * 3/4, and 4 after 3 with 3/8 * 4/5, and so on.
+    let orders: Vec<_> = (0..20_000).map(|i| Philox::new(i, 1).weighted_order(&weights)).collect();
+    let frequency = |want: &[usize]| orders.iter().filter(|order| *order == want).count() as f64 / 20_000.0;
+    assert!((frequency(&[3, 2, 0]) - 0.5 * 0.75).abs() < 0.02);
+    assert!((frequency(&[0, 2, 3]) - 0.125 * 3.0 / 7.0).abs() < 0.01);
 }
 
 #[test]

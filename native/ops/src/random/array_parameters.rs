@@ -192,7 +192,7 @@ distribution!(NEGATIVE_BINOMIAL: "_sample_negative_binomial" ["sample_negative_b
 "Random numbers with a negative binomial distribution: the failures before the `k`-th success, whose probability is `p`, as \
  floating-point numbers.",
 k: "The numbers of successes, not negative; they need not be integers.", p: "The probabilities of a success.";
-|draws| if k == 0.0 { 0.0 } else { draws.negative_binomial(k, p) });
+|draws| draws.negative_binomial(k, p));
 
 distribution!(GENERALIZED_NEGATIVE_BINOMIAL:
 "_sample_generalized_negative_binomial" ["sample_generalized_negative_binomial"],

@@ -4,6 +4,7 @@ use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
+use ferromx_core::memory;
 use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{ClassDType, Params};
 use ferromx_core::shape::{Dims, Shape};
@@ -11,7 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index::gather;
 use ferromx_kernels::math;
-use ferromx_kernels::rng::{Draws, Philox, unique_zipfian};
+use ferromx_kernels::rng::{Philox, sample_classes, unique_zipfian};
 
 use crate::movement::{by_size, source, target};
 
@@ -67,12 +68,6 @@ fn multinomial_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
 }
 
-/// The first class whose cumulative probability exceeds `u`. If none does, because of rounding, the last class of nonzero probability.
-fn sample_class(cumulative: &[f64], u: f64) -> usize {
-    let class = cumulative.partition_point(|s| *s <= u);
-    if class < cumulative.len() { class } else { cumulative.partition_point(|s| *s < cumulative[cumulative.len() - 1]) }
-}
-
 fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let rank = ins[0].shape().dims().len();
     let num_classes = ins[0].shape().dim(rank - 1).max(0) as usize;
@@ -83,30 +78,23 @@ fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     );
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
-    let num_rows = ins[0].len().checked_div(num_classes).unwrap_or(0);
-    let samples_per_row = outs[0].len().checked_div(num_rows).unwrap_or(0).max(1);
+    let mut sampled = memory::filled(0u32, outs[0].len());
     let (classes, log_probs) = outs.split_at_mut(1);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let p = ins[0].slice::<T>()?;
-        let mut cumulative = Vec::with_capacity(p.len());
-        for row in p.chunks_exact(num_classes.max(1)) {
-            let mut sum = 0.0;
-            cumulative.extend(row.iter().map(|p| { sum += p.to_f64(); sum }));
-        }
-        let draw = |i: usize, draws: &mut Draws| {
-            let row = i / samples_per_row;
-            sample_class(&cumulative[row * num_classes..(row + 1) * num_classes], draws.uniform())
-        };
+        sample_classes(&random, (p, num_classes), &mut sampled);
         if let Some(log_probs) = log_probs.first_mut().filter(|log_probs| log_probs.wanted()) {
-            random.fill_with(log_probs.slice_mut::<T>()?, |i, draws| {
-                math::log(p[i / samples_per_row * num_classes + draw(i, draws)].to_f64())
-            });
+            let samples_per_row = (sampled.len() * num_classes / p.len().max(1)).max(1);
+            for (i, (log_prob, class)) in log_probs.slice_mut::<T>()?.iter_mut().zip(&sampled).enumerate() {
+                *log_prob = T::from_f64(math::log(p[i / samples_per_row * num_classes + *class as usize].to_f64()));
+            }
         }
-        dispatch!(classes[0].dtype(), U in [i32, u8, f32, f64, f16] => {
-            random.fill_with(classes[0].slice_mut::<U>()?, |i, draws| draw(i, draws) as f64);
-            Ok(())
-        }, d => Err(ctx.unsupported(d, &[DType::I32, DType::U8, DType::F32, DType::F64, DType::F16])))
-    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    }, d => return Err(ctx.unsupported(d, DType::FLOATS)));
+    dispatch!(classes[0].dtype(), U in [i32, u8, f32, f64, f16] => {
+        let classes = classes[0].slice_mut::<U>()?.iter_mut();
+        classes.zip(sampled).for_each(|(class, sampled)| *class = U::from_f64(f64::from(sampled)));
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &[DType::I32, DType::U8, DType::F32, DType::F64, DType::F16])))
 }
 
 /// Inputs: gradients of the classes (ignored) and of the log-probabilities if they were returned, the probabilities, the classes.
@@ -119,7 +107,8 @@ fn multinomial_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
         let (p, grad, out) = (data.slice::<T>()?, grad.slice::<T>()?, outs[0].slice_mut::<T>()?);
         dispatch!(classes.dtype(), U in [i32, u8, f32, f64, f16] => {
             for (i, class) in classes.slice::<U>()?.iter().enumerate() {
-                let index = i / samples_per_row * num_classes + class.to_f64() as usize;
+                // A class that the type of the classes cannot hold was rounded.
+                let index = i / samples_per_row * num_classes + (class.to_f64() as usize).min(num_classes - 1);
                 out[index] = T::from_f64(out[index].to_f64() + grad[i].to_f64() / p[index].to_f64());
             }
             Ok(())

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
-use ferromx_kernels::rng::Philox;
+use ferromx_kernels::rng::{Inversion, Philox};
 
 use crate::elemwise::family::elements;
 use crate::random::sample_shape::sample_shape;
@@ -151,19 +151,17 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         }
         return Ok(());
     }
-    let mut weights = ins.last().map_or(Ok(Vec::new()), to_f64)?;
+    let weights = ins.last().map_or(Ok(Vec::new()), to_f64)?;
     ensure!(weights.len() == n, "there are {} probabilities for {n} numbers", weights.len());
     ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
     if p.replace {
-        random.fill_with(out, |_, draws| draws.categorical(weights.iter().copied()) as f64);
+        random.fill_inverted(&Inversion::new(weights), out);
         return Ok(());
     }
-    for (i, x) in out.iter_mut().enumerate() {
-        ensure!(weights.iter().any(|w| *w > 0.0), "fewer numbers have a positive probability than are to be drawn");
-        let index = random.draws(i as u64).categorical(weights.iter().copied());
-        weights[index] = 0.0;
-        *x = index as i64;
-    }
+    let num_possible = weights.iter().filter(|w| **w > 0.0).count();
+    ensure!(num_possible >= out.len(), "fewer numbers have a positive probability than are to be drawn");
+    let chosen = random.weighted_order(&weights);
+    out.iter_mut().zip(chosen).for_each(|(x, i)| *x = i as i64);
     Ok(())
 }
 
@@ -214,14 +212,7 @@ pub(super) static MULTINOMIAL: Operator<MultinomialParam> = Operator::new("_npi_
         // As in NumPy, the last outcome gets the remaining probability.
         let last = if others.is_empty() { *last } else { (1.0 - sum_of_others).max(0.0) };
         let weights: Vec<f64> = others.iter().copied().chain([last]).collect();
-        let random = new_stream(ctx);
-        for (i, counts) in outs[0].slice_mut::<i64>()?.chunks_exact_mut(weights.len()).enumerate() {
-            counts.fill(0);
-            let mut draws = random.draws(i as u64);
-            for _ in 0..p.n {
-                counts[draws.categorical(weights.iter().copied())] += 1;
-            }
-        }
+        new_stream(ctx).fill_multinomial(p.n, &weights, outs[0].slice_mut::<i64>()?);
         Ok(())
     })
     .grad(Grad::Zero)

@@ -168,10 +168,7 @@ PoissonParam, PoissonLikeParam {
     lam: f32 = 1.0;
 },
 check |p| { ensure!(p.lam >= 0.0, "the mean (lam) is {}: it must not be negative", p.lam); },
-fill |p, random, out| {
-    let mean = f64::from(p.lam);
-    random.fill_with(out, |_, draws| draws.poisson(mean))
-});
+fill |p, random, out| random.fill_poisson(f64::from(p.lam), out));
 
 distribution!(NEGATIVE_BINOMIAL: "_random_negative_binomial" ["random_negative_binomial"],
 NEGATIVE_BINOMIAL_LIKE: "_random_negative_binomial_like",
@@ -186,10 +183,7 @@ check |p| {
     ensure!(p.k >= 0, "the number of successes (k) is {}: it must not be negative", p.k);
     ensure!(p.p >= 0.0, "the probability of a success (p) is {}: it must not be negative", p.p);
 },
-fill |p, random, out| {
-    let (k, p) = (f64::from(p.k), f64::from(p.p));
-    random.fill_with(out, |_, draws| if k == 0.0 { 0.0 } else { draws.negative_binomial(k, p) })
-});
+fill |p, random, out| random.fill_negative_binomial(f64::from(p.k), f64::from(p.p), out));
 
 distribution!(GENERALIZED_NEGATIVE_BINOMIAL:
 "_random_generalized_negative_binomial" ["random_generalized_negative_binomial"],
@@ -205,10 +199,7 @@ check |p| {
     ensure!(p.mu >= 0.0, "the mean (mu) is {}: it must not be negative", p.mu);
     ensure!(p.alpha >= 0.0, "the dispersion (alpha) is {}: it must not be negative", p.alpha);
 },
-fill |p, random, out| {
-    let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
-    random.fill_with(out, |_, draws| draws.generalized_negative_binomial(mu, alpha))
-});
+fill |p, random, out| random.fill_generalized_negative_binomial(f64::from(p.mu), f64::from(p.alpha), out));
 
 /// An integer type, or `None` for the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
