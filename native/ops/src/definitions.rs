@@ -4,7 +4,7 @@ use ferromx_core::op::Operator;
 
 pub use crate::nn::leaky_relu::ActType as LeakyReluType;
 pub use crate::nn::pooling::PoolType;
-pub use crate::onnx::quantize::ByteType;
+pub use crate::quantized::ByteType;
 pub use crate::shape::pad::{PadMode, PadWidth};
 use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, onnx, shape};
 

@@ -20,11 +20,10 @@ mod rnn;
 #[cfg(test)]
 mod tests;
 
-pub use convert::QuantizeV2Param;
+pub use convert::{ByteType, QuantizeV2Param};
 pub use integer_product::{INTEGER_PRODUCT, IntegerProduct, Output, Scheme, Weights};
 pub use integer_sum::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum};
 
-pub(crate) use convert::ByteType;
 pub(crate) use integer_product::{is_signed, with_packed, zero_points};
 
 use ferromx_core::dtype::DType;
