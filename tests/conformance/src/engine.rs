@@ -103,7 +103,7 @@ pub(crate) fn storage_type(name: &str) -> Result<StorageType> {
     [StorageType::Default, StorageType::RowSparse, StorageType::Csr]
         .into_iter()
         .find(|t| t.name() == name)
-        .ok_or_else(|| Error::Param(format!("{name} is no storage type")))
+        .ok_or_else(|| Error::Param(format!("{name} is not a storage type")))
 }
 
 /// A tensor of a storage type.

@@ -83,6 +83,12 @@ fn offset_of(axes: &[Axis], mut index: usize) -> isize {
 
 /// Panics unless `len` elements make up `shape`.
 #[track_caller]
+fn check_permutation(perm: &[usize], shape: &[usize]) {
+    let mut sorted = SmallVec::<[usize; 6]>::from_slice(perm);
+    sorted.sort_unstable();
+    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is not a permutation of the axes of {shape:?}");
+}
+
 fn check_shape(len: usize, shape: &[usize]) {
     assert_eq!(len, shape.iter().product(), "{len} elements do not have shape {shape:?}");
 }

@@ -1,7 +1,7 @@
 //! Copies between contiguous arrays and strided views.
 
 use super::runs::Runs;
-use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missing_axes, offset_of};
+use super::{Axes, Axis, GRAIN, Item, check_permutation, check_shape, contiguous, merge_axes, missing_axes, offset_of};
 use crate::item::{Bits, bits, bits_mut, by_size};
 use crate::par;
 use crate::simd::multiversion;
@@ -171,9 +171,7 @@ pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) 
 pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped: &[bool], dst: &mut [T]) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), shape);
-    let mut sorted = perm.to_vec();
-    sorted.sort_unstable();
-    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is not a permutation of the axes of {shape:?}");
+    check_permutation(perm, shape);
     if src.is_empty() {
         return;
     }

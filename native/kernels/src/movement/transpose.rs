@@ -2,13 +2,12 @@
 
 use super::runs::interleave;
 use super::strided::gather;
-use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
+use super::{Axis, GRAIN, Item, check_permutation, check_shape, contiguous, merge_axes, offset_of};
 use crate::item::{bits, bits_mut};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 use crate::simd::multiversion::{self, Kernel};
 use crate::simd::prefetch;
-use smallvec::SmallVec;
 
 /// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
 ///
@@ -17,9 +16,7 @@ use smallvec::SmallVec;
 pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(src.len(), dst.len(), "a transposition keeps the number of elements");
-    let mut sorted = SmallVec::<[usize; 6]>::from_slice(perm);
-    sorted.sort_unstable();
-    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is not a permutation of the axes of {shape:?}");
+    check_permutation(perm, shape);
     if src.is_empty() {
         return;
     }

@@ -11,7 +11,7 @@ use ferromx_kernels::map::{Src, apply_in_place};
 
 pub(crate) use super::loops::{
     Arg, Binary, Formula, Loops, NUMERIC, Ternary, Unary, WithLoop, apply_loops, broadcast_loops, elements,
-    elements_mut, formula, lane_dtype,
+    elements_mut, formula, lane_dtype, load_lanes,
 };
 
 /// The elements of an input. If the input shares memory with the output, the kernel reads them there.

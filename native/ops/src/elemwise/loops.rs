@@ -6,11 +6,11 @@
 
 use std::marker::PhantomData;
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{FloatLoop, In, LOOP_MULTIPLE, LoopOperand, LoopRecorder, Out};
+use ferromx_core::{dispatch, memory};
 use ferromx_kernels::broadcast::apply_broadcast;
 use ferromx_kernels::map::{Elements, ElementsMut, LANE_MULTIPLE, Lane, LaneFn, Loop, Operand, apply};
 use ferromx_kernels::reduce::NumericLane;
@@ -302,6 +302,13 @@ impl<'a> Arg<'_, 'a> {
 pub(crate) fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(x.slice::<T>()?.into()),
         d => Err(Error::Internal(format!("no elements of type {d}"))))
+}
+
+/// The elements of an array of any type, converted to lanes of type `C`.
+pub(crate) fn load_lanes<C: Lane>(x: &In<'_>) -> Result<Vec<C>> {
+    let mut lanes = memory::filled(C::default(), x.len());
+    C::load_any(elements(x)?, 0, &mut lanes);
+    Ok(lanes)
 }
 
 /// The mutable elements of an array of any type.

@@ -12,7 +12,7 @@ use ferromx_kernels::polynomial::{Evaluate, horner};
 use ferromx_kernels::reduce::{self, NumericLane, Sum};
 use ferromx_kernels::zip::zip;
 
-use super::family::{NUMERIC, elements, elements_mut};
+use super::family::{NUMERIC, elements, elements_mut, load_lanes};
 use crate::rules::{OUTPUT_GRADIENT, no_gradient, shapes_of_inputs};
 
 /// The operators of this file.
@@ -52,13 +52,6 @@ pub(super) static BACKWARD_POLYVAL: Operator = Operator::new("_npi_backward_poly
     .outputs(|_| 2)
     .shape(|_, io| shapes_of_inputs(io, 1))
     .forward(polyval_backward);
-
-/// The elements of an array, converted to lanes of type `C`.
-fn load_lanes<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
-    let mut lanes = vec![C::ZERO; x.len()];
-    C::load_any(elements(x)?, 0, &mut lanes);
-    Ok(lanes)
-}
 
 /// Up to this number of elements, a plain loop is faster than a call of a multiversioned kernel.
 const MAX_PLAIN_LOOP: usize = 32;

@@ -7,11 +7,10 @@ use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{ensure, memory, params};
-use ferromx_kernels::map::Lane;
 use ferromx_kernels::{index, movement};
 
 use crate::axes::outer_len_inner;
-use crate::elemwise::family::elements;
+use crate::elemwise::family::load_lanes;
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -120,14 +119,7 @@ pub(super) fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<
 /// Copies the gradient to the kept entries, and writes zeros to the removed ones.
 fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, out) = (&ins[0], &mut outs[0]);
-    let indices = match ins.get(2) {
-        None => None,
-        Some(obj) => {
-            let mut indices = memory::filled(0, obj.len());
-            i64::load_any(elements(obj)?, 0, &mut indices);
-            Some(indices)
-        }
-    };
+    let indices = ins.get(2).map(load_lanes::<i64>).transpose()?;
     if out.wanted() {
         let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices.as_deref())?;
         let (shape, out) = ((outer, n, inner * g.dtype().size()), out.bytes_mut()?);

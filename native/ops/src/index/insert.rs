@@ -15,7 +15,7 @@ use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
 use crate::axes::outer_len_inner;
-use crate::elemwise::family::{elements, elements_mut};
+use crate::elemwise::family::{elements, elements_mut, load_lanes};
 use crate::rules::first_dtype;
 
 /// The operators of this file.
@@ -217,14 +217,7 @@ fn insertion_and_runs(
     let obj = if kind == IndexKind::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
     let insertion = Insertion::new(p, arr, &dims, obj.map(In::shape), kind)?;
-    let indices = match obj {
-        None => None,
-        Some(obj) => {
-            let mut indices = memory::filled(0, obj.len());
-            i64::load_any(elements(obj)?, 0, &mut indices);
-            Some(indices)
-        }
-    };
+    let indices = obj.map(load_lanes::<i64>).transpose()?;
     let runs = insertion.runs(p, indices.as_deref(), kind)?;
     Ok((insertion, runs))
 }

@@ -16,7 +16,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_error, matrix_type, with_converted,
+    self, LinalgElement, batch_item, check_square, copy_converted, linalg_dtype, matrix_error, matrix_type,
+    with_converted,
 };
 use crate::axes::inverse_permutation;
 use crate::axes::matrix_dims;
@@ -108,10 +109,7 @@ pub(super) static SOLVE: Operator = Operator::new("_npi_solve")
         let m = num_right_hand_sides(&ins[0], &ins[1]);
         matrix_type!(ctx, outs[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
-            with_converted(&ins[1], |b| {
-                out.copy_from_slice(b);
-                Ok(())
-            })?;
+            copy_converted(&ins[1], out)?;
             with_converted(&ins[0], |a| solve_batch::<T>(a, n, Transpose::No, out, m))
         })
     })
@@ -206,10 +204,7 @@ pub(super) static TENSORSOLVE: Operator<TensorSolveParam> = Operator::new("_npi_
         let n = ins[1].len();
         matrix_type!(ctx, outs[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
-            with_converted(&ins[1], |b| {
-                out.copy_from_slice(b);
-                Ok(())
-            })?;
+            copy_converted(&ins[1], out)?;
             with_matrix(ctx, &ins[0], |a| solve_batch::<T>(a, n, Transpose::No, out, 1))
         })
     })

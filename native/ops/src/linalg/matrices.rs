@@ -85,6 +85,14 @@ pub(super) trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store
 impl LinalgElement for f32 {}
 impl LinalgElement for f64 {}
 
+/// Copies the elements of an operand, converted to `T`. Booleans are refused.
+pub(super) fn copy_converted<T: LinalgElement>(x: &In<'_>, out: &mut [T]) -> Result<()> {
+    with_converted(x, |x| {
+        out.copy_from_slice(x);
+        Ok(())
+    })
+}
+
 /// Calls `f` with the elements of an operand converted to `T`. Booleans are refused.
 pub(super) fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     if x.dtype() == T::DTYPE {

@@ -9,22 +9,14 @@ use ferromx_core::params::{BernoulliDType, ShapeOrNone, Tuple, Untyped};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
 use ferromx_kernels::rng::{Inversion, Philox};
 
-use crate::elemwise::family::elements;
+use crate::elemwise::family::load_lanes;
 use crate::random::sample_shape::sample_shape;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
-
-/// The elements of an array in double precision.
-fn to_f64(x: &In<'_>) -> Result<Vec<f64>> {
-    let mut values = memory::filled(0.0, x.len());
-    f64::load_any(elements(x)?, 0, &mut values);
-    Ok(values)
-}
 
 /// A new stream of random numbers.
 fn new_stream(ctx: &OpCtx<'_>) -> Philox {
@@ -79,7 +71,7 @@ fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
         (Some(number), _) => memory::filled(number, n),
         (None, Some(x)) => {
             let mut values = memory::filled(0.0, n);
-            movement::broadcast_to(&to_f64(x)?, &x.shape().to_usize(), (&mut values, &shape));
+            movement::broadcast_to(&load_lanes::<f64>(x)?, &x.shape().to_usize(), (&mut values, &shape));
             values
         }
         (None, None) => return Err(Error::Value("give prob, logit, or an array".into())),
@@ -151,7 +143,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         }
         return Ok(());
     }
-    let weights = ins.last().map_or(Ok(Vec::new()), to_f64)?;
+    let weights = ins.last().map_or(Ok(Vec::new()), load_lanes::<f64>)?;
     ensure!(weights.len() == n, "there are {} probabilities for {n} numbers", weights.len());
     ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
     if p.replace {
@@ -202,7 +194,7 @@ pub(super) static MULTINOMIAL: Operator<MultinomialParam> = Operator::new("_npi_
         let p = ctx.params::<MultinomialParam>();
         let weights = match &p.pvals.0 {
             Some(pvals) => pvals.0.clone(),
-            None => ins.first().map_or(Ok(Vec::new()), to_f64)?,
+            None => ins.first().map_or(Ok(Vec::new()), load_lanes::<f64>)?,
         };
         ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
         let total: f64 = weights.iter().sum();

@@ -16,6 +16,25 @@ pub(super) trait DistributionParams: OpParams {
     }
 }
 
+/// Implements [`DistributionParams`] for a struct with these parameters of the distribution, `size` and, if it is named, `dtype`.
+macro_rules! distribution_params {
+    ($params:ident, [$($scalar:ident),*] $(, $dtype:ident)?) => {
+        impl DistributionParams for $params {
+            fn scalars(&self) -> Vec<Option<f64>> {
+                vec![$(self.$scalar.map(f64::from)),*]
+            }
+            fn size(&self) -> &ShapeOrNone {
+                &self.size
+            }
+            $(
+                fn dtype(&self) -> DType {
+                    self.$dtype.0
+                }
+            )?
+        }
+    };
+}
+
 params! {
     /// Parameters of `_npi_uniform` and `_npi_uniform_n`.
     pub struct UniformParam {
@@ -32,17 +51,7 @@ params! {
     }
 }
 
-impl DistributionParams for UniformParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.low, self.high].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
+distribution_params!(UniformParam, [low, high], dtype);
 
 params! {
     /// Parameters of `_npi_normal` and `_npi_normal_n`.
@@ -60,17 +69,7 @@ params! {
     }
 }
 
-impl DistributionParams for NormalParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
+distribution_params!(NormalParam, [loc, scale], dtype);
 
 params! {
     /// Parameters of `_npi_gumbel` and `_npi_logistic`.
@@ -86,14 +85,7 @@ params! {
     }
 }
 
-impl DistributionParams for LocScaleParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
+distribution_params!(LocScaleParam, [loc, scale]);
 
 params! {
     /// Parameters of `_npi_gamma`.
@@ -111,17 +103,7 @@ params! {
     }
 }
 
-impl DistributionParams for GammaParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.shape, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
+distribution_params!(GammaParam, [shape, scale], dtype);
 
 params! {
     /// Parameters of `_npi_exponential` and `_npi_rayleigh`.
@@ -135,14 +117,7 @@ params! {
     }
 }
 
-impl DistributionParams for ScaleParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
+distribution_params!(ScaleParam, [scale]);
 
 params! {
     /// Parameters of `_npi_pareto` and `_npi_weibull`.
@@ -156,14 +131,7 @@ params! {
     }
 }
 
-impl DistributionParams for ExponentParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.a].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
+distribution_params!(ExponentParam, [a]);
 
 params! {
     /// Parameters of `_npi_powerd`.
@@ -175,11 +143,4 @@ params! {
     }
 }
 
-impl DistributionParams for PowerParam {
-    fn scalars(&self) -> Vec<Option<f64>> {
-        [self.a].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
+distribution_params!(PowerParam, [a]);
