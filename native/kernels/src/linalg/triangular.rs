@@ -1,8 +1,11 @@
 //! Triangular matrices: triangular solves, and copies of triangles.
 
-use super::{BLOCK, Scalar, axpy, transpose};
+use super::{Scalar, axpy, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
+
+/// The largest triangle that is solved row by row.
+const SOLVED_BY_ROWS: usize = 16;
 
 /// A triangle of a square matrix (BLAS's `uplo`, `trans` and `diag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,27 +34,35 @@ impl Triangle {
 pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
     let op = MatRef::row_major(a, n, n).t_if(triangle.transposed);
-    let is_forward = triangle.lower != triangle.transposed;
-    let blocks = n.div_ceil(BLOCK);
-    for step in 0..blocks {
-        let k = if is_forward { step } else { blocks - 1 - step } * BLOCK;
-        let end = (k + BLOCK).min(n);
-        solve_block(op.block(k, k, end - k, end - k), is_forward, triangle.unit, &mut b[k * m..end * m], m);
-        let (above, rest) = b.split_at_mut(k * m);
-        let (solved, below) = rest.split_at_mut((end - k) * m);
-        let solved = MatRef::row_major(solved, end - k, m);
-        if is_forward && end < n {
-            let off_diagonal = op.block(end, k, n - end, end - k);
-            gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(below, n - end, m));
-        } else if !is_forward && k > 0 {
-            let off_diagonal = op.block(0, k, k, end - k);
-            gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(above, k, m));
-        }
+    solve(op, triangle.lower != triangle.transposed, triangle.unit, b, m);
+}
+
+/// Solves the systems of both halves of a triangle, with a product between them, recursively.
+fn solve<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
+    let n = op.rows();
+    if n <= SOLVED_BY_ROWS {
+        return solve_rows(op, is_forward, unit, b, m);
+    }
+    let half = (n / 2).next_multiple_of(SOLVED_BY_ROWS);
+    let (above, below) = b.split_at_mut(half * m);
+    let (upper, lower) = (op.block(0, 0, half, half), op.block(half, half, n - half, n - half));
+    if is_forward {
+        solve(upper, true, unit, above, m);
+        let off_diagonal = op.block(half, 0, n - half, half);
+        let solved = MatRef::row_major(above, half, m);
+        gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(below, n - half, m));
+        solve(lower, true, unit, below, m);
+    } else {
+        solve(lower, false, unit, below, m);
+        let off_diagonal = op.block(0, half, half, n - half);
+        let solved = MatRef::row_major(below, n - half, m);
+        gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(above, half, m));
+        solve(upper, false, unit, above, m);
     }
 }
 
-/// Solves a diagonal block, row by row.
-fn solve_block<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
+/// Solves a system row by row.
+fn solve_rows<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
     let n = op.rows();
     let at = |i: usize, j: usize| op.data()[i * op.row_stride() + j * op.col_stride()];
     for step in 0..n {
