@@ -256,7 +256,31 @@ impl Dimensions {
     /// True if `a >= b` for all lengths.
     pub(super) fn is_at_least(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
-        add(&mut terms, &self.polynomial(b), &[], -1).is_some() && are_non_negative(self, &terms)
+        let is_sum = add(&mut terms, &self.polynomial(b), &[], -1).is_some() && are_non_negative(self, &terms);
+        is_sum
+            || matches!(self.expr(b), DimExpr::Function(Function::Min, x, y) if self.is_at_least(a, *x) || self.is_at_least(a, *y))
+            || matches!(self.expr(a), DimExpr::Function(Function::Max, x, y) if self.is_at_least(*x, b) || self.is_at_least(*y, b))
+    }
+
+    /// The length of a slice of an axis of length `n`; absent bounds are those of the axis. `None` if a bound may count from the end.
+    pub(super) fn slice_len(&mut self, n: i64, begin: Option<i64>, end: Option<i64>) -> Option<i64> {
+        let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(n));
+        if !self.is_non_negative(begin) || !self.is_non_negative(end) {
+            return None;
+        }
+        let (begin, end) = (self.min_or_max(Function::Min, begin, n)?, self.min_or_max(Function::Min, end, n)?);
+        let len = self.minus(end, begin)?;
+        self.min_or_max(Function::Max, len, 0)
+    }
+
+    /// The number of symbols. Symbols that are added later are newer, see [`Dimensions::is_new_atom`].
+    pub(super) fn num_symbols(&self) -> usize {
+        self.exprs.len()
+    }
+
+    /// True for an unknown dimension that was added after the first `num_symbols` symbols.
+    pub(super) fn is_new_atom(&self, dim: i64, num_symbols: usize) -> bool {
+        dim > nth_symbol(num_symbols as i64) && is_symbolic(dim) && *self.expr(dim) == DimExpr::Atom
     }
 
     /// True if `a > b` for all lengths.

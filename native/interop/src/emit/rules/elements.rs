@@ -5,7 +5,7 @@ use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
 use super::rules;
-use crate::emit::{Scope, TensorId, op};
+use crate::emit::{Scope, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -161,10 +161,30 @@ rules! {
     }
 }
 
+/// Pads an axis of unknown length with the elements from the opposite end. The padding must not exceed the length.
+fn wrap_dynamic(s: &mut Scope<'_, '_>, tensor: TensorId, axis: usize, [begin, end]: [i64; 2]) -> Result<TensorId> {
+    let mut joined = Vec::new();
+    if begin > 0 {
+        let all = vec![Value::None; s.rank(tensor)?];
+        let mut begins = all.clone();
+        begins[axis] = Value::Int(-begin);
+        joined.push(s.emit(op!(SLICE(tensor), begin: begins, end: all))?);
+    }
+    joined.push(tensor);
+    if end > 0 {
+        joined.push(s.emit(op!(SLICE_AXIS(tensor), axis: axis, begin: 0, end: end))?);
+    }
+    s.emit_named(op!(CONCAT(joined), dim: axis))
+}
+
 /// Pads with the elements from the opposite end of each axis.
 fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &[[i64; 2]]) -> Result<TensorId> {
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
-        let n = s.known_dims(tensor)?[axis];
+        let n = s.dims(tensor)?[axis];
+        if is_symbolic(n) {
+            tensor = wrap_dynamic(s, tensor, axis, *pair)?;
+            continue;
+        }
         if n == 0 {
             return Err(Error::value("an empty axis cannot be reversed"));
         }
