@@ -208,9 +208,27 @@ impl Dimensions {
                 }
             }
         }
+        let nested = self.nested_quotient(&rest);
         let (whole, rest) = (self.intern_polynomial(whole)?, self.intern_polynomial(rest)?);
+        if let Some((dividend, divisor, shift)) = nested {
+            // floor((floor(x / p) + c) / b) = floor((x + c p) / (p b))
+            let dividend = self.plus(dividend, shift.checked_mul(divisor)?)?;
+            let rest = self.floor_div(dividend, divisor.checked_mul(b)?)?;
+            return self.plus(whole, rest);
+        }
         let rest = self.function(Function::FloorDiv, rest, b)?;
         self.plus(whole, rest)
+    }
+
+    /// For a sum of a floor quotient by a positive constant and a number: dividend and divisor of the quotient, and the number.
+    fn nested_quotient(&self, terms: &Polynomial) -> Option<(i64, i64, i64)> {
+        let shift = terms.get(&Vec::new()).copied().unwrap_or(0);
+        let mut others = terms.iter().filter(|(monomial, _)| !monomial.is_empty());
+        let (Some((monomial, 1)), None) = (others.next(), others.next()) else { return None };
+        match (monomial.as_slice(), monomial.first().map(|symbol| self.expr(*symbol))?) {
+            ([_], DimExpr::Function(Function::FloorDiv, a, b)) if !is_symbolic(*b) && *b > 0 => Some((*a, *b, shift)),
+            _ => None,
+        }
     }
 
     /// The remainder of a floor division.
@@ -424,6 +442,9 @@ mod tests {
         let (three, half) = (d.plus(a, 3).unwrap(), d.floor_div(next, 2).unwrap());
         assert_eq!(d.floor_div(three, 2), d.plus(half, 1));
         assert_eq!(d.product(&[a, 4, b, 1]), d.times(4, ab));
+        // ((a + 1) / 2 + 3) / 5 = (a + 7) / 10
+        let (nested, seven) = (d.plus(half, 3).and_then(|x| d.floor_div(x, 5)), d.plus(a, 7).unwrap());
+        assert_eq!(nested, d.floor_div(seven, 10));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
-use super::rules;
-use crate::emit::{Scope, TensorId, is_symbolic, op};
+use super::{needs_shapes, rules};
+use crate::emit::{Scope, SymInts, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -127,8 +127,8 @@ rules! {
     }
 
     /// ONNX's Pad: the pads at the beginning of each axis, then those at the end. Negative pads crop.
-    fn padded(s, tensor: TensorId, pads: Vec<i64>, axes: Option<Vec<i64>>, mode: &str, value: Value) -> TensorId {
-        let rank = s.rank(tensor)?;
+    fn padded(s, tensor: TensorId, pads: SymInts, axes: Option<Vec<i64>>, mode: &str, value: Value) -> TensorId {
+        let (rank, pads) = (s.rank(tensor)?, pads.0);
         let axes: Vec<usize> = match axes {
             None => (0..rank).collect(),
             Some(axes) => axes.into_iter().map(|x| Shape::axis(x, rank)).collect::<Result<_, _>>()?,
@@ -140,8 +140,14 @@ rules! {
         for (k, axis) in axes.iter().enumerate() {
             pairs[*axis] = [pads[k], pads[k + axes.len()]];
         }
-        let is_cropped = pads.iter().any(|p| *p < 0);
         let mut data = tensor;
+        if pads.iter().any(|p| is_symbolic(*p)) {
+            if mode != "constant" {
+                return Err(needs_shapes("the padding depends on an unknown dimension"));
+            }
+            data = pad_dynamic(s, tensor, &mut pairs, &value)?;
+        }
+        let is_cropped = pads.iter().any(|p| *p < 0 && !is_symbolic(*p));
         if is_cropped {
             let bound = |pad: i64, index: i64| if pad < 0 { Value::Int(index) } else { Value::None };
             let begin: Vec<Value> = pairs.iter().map(|p| bound(p[0], -p[0])).collect();
@@ -150,7 +156,7 @@ rules! {
         }
         pairs.iter_mut().flatten().for_each(|p| *p = (*p).max(0));
         if pairs.iter().all(|p| *p == [0, 0]) {
-            return if is_cropped { Ok(data) } else { s.emit_named(op!(COPY(data))) };
+            return if data != tensor { Ok(data) } else { s.emit_named(op!(COPY(data))) };
         }
         let mode = match mode {
             "wrap" => return pad_wrap(s, data, &pairs),
@@ -159,6 +165,26 @@ rules! {
         let value = Some(value).filter(|_| mode == PadMode::Constant);
         s.emit_named(op!(PAD(data), pad_width: pairs, mode: mode, constant_value: value))
     }
+}
+
+/// Pads axes with a constant by lengths that are computed from dimensions and must not be negative. These become 0 in `pairs`.
+fn pad_dynamic(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &mut [[i64; 2]], value: &Value) -> Result<TensorId> {
+    let dtype = s.dtype(tensor)?;
+    for (axis, pair) in pairs.iter_mut().enumerate().filter(|(_, p)| p.iter().any(|p| is_symbolic(*p))) {
+        let mut joined = Vec::new();
+        for (k, pad) in std::mem::take(pair).into_iter().enumerate() {
+            if k == 1 {
+                joined.push(tensor);
+            }
+            if pad != 0 {
+                let mut dims = s.dims(tensor)?;
+                dims[axis] = pad;
+                joined.push(s.emit(op!(FULL(), shape: dims, value: value.number().unwrap_or(0.0), dtype: dtype))?);
+            }
+        }
+        tensor = s.emit_named(op!(CONCAT(joined), dim: axis))?;
+    }
+    Ok(tensor)
 }
 
 /// Pads an axis of unknown length with the elements from the opposite end. The padding must not exceed the length.
