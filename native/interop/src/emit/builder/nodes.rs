@@ -10,7 +10,7 @@ use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
 
 use super::{Builder, TensorInfo, check_shape};
 use crate::emit::dimensions::{Dims, UNKNOWN_DIM, is_symbolic};
-use crate::emit::{TensorId, symbolic};
+use crate::emit::symbolic;
 use crate::error::Result;
 
 /// Maximum number of elements of an integer tensor whose symbolic elements are propagated.
@@ -86,11 +86,6 @@ impl Builder {
                 self.mutated.contains(&id)
             };
             let known = self.tensors[id].value.clone().filter(|_| is_shared);
-            // An operator may update its state in place, so a computed state must be a tensor of its own.
-            if is_state && self.tensors[id].value.is_none() && !self.is_variable(id) {
-                unshared.push(self.copies(&self.tensors[id].name.clone(), &[TensorId(id)])?[0].0);
-                continue;
-            }
             let used = match (known, self.copies.get(&id).copied().filter(|_| !is_state)) {
                 (None, _) => id,
                 (Some(_), Some(copy)) => copy,
@@ -113,12 +108,6 @@ impl Builder {
             unshared.push(used);
         }
         Ok(unshared)
-    }
-
-    /// True for an input of the graph.
-    fn is_variable(&self, tensor_id: usize) -> bool {
-        let entries = self.tensors[tensor_id].symbol.as_ref().map(Symbol::entries);
-        entries.and_then(|entries| entries.first()).is_some_and(|e| e.node.is_variable())
     }
 
     fn infer_shapes(&mut self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
-use super::{needs_shapes, rules};
+use super::{array, constant_len, needs_shapes, rules};
 use crate::emit::{Scope, SymInts, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
@@ -121,6 +121,15 @@ rules! {
         s.emit_named(op!(CAST(clipped), dtype: dtype))
     }
 
+    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `how` is a list: N, K, block size, bits.
+    fn block_weights(s, packed: TensorId, scales: TensorId, zero_points: Option<TensorId>, how: Vec<i64>) -> TensorId {
+        let weights = BlockWeights::read(s, packed, scales, zero_points, &how)?;
+        let (n, k, dtype) = (weights.num_columns, weights.len, s.dtype(scales)?);
+        let items = (0..n * k).map(|i| weights.element(i % n, i / n)).collect::<Option<Vec<f64>>>();
+        let items = items.ok_or_else(|| Error::value("the weights, scales or zero points have too few elements"))?;
+        Ok(s.inner_constant("weights", array::<f64>(&[k as i64, n as i64], dtype, items)?))
+    }
+
     /// True if the tensor is a constant of one element.
     fn single(s, tensor: TensorId) -> bool {
         Ok(s.info(tensor).value.as_ref().is_some_and(|v| v.len() == 1))
@@ -164,6 +173,83 @@ rules! {
         };
         let value = Some(value).filter(|_| mode == PadMode::Constant);
         s.emit_named(op!(PAD(data), pad_width: pairs, mode: mode, constant_value: value))
+    }
+}
+
+/// Columns of a matrix that are quantized in blocks. Each row of `packed` and of `zero_points` has the elements of a column, the first ones
+/// in the low bits of a byte.
+struct BlockWeights {
+    num_columns: usize,
+    len: usize,
+    block_len: usize,
+    bits: usize,
+    packed: Vec<u8>,
+    scales: Vec<f64>,
+    zero_points: ZeroPoints,
+}
+
+enum ZeroPoints {
+    /// Half of the range.
+    Middle,
+    /// Packed like the weights.
+    Packed(Vec<u8>),
+    /// One number per block.
+    Numbers(Vec<f64>),
+}
+
+impl BlockWeights {
+    fn read(
+        s: &Scope<'_, '_>,
+        packed: TensorId,
+        scales: TensorId,
+        zero_points: Option<TensorId>,
+        how: &[i64],
+    ) -> Result<BlockWeights> {
+        let known = |tensor: TensorId| {
+            let unknown = || Error::NeedsValue("the quantized weights are known only when the model runs".into());
+            s.info(tensor).value.clone().ok_or_else(unknown)
+        };
+        let sizes: Option<Vec<usize>> = how.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n > 0)).collect();
+        let Some([num_columns, len, block_len, bits @ (2 | 4 | 8)]) = sizes.as_deref() else {
+            return Err(Error::unsupported(format!("N, K, block_size and bits are {how:?}; bits must be 2, 4 or 8")));
+        };
+        let (num_columns, len, block_len, bits) = (*num_columns, *len, *block_len, *bits);
+        constant_len(&[num_columns as i64, len as i64])?;
+        let zero_points = match zero_points.map(known).transpose()? {
+            None => ZeroPoints::Middle,
+            Some(array) if array.dtype() == DType::U8 => ZeroPoints::Packed(array.to_vec::<u8>()?),
+            Some(array) => ZeroPoints::Numbers(array.to_vec_as::<f64>()?),
+        };
+        let packed = known(packed)?;
+        if packed.dtype() != DType::U8 {
+            return Err(Error::unsupported(format!("packed weights must be uint8, not {}", packed.dtype())));
+        }
+        let (packed, scales) = (packed.to_vec::<u8>()?, known(scales)?.to_vec_as::<f64>()?);
+        Ok(BlockWeights { num_columns, len, block_len, bits, packed, scales, zero_points })
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.len.div_ceil(self.block_len)
+    }
+
+    /// Element `index` of row `row` of packed integers.
+    fn unpacked(&self, packed: &[u8], row: usize, row_len: usize, index: usize) -> Option<f64> {
+        let per_byte = 8 / self.bits;
+        let byte = packed.get(row * row_len.div_ceil(per_byte) + index / per_byte)?;
+        let shifted = u32::from(*byte) >> (index % per_byte * self.bits);
+        Some(f64::from(shifted & ((1 << self.bits) - 1)))
+    }
+
+    /// Element `index` of a column; `None` if an array is too short.
+    fn element(&self, column: usize, index: usize) -> Option<f64> {
+        let (num_blocks, block) = (self.num_blocks(), index / self.block_len);
+        let quantized = self.unpacked(&self.packed, column, num_blocks * self.block_len, index)?;
+        let zero = match &self.zero_points {
+            ZeroPoints::Middle => f64::from(1 << (self.bits - 1)),
+            ZeroPoints::Packed(packed) => self.unpacked(packed, column, num_blocks, block)?,
+            ZeroPoints::Numbers(numbers) => *numbers.get(column * num_blocks + block)?,
+        };
+        Some((quantized - zero) * self.scales.get(column * num_blocks + block)?)
     }
 }
 

@@ -99,6 +99,13 @@ rules! {
         }
     }
 
+    /// True for a constant or an input of the graph. An operator can update such a tensor in place.
+    fn is_stored(s, tensor: TensorId) -> bool {
+        let info = s.info(tensor);
+        let entries = info.symbol().map(|symbol| symbol.entries()).unwrap_or_default();
+        Ok(info.value.is_some() || entries.first().is_some_and(|e| e.node.is_variable()))
+    }
+
     /// A constant tensor of a number, or of a list of numbers.
     fn tensor(s, value: Value, dtype: DType) -> TensorId {
         let (items, dims) = match value {
