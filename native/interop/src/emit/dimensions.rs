@@ -208,9 +208,27 @@ impl Dimensions {
                 }
             }
         }
+        let nested = self.nested_quotient(&rest);
         let (whole, rest) = (self.intern_polynomial(whole)?, self.intern_polynomial(rest)?);
+        if let Some((dividend, divisor, shift)) = nested {
+            // floor((floor(x / p) + c) / b) = floor((x + c p) / (p b))
+            let dividend = self.plus(dividend, shift.checked_mul(divisor)?)?;
+            let rest = self.floor_div(dividend, divisor.checked_mul(b)?)?;
+            return self.plus(whole, rest);
+        }
         let rest = self.function(Function::FloorDiv, rest, b)?;
         self.plus(whole, rest)
+    }
+
+    /// For a sum of a floor quotient by a positive constant and a number: dividend and divisor of the quotient, and the number.
+    fn nested_quotient(&self, terms: &Polynomial) -> Option<(i64, i64, i64)> {
+        let shift = terms.get(&Vec::new()).copied().unwrap_or(0);
+        let mut others = terms.iter().filter(|(monomial, _)| !monomial.is_empty());
+        let (Some((monomial, 1)), None) = (others.next(), others.next()) else { return None };
+        match (monomial.as_slice(), monomial.first().map(|symbol| self.expr(*symbol))?) {
+            ([_], DimExpr::Function(Function::FloorDiv, a, b)) if !is_symbolic(*b) && *b > 0 => Some((*a, *b, shift)),
+            _ => None,
+        }
     }
 
     /// The remainder of a floor division.
@@ -256,7 +274,31 @@ impl Dimensions {
     /// True if `a >= b` for all lengths.
     pub(super) fn is_at_least(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
-        add(&mut terms, &self.polynomial(b), &[], -1).is_some() && are_non_negative(self, &terms)
+        let is_sum = add(&mut terms, &self.polynomial(b), &[], -1).is_some() && are_non_negative(self, &terms);
+        is_sum
+            || matches!(self.expr(b), DimExpr::Function(Function::Min, x, y) if self.is_at_least(a, *x) || self.is_at_least(a, *y))
+            || matches!(self.expr(a), DimExpr::Function(Function::Max, x, y) if self.is_at_least(*x, b) || self.is_at_least(*y, b))
+    }
+
+    /// The length of a slice of an axis of length `n`; absent bounds are those of the axis. `None` if a bound may count from the end.
+    pub(super) fn slice_len(&mut self, n: i64, begin: Option<i64>, end: Option<i64>) -> Option<i64> {
+        let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(n));
+        if !self.is_non_negative(begin) || !self.is_non_negative(end) {
+            return None;
+        }
+        let (begin, end) = (self.min_or_max(Function::Min, begin, n)?, self.min_or_max(Function::Min, end, n)?);
+        let len = self.minus(end, begin)?;
+        self.min_or_max(Function::Max, len, 0)
+    }
+
+    /// The number of symbols. Symbols that are added later are newer, see [`Dimensions::is_new_atom`].
+    pub(super) fn num_symbols(&self) -> usize {
+        self.exprs.len()
+    }
+
+    /// True for an unknown dimension that was added after the first `num_symbols` symbols.
+    pub(super) fn is_new_atom(&self, dim: i64, num_symbols: usize) -> bool {
+        dim > nth_symbol(num_symbols as i64) && is_symbolic(dim) && *self.expr(dim) == DimExpr::Atom
     }
 
     /// True if `a > b` for all lengths.
@@ -400,6 +442,9 @@ mod tests {
         let (three, half) = (d.plus(a, 3).unwrap(), d.floor_div(next, 2).unwrap());
         assert_eq!(d.floor_div(three, 2), d.plus(half, 1));
         assert_eq!(d.product(&[a, 4, b, 1]), d.times(4, ab));
+        // ((a + 1) / 2 + 3) / 5 = (a + 7) / 10
+        let (nested, seven) = (d.plus(half, 3).and_then(|x| d.floor_div(x, 5)), d.plus(a, 7).unwrap());
+        assert_eq!(nested, d.floor_div(seven, 10));
     }
 
     #[test]

@@ -62,6 +62,7 @@ onnx_ops! {
     Sub {}
     TopK { axis, largest }
     Transpose { perm }
+    Unique { axis }
     Unsqueeze {}
 }
 

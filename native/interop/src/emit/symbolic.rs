@@ -224,11 +224,17 @@ const MULTIPLES: Samples = [
 const SMALL: Samples =
     [[29, 31, 37, 41, 43, 47, 53, 59], [61, 67, 71, 73, 79, 83, 89, 97], [101, 103, 107, 109, 113, 127, 131, 137]];
 
+/// Sample lengths for rules that would fail with longer ones, such as a sum with a table of 64 positions.
+const TINY: Samples = [[5, 7, 9, 11, 13, 15, 17, 19], [6, 10, 8, 14, 12, 20, 16, 22], [23, 27, 25, 21, 29, 26, 30, 28]];
+
 /// How far a length is varied to find its rounding, which is also the largest divisor that can be found.
 const MAX_STRIDE: i64 = 32;
 
 /// Operators whose output lengths come from parameters: a length that is equal in all samples is a constant.
 const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
+
+/// Operators that clip lengths to those of an axis.
+const SLICES: &[&str] = &["slice", "slice_axis", "slice_like", "_onnx_Slice", "Crop"];
 
 /// Shape inference of an operator for known input shapes.
 type Infer<'a> = &'a dyn Fn(Vec<Shape>) -> Option<Vec<Shape>>;
@@ -260,7 +266,7 @@ pub(super) fn probe(
         return nothing();
     }
     let mut probe = Probe { dimensions, ins, atoms, infer: &infer, samples: Vec::new() };
-    if !probe.sample_all(&SAMPLES) && !probe.sample_all(&MULTIPLES) && !probe.sample_all(&SMALL) {
+    if ![SAMPLES, MULTIPLES, SMALL, TINY].iter().any(|sets| probe.sample_all(sets)) {
         return nothing();
     }
     (0..shapes.len()).map(|o| probe.output(op, o, &shapes[o])).collect()
@@ -332,8 +338,10 @@ impl Probe<'_> {
 
     /// A dimension computed from those of the inputs: a product, a sum, or a floor quotient.
     fn derived(&mut self, o: usize, k: usize, lengths: &[i64]) -> Option<i64> {
-        let candidate = self.product(lengths).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
-        candidate.filter(|dim| self.lengths(*dim).is_some_and(|own| own == lengths))
+        let has_lengths = |probe: &Self, dim: &i64| probe.lengths(*dim).is_some_and(|own| own == lengths);
+        let product = self.product(lengths).filter(|dim| has_lengths(self, dim));
+        let sum = product.or_else(|| self.sum(o, k).filter(|dim| has_lengths(self, dim)));
+        sum.or_else(|| self.quotient(o, k).filter(|dim| has_lengths(self, dim)))
     }
 
     /// The product of an input dimension and another dimension or a constant, or its quotient by a constant.
@@ -379,12 +387,21 @@ impl Probe<'_> {
         self.dimensions.plus(dim, constant)
     }
 
-    /// A floor quotient `(atom + shift) / stride`, the output length of sliding windows.
+    /// The length of axis `k` of output `o` for the first sample, but another length of one dimension.
+    fn length_for(&self, o: usize, k: usize, dim: i64, length: i64) -> Option<i64> {
+        let atoms = &self.samples.first()?.0;
+        let other = |d: &i64| if *d == dim { Some(length) } else { self.dimensions.sample(*d, atoms) };
+        let shape = |dims: &Dims| dims.iter().map(other).collect::<Option<Dims>>().map(|dims| Shape::new(&dims));
+        let shapes = (self.infer)(self.ins.iter().map(shape).collect::<Option<_>>()?)?;
+        shapes.get(o).filter(|s| s.ndim().is_some_and(|n| k < n)).map(|s| s.dim(k))
+    }
+
+    /// A floor quotient `(dim + shift) / stride`, the output length of sliding windows.
     fn quotient(&mut self, o: usize, k: usize) -> Option<i64> {
-        for atom in self.atoms.clone() {
-            let start = *self.samples.first()?.0.get(&atom)?;
+        for dim in self.candidates() {
+            let start = self.dimensions.sample(dim, &self.samples.first()?.0)?;
             let lengths: Option<Vec<i64>> =
-                (0..2 * MAX_STRIDE).map(|increment| self.length_with(o, k, &[(atom, increment)])).collect();
+                (0..2 * MAX_STRIDE).map(|increment| self.length_for(o, k, dim, start + increment)).collect();
             let lengths = lengths?;
             let steps: Vec<i64> =
                 (1..lengths.len()).filter(|i| lengths[*i] != lengths[i - 1]).map(|i| i as i64).collect();
@@ -392,17 +409,16 @@ impl Probe<'_> {
             let stride = second - first;
             // The division is exact at the increment that changes the quotient.
             let shift = lengths[*first as usize].checked_mul(stride)?.checked_sub(start + first)?;
-            let sum = self.dimensions.plus(atom, shift)?;
+            let sum = self.dimensions.plus(dim, shift)?;
             return self.dimensions.floor_div(sum, stride);
         }
         None
     }
 }
 
-/// True if a user-defined operator may pass on a known dimension of an input. Its shape inference needs complete shapes, so only samples
-/// give its output shape.
+/// True if an operator may pass on a known dimension of an input. A slice may also clip an unknown one to that length.
 fn keeps_dim(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
-    op == "Custom" && ins.iter().any(|dims| dims.get(k) == Some(&dim))
+    !SLICES.contains(&op) && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }
 
 #[cfg(test)]

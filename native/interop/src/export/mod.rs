@@ -506,6 +506,12 @@ fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<Output>) -> Re
             graph.outputs.push(info);
             continue;
         }
+        // An output may be an input of the model.
+        let is_input = graph.inputs.iter().any(|i| i.name == info.name);
+        if wanted == info.name && is_input && widened.is_none() && used_names.insert(wanted.clone()) {
+            graph.outputs.push(info);
+            continue;
+        }
         let name = if used_names.contains(&wanted) { sink.unique(&wanted) } else { wanted };
         used_names.insert(name.clone());
         let mut source = info.name.clone();

@@ -327,7 +327,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
         single => vec![single],
     };
     for (k, name) in node.outputs.iter().enumerate() {
-        if !name.is_empty() && !matches!(values.get(k), Some(Value::TensorId(_))) {
+        if !name.is_empty() && !matches!(values.get(k), Some(Value::TensorId(_) | Value::List(_))) {
             return Err(Error::unsupported(format!(
                 "its output {k} ('{name}') is not computed by the process for {}",
                 node.op
@@ -410,7 +410,10 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let (mut importer, values) = run(model, options, Mode::Build)?;
     let mut heads = Vec::new();
     for (info, value) in model.graph.outputs.iter().zip(&values) {
-        let Value::TensorId(id) = value else { return Err(Error::format("an output is not a tensor")) };
+        let Value::TensorId(id) = value else {
+            let text = format!("the output '{}' is a sequence; only tensors are supported", info.name);
+            return Err(Error::unsupported(text));
+        };
         let output = importer.emitter.builder.described_output(&info.name, *id)?;
         heads.push(importer.emitter.builder.symbol(output));
     }

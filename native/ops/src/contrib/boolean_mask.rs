@@ -3,15 +3,17 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, Operator, arg};
+use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, read_bytes, read_slice, write_bytes};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::{index, movement, nonzero};
 
 use crate::axes::outer_len_inner;
-use crate::rules::no_gradient;
+use crate::rules::{first_dtype, no_gradient};
 
 params! {
     /// Parameters of `boolean_mask`.
@@ -34,7 +36,18 @@ pub(super) static BOOLEAN_MASK: Operator<BooleanMaskParam> = Operator::new("_con
         arg("index", "The mask, a vector of the length of the axis."),
     ])
     .dynamic(forward)
+    .shape(infer_shape)
+    .dtype(first_dtype)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[1])), None));
+
+/// The shape of the data with an unknown length of the masked axis.
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = Shape::axis(p.get::<BooleanMaskParam>().axis.into(), rank)?;
+    let dim = |(k, d): (usize, &i64)| if k == axis { -1 } else { *d };
+    let dims: Vec<i64> = io.ins[0].dims().iter().enumerate().map(dim).collect();
+    io.assign_out(0, &Shape::new(&dims))
+}
 
 /// The masked axis, the number of elements before it, its length, and the number of bytes after it.
 fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, usize, usize)> {

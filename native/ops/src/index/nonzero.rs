@@ -4,6 +4,7 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
 use ferromx_core::op::{AnyOperator, Operator, arg};
+use ferromx_core::shape::Shape;
 use ferromx_core::storage::read_slice;
 use ferromx_kernels::nonzero;
 
@@ -24,6 +25,11 @@ pub(super) static NONZERO: Operator = Operator::new("_npx_nonzero")
         }, d => return Err(ctx.unsupported(d, &DType::ALL)));
         Ok(vec![new_array(&indices, &[(indices.len() / dims.len()) as i64, dims.len() as i64].into(), ctx.context)?])
     })
+    .shape(|_, io| match io.ins[0].ndim() {
+        Some(rank) => io.assign_out(0, &Shape::new(&[-1, rank.max(1) as i64])),
+        None => Ok(()),
+    })
+    .dtype(|_, io| io.assign_out(0, DType::I64))
     .grad(Grad::Zero);
 
 #[cfg(test)]

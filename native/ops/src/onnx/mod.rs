@@ -21,7 +21,7 @@ mod tf_idf;
 
 pub use dim_expr::{DimExprs, DimLeaf, DimOp};
 pub use quantize::DequantizeLinearParam;
-pub use resize::{Coordinates, NearestMode, Neighbors, ResizeMode, ResizedAxis, Resizing};
+pub use resize::{Coordinates, NearestMode, Neighbors, ResizeMode, ResizedAxis, Resizing, scaled_len};
 
 use ferromx_core::dispatch;
 use ferromx_core::error::{Error, Result};

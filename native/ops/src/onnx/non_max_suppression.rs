@@ -6,6 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{OpCtx, Operator, arg};
 use ferromx_core::params;
+use ferromx_core::shape::Shape;
 use ferromx_kernels::detection::{Selection, box_edges, select_boxes_of_classes};
 
 params! {
@@ -33,7 +34,9 @@ pub(super) static NON_MAX_SUPPRESSION: Operator<NonMaxSuppressionParam> = Operat
         arg("boxes", "The boxes, of shape (images, n, 4)."),
         arg("scores", "Their scores, of shape (images, classes, n)."),
     ])
-    .dynamic(forward);
+    .dynamic(forward)
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[-1, 3])))
+    .dtype(|_, io| io.assign_out(0, DType::I64));
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let p = ctx.params::<NonMaxSuppressionParam>();

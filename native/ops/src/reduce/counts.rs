@@ -184,6 +184,11 @@ pub(super) static BINCOUNT: Operator<BincountParam> = Operator::new("_npi_bincou
     ])
     .num_inputs_by(|p| if p.get::<BincountParam>().has_weights { 2 } else { 1 })
     .dynamic(bincount)
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[-1])))
+    .dtype(|_, io| match io.ins.last().copied().flatten() {
+        Some(dtype) => io.assign_out(0, dtype),
+        None => Ok(()),
+    })
     .grad(Grad::Zero);
 
 fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {

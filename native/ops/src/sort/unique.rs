@@ -3,15 +3,17 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{AnyOperator, OpCtx, Operator};
+use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::read_slice;
 use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::sort::{self, Order};
 
 use crate::axes::outer_len_inner;
-use crate::rules::new_array;
+use crate::rules::{first_dtype, new_array};
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&UNIQUE];
@@ -40,7 +42,25 @@ pub(super) static UNIQUE: Operator<UniqueParam> = Operator::new("_npi_unique").n
         1 + usize::from(p.return_index) + usize::from(p.return_inverse) + usize::from(p.return_counts)
     })
     .dynamic(unique)
+    .shape(infer_shape)
+    .dtype(|p, io| {
+        (1..io.outs.len()).try_for_each(|k| io.assign_out(k, DType::I64))?;
+        first_dtype(p, io)
+    })
     .grad(Grad::Zero);
+
+/// The number of unique elements, or of unique slices along an axis, is unknown.
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let unknown = Shape::new(&[-1]);
+    (1..io.outs.len()).try_for_each(|k| io.assign_out(k, &unknown))?;
+    let Some(axis) = p.get::<UniqueParam>().axis else { return io.assign_out(0, &unknown) };
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = Shape::axis(axis.into(), rank.max(1))?;
+    let mut dims = io.ins[0].dims().to_vec();
+    dims.resize(rank.max(1), -1);
+    dims[axis] = -1;
+    io.assign_out(0, &Shape::new(&dims))
+}
 
 fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let (p, x) = (ctx.params::<UniqueParam>(), &ins[0]);

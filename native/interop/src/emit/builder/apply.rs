@@ -151,6 +151,8 @@ impl Builder {
         let DynamicVariant { op: dynamic_op, lists } = dynamic_variant(op, rank, param)?.ok_or_else(unknown)?;
         let numbers: Vec<i64> = lists.iter().flat_map(|(_, list)| list).filter_map(Value::int).collect();
         let (ins, written) = self.dim_exprs(&given, &numbers)?;
+        let slice_dims = if dynamic_op == SYMBOLIC_SLICE.name() { self.slice_dims(given[0], &lists) } else { None };
+        let num_symbols = self.dimensions.num_symbols();
         let mut written = written.into_iter();
         let mut attrs = Attrs::new();
         for (key, list) in lists {
@@ -163,7 +165,30 @@ impl Builder {
         {
             attrs.insert(key.to_string(), param(key).to_string());
         }
-        self.apply_with(dynamic_op, name, &ins, attrs, &[])
+        let outputs = self.apply_with(dynamic_op, name, &ins, attrs, &[])?;
+        // Samples do not show how a length is clipped to the axis.
+        if let (Some(known), Some(dims)) = (slice_dims, self.tensors[outputs[0]].dims.as_mut()) {
+            for (d, known) in dims.iter_mut().zip(known) {
+                if let Some(known) = known.filter(|_| self.dimensions.is_new_atom(*d, num_symbols)) {
+                    *d = known;
+                }
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// The dimensions of a slice, of which some may be unknown. `lists` has its begins, ends and steps.
+    fn slice_dims(&mut self, data: usize, lists: &[(&str, Vec<Value>)]) -> Option<Vec<Option<i64>>> {
+        let dims = self.tensors[data].dims.clone()?;
+        let bound = |key: &str, axis: usize| {
+            let list = lists.iter().find(|(k, _)| *k == key).and_then(|(_, list)| list.get(axis));
+            list.and_then(Value::int)
+        };
+        let mut len = |(axis, n): (usize, &i64)| match bound("step", axis) {
+            None | Some(1) => self.dimensions.slice_len(*n, bound("begin", axis), bound("end", axis)),
+            Some(_) => None,
+        };
+        Some(dims.iter().enumerate().map(&mut len).collect())
     }
 
     /// Tiles a tensor: inserts an axis before each axis, broadcasts it, and merges both by a reshape.

@@ -8,7 +8,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
-use super::subgraphs::{map_graph, map_iteration};
+use super::subgraphs::{map_graph, map_iteration, tensors};
 use super::{loops, rules};
 use crate::emit::{Scope, TensorId, op};
 use crate::error::{Error, Result};
@@ -16,18 +16,18 @@ use crate::ir::{Graph, Value};
 
 rules! {
     /// ONNX's If: the outputs of one of two graphs.
-    fn branch(s, condition: TensorId, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<TensorId> {
+    fn branch(s, condition: TensorId, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<Value> {
         match condition_value(s, condition) {
             Ok(holds) => map_graph(s, if holds { &then } else { &otherwise }, &[]),
-            Err(Error::NeedsValue(_)) => loops::dynamic_branch(s, condition, [&then, &otherwise]),
+            Err(Error::NeedsValue(_)) => loops::dynamic_branch(s, condition, [&then, &otherwise]).map(values),
             Err(e) => Err(e),
         }
     }
 
     /// ONNX's Loop: the final values, then the scan outputs of all iterations, stacked along a new first axis.
     fn looped(
-        s, trips: Option<TensorId>, condition: Option<TensorId>, values: Vec<TensorId>, body: Arc<Graph>,
-    ) -> Vec<TensorId> {
+        s, trips: Option<TensorId>, condition: Option<TensorId>, initial: &[Value], body: Arc<Graph>,
+    ) -> Vec<Value> {
         let trip_count = match trips {
             None => Ok(i64::MAX),
             Some(trips) => known(s, trips).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
@@ -36,7 +36,7 @@ rules! {
             Ok(trip_count) => {
                 let start = s.context.emitter().unrolling.num_mapped;
                 let outer = s.context.emitter_mut().unrolling.begin();
-                let unrolled = unroll(s, condition, &values, &body, *trip_count);
+                let unrolled = unroll(s, condition, initial, &body, *trip_count);
                 s.context.emitter_mut().unrolling.end(start, outer, unrolled.is_ok());
                 unrolled
             }
@@ -45,7 +45,9 @@ rules! {
         match unrolled {
             Err(Error::NeedsValue(_)) if !s.is_executing() => {
                 let max_trip_count = trip_count.ok().filter(|_| trips.is_some());
-                loops::dynamic_loop(s, &loops::Loop { trips, condition, carried: &values, max_trip_count }, &body)
+                let carried = tensors(initial.to_vec())?;
+                let outputs = loops::dynamic_loop(s, &loops::Loop { trips, condition, carried: &carried, max_trip_count }, &body);
+                outputs.map(values)
             }
             result => result,
         }
@@ -68,6 +70,10 @@ rules! {
 pub(super) const MAX_UNROLLED: i64 = 256;
 /// Maximum number of iterations of a loop when a model is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
+
+fn values(tensors: Vec<TensorId>) -> Vec<Value> {
+    tensors.into_iter().map(Value::from).collect()
+}
 
 /// The value of a condition or trip count.
 fn known(s: &Scope<'_, '_>, tensor: TensorId) -> Result<NDArray> {
@@ -101,10 +107,10 @@ fn stack(s: &mut Scope<'_, '_>, iterations: Vec<TensorId>, axis: i64, body: &Gra
 fn unroll(
     s: &mut Scope<'_, '_>,
     condition: Option<TensorId>,
-    carried: &[TensorId],
+    carried: &[Value],
     body: &Graph,
     trips: i64,
-) -> Result<Vec<TensorId>> {
+) -> Result<Vec<Value>> {
     let mut keep_going = condition;
     let mut values = carried.to_vec();
     let num_scans = body.outputs.len().checked_sub(carried.len() + 1);
@@ -129,19 +135,19 @@ fn unroll(
             None => s.constant(NDArray::from_slice(&[true], &[])?),
         };
         let counter = s.constant(NDArray::from_slice(&[i], &[])?);
-        let inputs: Vec<TensorId> = [counter, condition_in].into_iter().chain(values).collect();
+        let inputs: Vec<Value> = [counter, condition_in].map(Value::from).into_iter().chain(values).collect();
         let mut outputs = map_iteration(s, body, &inputs)?;
         let scanned = outputs.split_off(1 + carried.len());
-        scan_outputs.iter_mut().zip(scanned).for_each(|(all, output)| all.push(output));
+        scan_outputs.iter_mut().zip(tensors(scanned)?).for_each(|(all, output)| all.push(output));
         values = outputs.split_off(1);
         // Without a condition, the body's condition output is ignored.
         if condition.is_some() {
-            keep_going = outputs.pop();
+            keep_going = tensors(outputs)?.pop();
         }
         i += 1;
     }
     for (k, iterations) in scan_outputs.into_iter().enumerate() {
-        values.push(stack(s, iterations, 0, body, 1 + carried.len() + k)?);
+        values.push(stack(s, iterations, 0, body, 1 + carried.len() + k)?.into());
     }
     Ok(values)
 }
@@ -198,7 +204,8 @@ pub(super) fn scan(
             let slice = s.emit(op!(SLICE_AXIS(*sequence), axis: axes[k], begin: index, end: index + 1))?;
             inputs.push(s.emit(op!(SQUEEZE(slice), axis: vec![axes[k]]))?);
         }
-        let mut outputs = map_iteration(s, body, &inputs)?;
+        let inputs: Vec<Value> = inputs.into_iter().map(Value::from).collect();
+        let mut outputs = tensors(map_iteration(s, body, &inputs)?)?;
         let scanned = outputs.split_off(values.len());
         values = outputs;
         scan_outputs.iter_mut().zip(scanned).for_each(|(all, output)| all.push(output));

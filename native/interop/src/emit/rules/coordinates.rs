@@ -5,7 +5,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{constant_len, needs_shapes, rules};
-use crate::emit::{TensorId, op};
+use crate::emit::{SymInts, TensorId, op};
 use crate::error::Error;
 use crate::ir::Value;
 
@@ -55,7 +55,7 @@ rules! {
             (begin[axis], end[axis]) = if size < n { (-less, size - n + less) } else { (less, size - n - less) };
         }
         begin.extend(end);
-        super::elements::padded(s, tensor, begin, None, "constant", Value::Float(0.0))
+        super::elements::padded(s, tensor, SymInts(begin), None, "constant", Value::Float(0.0))
     }
 
     /// The input shape from which pooling with these windows gives `shape`.

@@ -4,8 +4,8 @@ use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
-use super::rules;
-use crate::emit::{Scope, TensorId, op};
+use super::{array, constant_len, needs_shapes, rules};
+use crate::emit::{Scope, SymInts, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -121,14 +121,23 @@ rules! {
         s.emit_named(op!(CAST(clipped), dtype: dtype))
     }
 
+    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `how` is a list: N, K, block size, bits.
+    fn block_weights(s, packed: TensorId, scales: TensorId, zero_points: Option<TensorId>, how: Vec<i64>) -> TensorId {
+        let weights = BlockWeights::read(s, packed, scales, zero_points, &how)?;
+        let (n, k, dtype) = (weights.num_columns, weights.len, s.dtype(scales)?);
+        let items = (0..n * k).map(|i| weights.element(i % n, i / n)).collect::<Option<Vec<f64>>>();
+        let items = items.ok_or_else(|| Error::value("the weights, scales or zero points have too few elements"))?;
+        Ok(s.inner_constant("weights", array::<f64>(&[k as i64, n as i64], dtype, items)?))
+    }
+
     /// True if the tensor is a constant of one element.
     fn single(s, tensor: TensorId) -> bool {
         Ok(s.info(tensor).value.as_ref().is_some_and(|v| v.len() == 1))
     }
 
     /// ONNX's Pad: the pads at the beginning of each axis, then those at the end. Negative pads crop.
-    fn padded(s, tensor: TensorId, pads: Vec<i64>, axes: Option<Vec<i64>>, mode: &str, value: Value) -> TensorId {
-        let rank = s.rank(tensor)?;
+    fn padded(s, tensor: TensorId, pads: SymInts, axes: Option<Vec<i64>>, mode: &str, value: Value) -> TensorId {
+        let (rank, pads) = (s.rank(tensor)?, pads.0);
         let axes: Vec<usize> = match axes {
             None => (0..rank).collect(),
             Some(axes) => axes.into_iter().map(|x| Shape::axis(x, rank)).collect::<Result<_, _>>()?,
@@ -140,8 +149,14 @@ rules! {
         for (k, axis) in axes.iter().enumerate() {
             pairs[*axis] = [pads[k], pads[k + axes.len()]];
         }
-        let is_cropped = pads.iter().any(|p| *p < 0);
         let mut data = tensor;
+        if pads.iter().any(|p| is_symbolic(*p)) {
+            if mode != "constant" {
+                return Err(needs_shapes("the padding depends on an unknown dimension"));
+            }
+            data = pad_dynamic(s, tensor, &mut pairs, &value)?;
+        }
+        let is_cropped = pads.iter().any(|p| *p < 0 && !is_symbolic(*p));
         if is_cropped {
             let bound = |pad: i64, index: i64| if pad < 0 { Value::Int(index) } else { Value::None };
             let begin: Vec<Value> = pairs.iter().map(|p| bound(p[0], -p[0])).collect();
@@ -150,7 +165,7 @@ rules! {
         }
         pairs.iter_mut().flatten().for_each(|p| *p = (*p).max(0));
         if pairs.iter().all(|p| *p == [0, 0]) {
-            return if is_cropped { Ok(data) } else { s.emit_named(op!(COPY(data))) };
+            return if data != tensor { Ok(data) } else { s.emit_named(op!(COPY(data))) };
         }
         let mode = match mode {
             "wrap" => return pad_wrap(s, data, &pairs),
@@ -161,10 +176,127 @@ rules! {
     }
 }
 
+/// Columns of a matrix that are quantized in blocks. Each row of `packed` and of `zero_points` has the elements of a column, the first ones
+/// in the low bits of a byte.
+struct BlockWeights {
+    num_columns: usize,
+    len: usize,
+    block_len: usize,
+    bits: usize,
+    packed: Vec<u8>,
+    scales: Vec<f64>,
+    zero_points: ZeroPoints,
+}
+
+enum ZeroPoints {
+    /// Half of the range.
+    Middle,
+    /// Packed like the weights.
+    Packed(Vec<u8>),
+    /// One number per block.
+    Numbers(Vec<f64>),
+}
+
+impl BlockWeights {
+    fn read(
+        s: &Scope<'_, '_>,
+        packed: TensorId,
+        scales: TensorId,
+        zero_points: Option<TensorId>,
+        how: &[i64],
+    ) -> Result<BlockWeights> {
+        let known = |tensor: TensorId| {
+            let unknown = || Error::NeedsValue("the quantized weights are known only when the model runs".into());
+            s.info(tensor).value.clone().ok_or_else(unknown)
+        };
+        let sizes: Option<Vec<usize>> = how.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n > 0)).collect();
+        let Some([num_columns, len, block_len, bits @ (2 | 4 | 8)]) = sizes.as_deref() else {
+            return Err(Error::unsupported(format!("N, K, block_size and bits are {how:?}; bits must be 2, 4 or 8")));
+        };
+        let (num_columns, len, block_len, bits) = (*num_columns, *len, *block_len, *bits);
+        constant_len(&[num_columns as i64, len as i64])?;
+        let zero_points = match zero_points.map(known).transpose()? {
+            None => ZeroPoints::Middle,
+            Some(array) if array.dtype() == DType::U8 => ZeroPoints::Packed(array.to_vec::<u8>()?),
+            Some(array) => ZeroPoints::Numbers(array.to_vec_as::<f64>()?),
+        };
+        let packed = known(packed)?;
+        if packed.dtype() != DType::U8 {
+            return Err(Error::unsupported(format!("packed weights must be uint8, not {}", packed.dtype())));
+        }
+        let (packed, scales) = (packed.to_vec::<u8>()?, known(scales)?.to_vec_as::<f64>()?);
+        Ok(BlockWeights { num_columns, len, block_len, bits, packed, scales, zero_points })
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.len.div_ceil(self.block_len)
+    }
+
+    /// Element `index` of row `row` of packed integers.
+    fn unpacked(&self, packed: &[u8], row: usize, row_len: usize, index: usize) -> Option<f64> {
+        let per_byte = 8 / self.bits;
+        let byte = packed.get(row * row_len.div_ceil(per_byte) + index / per_byte)?;
+        let shifted = u32::from(*byte) >> (index % per_byte * self.bits);
+        Some(f64::from(shifted & ((1 << self.bits) - 1)))
+    }
+
+    /// Element `index` of a column; `None` if an array is too short.
+    fn element(&self, column: usize, index: usize) -> Option<f64> {
+        let (num_blocks, block) = (self.num_blocks(), index / self.block_len);
+        let quantized = self.unpacked(&self.packed, column, num_blocks * self.block_len, index)?;
+        let zero = match &self.zero_points {
+            ZeroPoints::Middle => f64::from(1 << (self.bits - 1)),
+            ZeroPoints::Packed(packed) => self.unpacked(packed, column, num_blocks, block)?,
+            ZeroPoints::Numbers(numbers) => *numbers.get(column * num_blocks + block)?,
+        };
+        Some((quantized - zero) * self.scales.get(column * num_blocks + block)?)
+    }
+}
+
+/// Pads axes with a constant by lengths that are computed from dimensions and must not be negative. These become 0 in `pairs`.
+fn pad_dynamic(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &mut [[i64; 2]], value: &Value) -> Result<TensorId> {
+    let dtype = s.dtype(tensor)?;
+    for (axis, pair) in pairs.iter_mut().enumerate().filter(|(_, p)| p.iter().any(|p| is_symbolic(*p))) {
+        let mut joined = Vec::new();
+        for (k, pad) in std::mem::take(pair).into_iter().enumerate() {
+            if k == 1 {
+                joined.push(tensor);
+            }
+            if pad != 0 {
+                let mut dims = s.dims(tensor)?;
+                dims[axis] = pad;
+                joined.push(s.emit(op!(FULL(), shape: dims, value: value.number().unwrap_or(0.0), dtype: dtype))?);
+            }
+        }
+        tensor = s.emit_named(op!(CONCAT(joined), dim: axis))?;
+    }
+    Ok(tensor)
+}
+
+/// Pads an axis of unknown length with the elements from the opposite end. The padding must not exceed the length.
+fn wrap_dynamic(s: &mut Scope<'_, '_>, tensor: TensorId, axis: usize, [begin, end]: [i64; 2]) -> Result<TensorId> {
+    let mut joined = Vec::new();
+    if begin > 0 {
+        let all = vec![Value::None; s.rank(tensor)?];
+        let mut begins = all.clone();
+        begins[axis] = Value::Int(-begin);
+        joined.push(s.emit(op!(SLICE(tensor), begin: begins, end: all))?);
+    }
+    joined.push(tensor);
+    if end > 0 {
+        joined.push(s.emit(op!(SLICE_AXIS(tensor), axis: axis, begin: 0, end: end))?);
+    }
+    s.emit_named(op!(CONCAT(joined), dim: axis))
+}
+
 /// Pads with the elements from the opposite end of each axis.
 fn pad_wrap(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &[[i64; 2]]) -> Result<TensorId> {
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
-        let n = s.known_dims(tensor)?[axis];
+        let n = s.dims(tensor)?[axis];
+        if is_symbolic(n) {
+            tensor = wrap_dynamic(s, tensor, axis, *pair)?;
+            continue;
+        }
         if n == 0 {
             return Err(Error::value("an empty axis cannot be reversed"));
         }

@@ -23,6 +23,13 @@ rules! {
         framework_node(s, operator, vec![tensor.into(), k.into()], 2)
     }
 
+    /// For export: Unique with its first output and those of the three others that are wanted.
+    fn unique_elements(s, tensor: TensorId, axis: Value, wanted: &[Value]) -> Vec<Value> {
+        let all = framework_node(s, OnnxOp::Unique { axis }, vec![tensor.into()], 4)?;
+        let is_wanted = |k: usize| k == 0 || wanted.get(k - 1).is_some_and(Value::is_true);
+        Ok(all.into_iter().enumerate().filter(|(k, _)| is_wanted(*k)).map(|(_, output)| output).collect())
+    }
+
     /// For export: inserts an axis of length 1 into every tensor.
     fn each_unsqueezed(s, tensors: &[Value], axis: i64) -> Vec<Value> {
         let axis = s.integers("axis", &[axis])?;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
-use super::subgraphs::map_iteration;
+use super::subgraphs::{map_iteration, tensors};
 use crate::emit::{Body, Operands, Scope, TensorId, op};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
@@ -61,13 +61,15 @@ fn body_using(
     })
 }
 
+/// Maps a loop body whose inputs and outputs are tensors.
+fn map_tensors(s: &mut Scope<'_, '_>, body: &Graph, values: &[TensorId]) -> Result<Vec<TensorId>> {
+    let values: Vec<Value> = values.iter().map(|id| Value::from(*id)).collect();
+    tensors(map_iteration(s, body, &values)?)
+}
+
 /// The outputs of a graph without inputs.
 fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<TensorId>> {
-    let tensor_id = |value: Value| match value {
-        Value::TensorId(id) => Ok(TensorId(id)),
-        _ => Err(Error::format("an output of a subgraph is not a tensor")),
-    };
-    s.context.graph(graph, HashMap::new())?.into_iter().map(tensor_id).collect()
+    tensors(s.context.graph(graph, HashMap::new())?)
 }
 
 /// `If` with an unknown condition: `_cond`.
@@ -131,7 +133,7 @@ pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, operands: &Loop<'_>, body: &Gr
         |s| {
             // The body returns condition, carried values and scan outputs; `_while_loop` expects scan outputs, counter, condition and
             // carried values.
-            let mut values = map_iteration(s, body, &variables)?;
+            let mut values = map_tensors(s, body, &variables)?;
             let mut outputs = values.split_off(1 + carried.len());
             let next = s.emit_named(op!(PLUS_SCALAR(variables[0]), scalar: 1.0))?;
             let keep_going = if condition.is_some() { values[0] } else { variables[1] };
@@ -246,7 +248,7 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
                 false => *variable,
             });
         }
-        let mut final_states = map_iteration(s, body, &inputs)?;
+        let mut final_states = map_tensors(s, body, &inputs)?;
         let scan_outputs = final_states.split_off(states.len());
         scalars.borrow_mut().clear();
         let mut outs = Vec::new();

@@ -3,8 +3,9 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 
+use super::elements::padded;
 use super::{array, constant_len, needs_shapes, rules};
-use crate::emit::{Scope, SymInt, TensorId, is_symbolic, op};
+use crate::emit::{Scope, SymInt, SymInts, TensorId, is_symbolic, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::mapping::ast::Operator;
@@ -25,6 +26,16 @@ rules! {
         let items = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect();
         let mask = array::<f64>(&[queries, keys], dtype, items)?;
         Ok(s.inner_constant("mask", mask))
+    }
+
+    /// A mask whose last axis has one element per key. The keys that an additive mask lacks are hidden.
+    fn mask_of_keys(s, mask: TensorId, keys: SymInt) -> TensorId {
+        let given = s.dims(mask)?.last().copied().unwrap_or(1);
+        let Value::Int(missing) = s.builder().combine(Operator::Subtract, keys.0, given)? else { return Ok(mask) };
+        if missing == 0 || !is_symbolic(missing) && missing < 0 {
+            return Ok(mask);
+        }
+        padded(s, mask, SymInts(vec![0, missing]), Some(vec![-1]), "constant", Value::Float(f64::NEG_INFINITY))
     }
 
     /// As attention_mask, with a key length for each batch. The queries are the last positions before that length.

@@ -10,6 +10,7 @@
 //! - `masks`: attention masks; `recurrent`: recurrent networks; `signal`: signal processing; `nnef`: NNEF.
 //! - `control`: operators with subgraphs, inlined or unrolled; `loops`: those with conditions that are computed at run time;
 //!   `subgraphs`: their bodies; `batched`: Scan of operator set 8.
+//! - `sequences`: sequences of tensors, which are lists during the import.
 //! - `export_nodes`: ONNX operators with several outputs; `dimension_exprs`: expressions of dimensions in exports.
 
 mod batched;
@@ -24,6 +25,7 @@ mod masks;
 mod nnef;
 mod recurrent;
 mod resize;
+mod sequences;
 mod signal;
 mod subgraphs;
 mod symbolic;
@@ -120,6 +122,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         masks::RULES,
         recurrent::RULES,
         resize::RULES,
+        sequences::RULES,
         signal::RULES,
         symbolic::RULES,
         tensors::RULES,
@@ -181,15 +184,6 @@ impl Scope<'_, '_> {
         let dims = info.dims.as_ref().map(|dims| dims.to_vec());
         let dims = dims.or_else(|| info.shape.is_known().then(|| info.shape.dims().to_vec()));
         dims.ok_or_else(|| needs_shapes(&format!("the shape {} is not fully known", info.shape)))
-    }
-
-    /// The dimensions of a tensor, all of them known.
-    fn known_dims(&self, tensor: TensorId) -> Result<Vec<i64>> {
-        let shape = &self.info(tensor).shape;
-        match shape.is_known() {
-            true => Ok(shape.dims().to_vec()),
-            false => Err(needs_shapes(&format!("the shape {shape} is not fully known"))),
-        }
     }
 
     /// The element type of a tensor.

@@ -5,7 +5,7 @@ use ferromx_ops::definitions::PoolType;
 use super::elements::padded;
 use super::windows::window_pads;
 use super::{constant_len, rules};
-use crate::emit::{Scope, TensorId, op};
+use crate::emit::{Scope, SymInts, TensorId, op};
 use crate::error::Error;
 use crate::ir::Value;
 
@@ -79,7 +79,7 @@ rules! {
         };
         let framed = |s: &mut Scope<'_, '_>, x: TensorId, mode: &str| {
             let axes = (2..n as i64 + 2).collect();
-            padded(s, x, pads.clone(), Some(axes), mode, Value::Float(0.0))
+            padded(s, x, SymInts(pads.clone()), Some(axes), mode, Value::Float(0.0))
         };
         let mode = if border == "ignore" { "constant" } else { border_mode(s, border)? };
         if mode == "constant" && before == after {

@@ -4,7 +4,7 @@
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::ParamValue;
 use ferromx_core::shape::Shape;
-use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing};
+use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing, scaled_len};
 
 use super::{array, needs_shapes, rules};
 use crate::emit::{Arguments, Scope, TensorId, is_symbolic, op};
@@ -151,7 +151,7 @@ fn changed_axes(request: Target, dims: &[i64], options: &Options<'_>) -> Result<
         }
         let from = usize::try_from(dims[axis]).ok().filter(|n| *n > 0);
         let from = from.ok_or_else(|| Error::value("an empty axis cannot be resized"))?;
-        let to = size.map_or_else(|| (scale.unwrap_or(1.0) * from as f64).floor(), |n| n as f64);
+        let to = size.map_or_else(|| scaled_len(from, scale.unwrap_or(1.0)), |n| n as f64);
         let scale = scale.unwrap_or(to / from as f64);
         if !(scale > 0.0 && to < 1e9) {
             return Err(Error::value(format!("an axis of {from} cannot be scaled by {scale}")));

@@ -1,25 +1,29 @@
 //! Maps the subgraphs of operators: branches and loop bodies.
 
-use std::collections::HashMap;
-
 use crate::emit::{Scope, TensorId};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Value};
 
-/// Maps a subgraph with these tensors as its inputs.
-pub(super) fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[TensorId]) -> Result<Vec<TensorId>> {
+/// Maps a subgraph with these tensors or sequences as its inputs.
+pub(super) fn map_graph(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Value]) -> Result<Vec<Value>> {
     let names = graph.inputs.iter().map(|i| i.name.clone());
-    let inputs = names.zip(inputs.iter().map(|id| Value::from(*id))).collect::<HashMap<_, _>>();
-    let outputs = s.context.graph(graph, inputs)?;
-    let tensor_id = |value: Value| match value {
-        Value::TensorId(id) => Ok(TensorId(id)),
-        _ => Err(Error::format("an output of a subgraph is not a tensor")),
-    };
-    outputs.into_iter().map(tensor_id).collect()
+    s.context.graph(graph, names.zip(inputs.iter().cloned()).collect())
 }
 
-/// Maps a loop body with these tensors as its inputs.
-pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[TensorId]) -> Result<Vec<TensorId>> {
+/// Values that must be tensors.
+pub(super) fn tensors(values: Vec<Value>) -> Result<Vec<TensorId>> {
+    let tensor_id = |value: Value| match value {
+        Value::TensorId(id) => Ok(TensorId(id)),
+        Value::List(_) => Err(Error::NeedsValue(
+            "a sequence is an output of a branch or loop that depends on values known only when the model runs".into(),
+        )),
+        _ => Err(Error::format("an output of a subgraph is not a tensor")),
+    };
+    values.into_iter().map(tensor_id).collect()
+}
+
+/// Maps a loop body with these tensors or sequences as its inputs.
+pub(super) fn map_iteration(s: &mut Scope<'_, '_>, body: &Graph, values: &[Value]) -> Result<Vec<Value>> {
     if body.inputs.len() != values.len() {
         return Err(Error::format(format!(
             "the body has {} inputs, but {} were given",

@@ -99,12 +99,22 @@ rules! {
         }
     }
 
+    /// True for a constant or an input of the graph. An operator can update such a tensor in place.
+    fn is_stored(s, tensor: TensorId) -> bool {
+        let info = s.info(tensor);
+        let entries = info.symbol().map(|symbol| symbol.entries()).unwrap_or_default();
+        Ok(info.value.is_some() || entries.first().is_some_and(|e| e.node.is_variable()))
+    }
+
     /// A constant tensor of a number, or of a list of numbers.
     fn tensor(s, value: Value, dtype: DType) -> TensorId {
         let (items, dims) = match value {
             Value::List(items) => (items.clone(), vec![items.len() as i64]),
             one => (vec![one], vec![]),
         };
+        if items.iter().filter_map(Value::int).any(is_symbolic) {
+            return Err(needs_shapes("a constant depends on an unknown dimension"));
+        }
         let array = match items.iter().all(|v| matches!(v, Value::Int(_))) {
             true => self::array(&dims, dtype, items.iter().filter_map(Value::int).collect())?,
             false => self::array(&dims, dtype, items.iter().filter_map(Value::number).collect())?,
