@@ -101,7 +101,8 @@ class ReleasedApiSuite extends munit.FunSuite {
       val companion = typeOf(owner, "class").typeSymbol.companion
       companion.isPrivate && !companion.owner.isPackageClass
     }
-    val constructors = released.filter(m => m.kind == "class" && m.signature.startsWith("<init>") && m.signature.contains("=?"))
+    val constructors =
+      released.filter(m => m.kind == "class" && m.signature.startsWith("<init>") && m.signature.contains("=?"))
     assert(constructors.exists(_.owner == "Callback.Speedometer"))
     assertEquals(constructors.map(_.owner).filter(hasPrivateCompanion), Seq.empty[String])
   }
