@@ -6,7 +6,7 @@ pub use crate::nn::leaky_relu::ActType as LeakyReluType;
 pub use crate::nn::pooling::PoolType;
 pub use crate::quantized::ByteType;
 pub use crate::shape::pad::{PadMode, PadWidth};
-use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, onnx, shape};
+use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, num_args, onnx, shape};
 
 /// Names operators, with the type of their parameters if they have some.
 macro_rules! operators {
@@ -18,7 +18,7 @@ macro_rules! operators {
 
 operators! {
     ADD = broadcast::promotion::ADD;
-    ADD_N = elemwise::binary::ADD_N;
+    ADD_N: num_args::NumArgs = elemwise::binary::ADD_N;
     AROUND: elemwise::parametric::AroundParam = elemwise::parametric::AROUND;
     BITWISE_AND = broadcast::promotion::BITWISE_AND;
     BITWISE_OR = broadcast::promotion::BITWISE_OR;

@@ -11,7 +11,8 @@
 //! - `sparse` has what the sparse forms of operators share, and operators that only exist for sparse arrays.
 //! - `packed` shares weights that were packed for the loops of kernels.
 //! - `compose` names the operators of composed gradients.
-//! - `rules` has shared inference rules, `axes` the axes of reductions, `movement` helpers of operators that move elements.
+//! - `rules` has shared inference rules, `axes` the axes of reductions, `movement` helpers of operators that move elements, `num_args` the
+//!   parameters of operators that only count their inputs.
 //! - `definitions` names operators for crates that build graphs.
 //!
 //! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
@@ -33,6 +34,7 @@ mod internal;
 mod linalg;
 pub mod movement;
 pub mod nn;
+pub mod num_args;
 pub mod onnx;
 mod optimizer;
 mod packed;

@@ -106,6 +106,7 @@ object CallStyles {
     val trained = new module.Module(network)
     trained.bind(dataShapes = iter.provideData, labelShapes = Some(iter.provideLabel), forTraining = false)
     check("shapes of an iterator", trained.outputShapes, IndexedSeq("softmax_output" -> Shape(2, 2)))
+    check("a constructor's default", new Callback.Speedometer(batchSize = 2).frequent, 50)
   }
 
   private def userDefinedOperators(): Unit = {

@@ -10,6 +10,7 @@ use ferromx_kernels::{lane_fn, zip};
 use super::family::{self, Arg, apply_two, binary, operators, src};
 use super::formulas::*;
 use crate::compose::{Graph, op};
+use crate::num_args::NumArgs;
 
 /// The arguments of operators of two arrays.
 pub(super) const LHS_RHS: &[ArgDef] =
@@ -115,7 +116,7 @@ fn grad_add(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     Ok(())
 }
 
-pub(crate) static ADD_N: Operator = Operator::new("add_n")
+pub(crate) static ADD_N: Operator<NumArgs> = Operator::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
     .doc("The sum of all inputs, element by element. They have one shape and type.")
     .variadic("args", "The arrays to add.", "num_args")

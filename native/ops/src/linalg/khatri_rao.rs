@@ -11,9 +11,11 @@ use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::linalg;
 
+use crate::num_args::NumArgs;
+
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-pub(super) static KHATRI_RAO: Operator = Operator::new("khatri_rao")
+pub(super) static KHATRI_RAO: Operator<NumArgs> = Operator::new("khatri_rao")
     .doc(
         "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. Inputs of \
          shapes (r1, k), (r2, k), ... give an output of shape (r1 * r2 * ..., k); the row index of the last matrix varies fastest. It \

@@ -44,7 +44,8 @@ object Callback {
     }
   }
 
-  private object Speedometer {
+  // Scala 3 cannot call a constructor with defaults if the companion is private.
+  private[mxnet] object Speedometer {
     private val logger = Logging.of(classOf[Speedometer])
   }
 

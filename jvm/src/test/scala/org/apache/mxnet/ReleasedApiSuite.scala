@@ -95,4 +95,15 @@ class ReleasedApiSuite extends munit.FunSuite {
     .foreach { case ((owner, kind), wanted) =>
       test(s"$kind $owner")(assertEquals(missing(owner, kind, wanted), Seq.empty[String]))
     }
+
+  test("nested classes whose constructors have defaults have accessible companions, as Scala 3 requires") {
+    def hasPrivateCompanion(owner: String): Boolean = {
+      val companion = typeOf(owner, "class").typeSymbol.companion
+      companion.isPrivate && !companion.owner.isPackageClass
+    }
+    val constructors =
+      released.filter(m => m.kind == "class" && m.signature.startsWith("<init>") && m.signature.contains("=?"))
+    assert(constructors.exists(_.owner == "Callback.Speedometer"))
+    assertEquals(constructors.map(_.owner).filter(hasPrivateCompanion), Seq.empty[String])
+  }
 }
