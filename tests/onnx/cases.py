@@ -87,6 +87,9 @@ def elementwise():
 def layers():
     x, w = numbers((1, 4, 7, 6)), numbers((6, 4, 3, 2))
     yield one("Conv", [x, w], constants=(1,))
+    absolute = helper.make_node("Abs", ["v"], ["s"], name="s")
+    nodes = [absolute, helper.make_node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y"], name="y")]
+    yield Case("BatchNormalization_of_computed_statistics", nodes, {"x": x, "v": numbers((4,), seed=5)}, ["y"])
     yield one("Conv", [x, w, numbers((6,))], "Conv_pads", constants=(1, 2), pads=[1, 0, 1, 0], strides=[2, 1])
     yield one("Conv", [x, w], "Conv_asymmetric", constants=(1,), pads=[0, 1, 2, 0])
     yield one("Conv", [x, w], "Conv_same_upper", constants=(1,), auto_pad="SAME_UPPER", strides=[2, 2])
@@ -180,6 +183,7 @@ def reductions():
 
 def images():
     x = numbers((1, 2, 3, 4))
+    yield one("Resize", [numbers((1, 2, 10, 10)), None, np.array([1, 1, 1.3, 1.3], np.float32)], "Resize_rounds_in_single_precision", constants=(2,))
     for mode in ["nearest", "linear", "cubic"]:
         for coordinates in ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]:
             attributes = dict(mode=mode, coordinate_transformation_mode=coordinates)
@@ -556,6 +560,11 @@ def microsoft():
     x = numbers((2, 3, 8))
     yield ours("Gelu", [x], "com.microsoft.Gelu")
     yield ours("QuickGelu", [x])
+    packed, scales = bytes_of((5, 2, 8), 4), np.abs(numbers((10,), seed=2))
+    for name, zeros in [("symmetric", None), ("zero_points", bytes_of((5,), 5))]:
+        fixed = (1, 2) if zeros is None else (1, 2, 3)
+        given = [numbers((2, 24)), packed, scales] + ([] if zeros is None else [zeros])
+        yield ours("MatMulNBits", given, f"MatMulNBits_{name}", constants=fixed, K=24, N=5, bits=4, block_size=16)
     yield ours("FastGelu", [x])
     yield ours("FastGelu", [x, numbers((8,))], "FastGelu_bias", constants=(1,))
     yield ours("BiasGelu", [x, numbers((8,))], constants=(1,))
@@ -634,4 +643,38 @@ def bytes_of(shape, seed):
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
 
 
-FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantized, recurrent, control, sampling, signal, microsoft, narrow]}
+def sequences():
+    """Sequences of tensors, which exist only while a model is imported."""
+    node, x = helper.make_node, numbers((2, 6))
+    at = lambda source, position, to: node("SequenceAt", [source, f"p{position}"], [to], name=to)
+    positions = {f"p{p}": np.array(p, np.int64) for p in (0, 1, -1)}
+
+    def made(name, nodes, outputs, **more):
+        return Case(name, nodes, {"x": x, **more.pop("inputs", {})}, outputs, {**positions, **more}, 18)
+
+    for name, split, keep in [("sizes", ints(1, 2, 3), 1), ("length", np.array(4, np.int64), 1), ("ones", None, 1), ("removed", None, 0)]:
+        inputs, constants = (["x"], {}) if split is None else (["x", "split"], {"split": split})
+        split_node = node("SplitToSequence", inputs, ["s"], name="s", axis=1, keepdims=keep)
+        nodes = [split_node, at("s", 0, "a"), at("s", -1, "b"), node("SequenceLength", ["s"], ["n"], name="n")]
+        yield made(f"SplitToSequence_{name}", nodes, ["a", "b", "n"], **constants)
+    construct = node("SequenceConstruct", ["x", "x2"], ["s"], name="s")
+    two = {"inputs": {"x2": numbers((2, 6), seed=3)}}
+    for axis, new_axis in [(1, 0), (-1, 1)]:
+        joined = node("ConcatFromSequence", ["s"], ["y"], name="y", axis=axis, new_axis=new_axis)
+        yield made(f"ConcatFromSequence_{new_axis}", [construct, joined], ["y"], **dict(two))
+    changed = [construct, node("SequenceInsert", ["s", "x", "p1"], ["t"], name="t"), node("SequenceErase", ["t", "p0"], ["u"], name="u"), node("Identity", ["u"], ["v"], name="v")]
+    yield made("SequenceInsert_and_SequenceErase", [*changed, node("ConcatFromSequence", ["v"], ["y"], name="y", axis=0)], ["y"], **dict(two))
+    info = lambda name: helper.make_tensor_value_info(name, 1, None)
+    body = helper.make_graph([node("Mul", ["e", "f"], ["g"], name="g")], "body", [info("e"), info("f")], [info("g")])
+    mapped = [construct, node("SequenceMap", ["s", "x"], ["t"], name="t", body=body), node("ConcatFromSequence", ["t"], ["y"], name="y", axis=0)]
+    yield made("SequenceMap", mapped, ["y"], **dict(two))
+    of = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None))
+    carried = lambda name: helper.make_value_info(name, of)
+    counter = [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, [])]
+    inner = [node("Gather", ["x", "i"], ["r"], name="r"), node("SequenceInsert", ["q", "r"], ["qo"], name="qo"), node("Identity", ["c"], ["co"], name="co")]
+    loop_body = helper.make_graph(inner, "body", [*counter, carried("q")], [helper.make_tensor_value_info("co", 9, []), carried("qo")])
+    loop = [node("SequenceEmpty", [], ["q0"], name="q0"), node("Loop", ["trips", "", "q0"], ["s"], name="loop", body=loop_body), node("ConcatFromSequence", ["s"], ["y"], name="y", axis=0)]
+    yield made("SequenceInsert_in_a_loop", loop, ["y"], trips=np.array(2, np.int64))
+
+
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantized, recurrent, control, sampling, signal, microsoft, narrow, sequences]}

@@ -36,6 +36,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("reductions", include_str!("../../../tests/onnx/data/reductions.jsonl")),
     ("sampling", include_str!("../../../tests/onnx/data/sampling.jsonl")),
     ("signal", include_str!("../../../tests/onnx/data/signal.jsonl")),
+    ("sequences", include_str!("../../../tests/onnx/data/sequences.jsonl")),
     ("shapes", include_str!("../../../tests/onnx/data/shapes.jsonl")),
 ];
 

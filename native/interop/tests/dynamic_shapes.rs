@@ -122,3 +122,68 @@ fn dynamic_dimensions_and_the_order_of_inputs_survive_an_export() {
     let names: Vec<_> = written.graph.inputs.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names, ["unused", "x", "z"]);
 }
+
+/// Nodes whose lengths depend on those of x: a sort along an axis, circular and computed padding, pooling with a last, incomplete window, a
+/// table shorter than the sample lengths, and rows selected by a mask.
+fn varied() -> Model {
+    let list = |items: &[i64]| Value::from(items.to_vec());
+    let mut nodes = vec![
+        node("Shape", &["x"], "shape", &[]),
+        node("Gather", &["shape", "one"], "length", &[]),
+        node("TopK", &["x", "length"], "sorted", &[("axis", Value::Int(1))]),
+        node("Pad", &["x", "pads"], "circular", &[("mode", Value::Text("wrap".into()))]),
+        node("Mod", &["length", "four"], "rest", &[]),
+        node("Concat", &["zero", "zero", "zero", "zero", "rest", "zero"], "computed", &[("axis", Value::Int(0))]),
+        node("Pad", &["x", "computed"], "padded", &[]),
+        node("Slice", &["table", "zero", "length", "zero"], "first", &[]),
+        node("Unsqueeze", &["first", "one"], "column", &[]),
+        node("Add", &["x", "column"], "sum", &[]),
+        node("Reshape", &["sum", "split"], "halves", &[]),
+        node("Shape", &["halves"], "halves_shape", &[]),
+        node("Greater", &["x", "half"], "mask", &[]),
+        node("NonZero", &["mask"], "indices", &[]),
+        node("Transpose", &["indices"], "rows", &[("perm", list(&[1, 0]))]),
+        node("GatherND", &["x", "rows"], "selected", &[]),
+        node("Shape", &["selected"], "count", &[]),
+    ];
+    for (op, output) in [("MaxPool", "max"), ("AveragePool", "average")] {
+        let window = [("kernel_shape", list(&[2])), ("strides", list(&[2])), ("ceil_mode", Value::Int(1))];
+        nodes.push(node(op, &["x"], output, &window));
+    }
+    let table: Vec<f32> = (0..20).map(|i| i as f32).collect();
+    let constants = [
+        ("zero", integers(&[0])),
+        ("one", integers(&[1])),
+        ("four", integers(&[4])),
+        ("pads", integers(&[0, 1, 0, 0, 1, 0])),
+        ("split", integers(&[0, 0, 2, -1])),
+        ("half", Tensor::from_array(&NDArray::from_slice(&[0.5f32], &[]).unwrap())),
+        ("table", Tensor::from_array(&NDArray::from_slice(&table, &[20]).unwrap())),
+    ];
+    let outputs = ["sorted", "circular", "padded", "halves_shape", "selected", "count", "max", "average"];
+    let output = |name: &str| ValueInfo { name: name.into(), element: None, dims: None, non_tensor_kind: None };
+    let graph = Graph {
+        nodes,
+        inputs: vec![dynamic("x", &["batch", "length", "6"])],
+        outputs: outputs.map(output).into(),
+        constants: constants.map(|(name, tensor)| (name.to_string(), tensor)).into_iter().collect(),
+        ..Graph::default()
+    };
+    Model { graph, opsets: [(String::new(), 19)].into_iter().collect(), ..Model::default() }
+}
+
+#[test]
+fn dynamic_graphs_compute_the_same_as_node_by_node_execution() {
+    let imported = import::import(&varied(), &ImportOptions::default()).unwrap();
+    for (batch, length) in [(1usize, 3usize), (2, 5), (3, 8)] {
+        let x: Vec<f32> = (0..batch * length * 6).map(|i| (i as f32 * 0.7).sin()).collect();
+        let x = NDArray::from_slice(&x, &[batch as i64, length as i64, 6]).unwrap();
+        let inputs = HashMap::from([("x".to_string(), x)]);
+        let made = run::bind_and_run(&imported, &inputs).unwrap();
+        let wanted = import::execute(&varied(), inputs).unwrap();
+        for (k, (made, wanted)) in made.iter().zip(&wanted).enumerate() {
+            assert_eq!(made.shape(), wanted.shape(), "output {k}");
+            assert_eq!(made.to_vec_as::<f64>().unwrap(), wanted.to_vec_as::<f64>().unwrap(), "output {k}");
+        }
+    }
+}

@@ -200,6 +200,10 @@ impl Importer<'_> {
         if from_placeholders.is_empty() || self.diagnosis.is_trying || self.known_operator(node).is_err() {
             return Some(e);
         }
+        // A placeholder is no sequence.
+        if node.op.starts_with("Sequence") || node.op == "ConcatFromSequence" {
+            return None;
+        }
         let needs_values = e.needs_values();
         if needs_values && !self.lacks_value(node) {
             return None;

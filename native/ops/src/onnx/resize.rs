@@ -118,7 +118,8 @@ impl Resizing {
             Coordinates::AlignCorners | Coordinates::PytorchHalfPixel if axis.to == 1 => 0.0,
             // The specification uses the scaled length before rounding.
             Coordinates::AlignCorners => x * (n - 1.0) / (axis.scale * n - 1.0),
-            Coordinates::Asymmetric => x / axis.scale,
+            // Single precision, as in ONNX Runtime, decides ties of the nearest element.
+            Coordinates::Asymmetric => f64::from(x as f32 / axis.scale as f32),
             Coordinates::CropAndResize if axis.to > 1 => {
                 axis.roi.0 * (n - 1.0) + x * (axis.roi.1 - axis.roi.0) * (n - 1.0) / (out - 1.0)
             }
@@ -127,7 +128,9 @@ impl Resizing {
                 let adjustment = out / (axis.scale * n);
                 n / 2.0 * (1.0 - adjustment) + (x + 0.5) / axis.scale - 0.5
             }
-            Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / axis.scale - 0.5,
+            Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => {
+                f64::from((x as f32 + 0.5) / axis.scale as f32 - 0.5)
+            }
         }
     }
 

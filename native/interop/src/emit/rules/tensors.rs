@@ -112,9 +112,6 @@ rules! {
             Value::List(items) => (items.clone(), vec![items.len() as i64]),
             one => (vec![one], vec![]),
         };
-        if items.iter().filter_map(Value::int).any(is_symbolic) {
-            return Err(needs_shapes("a constant depends on an unknown dimension"));
-        }
         let array = match items.iter().all(|v| matches!(v, Value::Int(_))) {
             true => self::array(&dims, dtype, items.iter().filter_map(Value::int).collect())?,
             false => self::array(&dims, dtype, items.iter().filter_map(Value::number).collect())?,
