@@ -1,8 +1,10 @@
 //! Arithmetic, comparison and logic of two arrays of one shape, and sums of any number of them.
 
 use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
+use ferromx_core::infer::same_shape;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, Operation, Operator, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::{lane_fn, zip};
@@ -120,6 +122,13 @@ pub(crate) static ADD_N: Operator<NumArgs> = Operator::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
     .doc("The sum of all inputs, element by element. They have one shape and type.")
     .variadic("args", "The arrays to add.", "num_args")
+    .shape(|p, io| {
+        ensure!(
+            !io.ins.is_empty(),
+            "value 0 for Parameter num_args should be greater equal to 1: there is no array to add"
+        );
+        same_shape(p, io)
+    })
     .forward(add_n)
     .sparse(crate::sparse::merged_rows_rule, crate::sparse::merged)
     .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]); n.inputs.len()])))
@@ -155,6 +164,15 @@ mod tests {
         let (a, b) = (vector(&[true, true, false, false]), vector(&[true, false, true, false]));
         let y = Case::new(&GRAD_ADD, &[]).run1(&[a, b]).unwrap();
         assert_eq!(y.to_vec::<bool>().unwrap(), [true, true, true, false]);
+    }
+
+    #[test]
+    fn a_sum_of_no_arrays_and_unknown_parameters_are_refused() {
+        let no_arrays = Case::new(&ADD_N, &[("num_args", "0")]).run(&[]).unwrap_err().to_string();
+        assert!(no_arrays.contains("value 0 for Parameter num_args should be greater equal to 1"), "{no_arrays}");
+        let attrs = [("axis".into(), "1".into())].into_iter().collect();
+        let unknown = ADD_N.parse(&attrs).unwrap_err().to_string();
+        assert!(unknown.contains("Cannot find argument 'axis', Possible Arguments: num_args"), "{unknown}");
     }
 
     fn run(def: &'static OpDef, dtype: DType, a: &[f64], b: &[f64]) -> Vec<f64> {
