@@ -1,7 +1,7 @@
 //! Array creation. The runtime allocates arrays on the device `ctx`; kernels only fill them.
 //!
-//! Constants are in this file. `matrices` has identity matrices and the indices of a grid, `ranges` equally spaced numbers, `windows` window
-//! functions.
+//! Constants are in this file. `matrices` has identity matrices and the indices of a grid, `ranges` equally spaced numbers, and `windows`
+//! window functions.
 
 mod matrices;
 mod ranges;

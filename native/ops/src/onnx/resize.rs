@@ -93,8 +93,8 @@ pub struct ResizedAxis {
     pub roi: (f64, f64),
 }
 
-/// The length of an axis of `from` elements that is resized by a scale. The product is rounded to single precision before it is rounded down,
-/// as in ONNX Runtime: 10 elements scaled by 1.3 are 13.
+/// The length of an axis of `from` elements that is resized by a scale. The product is rounded to single precision before it is rounded
+/// down, as in ONNX Runtime: 10 elements scaled by 1.3 are 13.
 pub fn scaled_len(from: usize, scale: f64) -> f64 {
     f64::from((scale as f32 * from as f32).floor())
 }

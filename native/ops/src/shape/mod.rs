@@ -1,7 +1,8 @@
 //! Operators that change the shape of an array or rearrange its elements.
 //!
 //! - `reshape` reshapes without copying; `axes` permutes, inserts and removes axes.
-//! - `slice` takes slices and assigns to them; `split`, `join` and `pad` split, concatenate and pad arrays; `repeat` has `tile` and `repeat`.
+//! - `slice` takes slices and assigns to them; `split`, `join` and `pad` split, concatenate and pad arrays; `repeat` has `tile` and
+//!   `repeat`.
 //! - `flip` has flips, rotations and rolls, `diagonal` diagonals and triangles.
 //! - `depth_to_space` rearranges channels and blocks of pixels.
 //! - `sparse` has slices and concatenations of csr matrices.

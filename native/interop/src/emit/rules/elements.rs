@@ -121,7 +121,8 @@ rules! {
         s.emit_named(op!(CAST(clipped), dtype: dtype))
     }
 
-    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `how` is a list: N, K, block size, bits.
+    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `how` is the list N, K, block size,
+    /// bits.
     fn block_weights(s, packed: TensorId, scales: TensorId, zero_points: Option<TensorId>, how: Vec<i64>) -> TensorId {
         let weights = BlockWeights::read(s, packed, scales, zero_points, &how)?;
         let (n, k, dtype) = (weights.num_columns, weights.len, s.dtype(scales)?);
