@@ -49,7 +49,8 @@ impl ArraySpec {
     }
 }
 
-/// Runs an operator on arrays of any storage type in inference mode: see [`Invocation::run_stored`].
+/// Runs an operator on arrays of any storage type in inference mode and returns all outputs. The first of them are written to the arrays in
+/// `outputs`, converted to their storage types.
 ///
 /// # Errors
 /// Errors of [`invoke`] and of the operator's sparse implementation.
@@ -58,8 +59,7 @@ pub fn invoke_stored(op: &OpCall, context: Option<Context>, inputs: &[Array], ou
 }
 
 impl Invocation<'_> {
-    /// Runs the operator on arrays of any storage type and returns all outputs. The first of them are written to the arrays in `outputs`,
-    /// converted to their storage types.
+    /// [`invoke_stored`] for an invocation.
     pub(super) fn run_stored(self, inputs: &[Array], outputs: &[Array]) -> Result<Stored> {
         self.dispatch_by_storage(inputs, outputs).map_err(|e| self.op.locate(e, self.op.name, inputs.len()))
     }
