@@ -333,7 +333,7 @@ static void predicts(void) {
   for (int i = 0; i < IN; i++) x += values[0][i] * values[1][i];
   NEAR(got[0], tanhf(x));
   REFUSED(MXPredSetInput(predictor, "label", values[0], 4), "no input 'label'");
-  REFUSED(MXPredSetInput(predictor, "data", values[0], 4), "4 numbers");
+  REFUSED(MXPredSetInput(predictor, "data", values[0], 4), "4 elements were given");
   REFUSED(MXPredGetOutput(predictor, 0, got, 3), "room for 3");
   REFUSED(MXPredGetOutput(predictor, 1, got, 3), "output 1");
   PredictorHandle damaged = NULL;
