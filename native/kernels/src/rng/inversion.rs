@@ -33,7 +33,7 @@ impl Inversion {
             sum += weight;
             sum
         }));
-        let last = if sum > 0.0 { cumulative.partition_point(|s| *s < sum) } else { cumulative.len() - 1 };
+        let last = last_outcome(&cumulative);
         let num_intervals = cumulative.len().next_power_of_two();
         let mut start = 0;
         let guide = memory::collected((0..num_intervals).map(|i| {
@@ -95,6 +95,15 @@ impl Inversion {
         }
         outcome
     }
+}
+
+/// The last outcome that can occur, given the sums of the weights up to each outcome; the last one if all weights are zero.
+///
+/// # Panics
+/// Panics if there are no outcomes.
+pub(super) fn last_outcome(cumulative: &[f64]) -> usize {
+    let total = cumulative[cumulative.len() - 1];
+    if total > 0.0 { cumulative.partition_point(|s| *s < total) } else { cumulative.len() - 1 }
 }
 
 #[cfg(test)]

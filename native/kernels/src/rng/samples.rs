@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::marker::PhantomData;
 
-use super::{Inversion, Philox};
+use super::Philox;
+use super::inversion::{Inversion, last_outcome};
 use crate::math::{self, MathFloat};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
@@ -99,7 +100,10 @@ pub fn samples_of_sets<T: Element>(out: &mut [T], num_samples: usize, value: imp
 /// # Panics
 /// Panics if there are classes to sample, but no probabilities.
 pub fn sample_classes<T: Element>(random: &Philox, (p, num_classes): (&[T], usize), classes: &mut [u32]) {
-    let num_samples = classes.len().checked_div(p.len() / num_classes.max(1)).unwrap_or(0);
+    if classes.is_empty() {
+        return;
+    }
+    let num_samples = classes.len() / (p.len() / num_classes);
     let mut uniform = memory::filled(0f64, classes.len());
     random.fill_with(&mut uniform, |_, draws| draws.uniform());
     let grain = (1usize << 12).div_ceil(num_classes + num_samples);
@@ -118,9 +122,9 @@ pub fn sample_classes<T: Element>(random: &Philox, (p, num_classes): (&[T], usiz
                 sum += p;
                 *to = sum;
             });
-            let last = cumulative.partition_point(|s| *s < sum);
+            let last = last_outcome(cumulative);
             for (class, u) in classes.iter_mut().zip(uniform) {
-                *class = cumulative.partition_point(|s| *s <= *u).min(last).min(num_classes - 1) as u32;
+                *class = cumulative.partition_point(|s| *s <= *u).min(last) as u32;
             }
         });
     });

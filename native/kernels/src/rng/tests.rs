@@ -171,7 +171,7 @@ fn binomial_and_poisson_numbers_have_their_probabilities() {
 }
 
 #[test]
-fn tables_are_used_where_they_can_be_and_agree_with_the_draws() {
+fn numbers_from_tables_and_from_draws_have_their_means_and_variances() {
     let random = Philox::new(2, 4);
     let fill = |f: &dyn Fn(&mut [f64])| {
         let mut x = vec![0f64; N];
@@ -213,6 +213,13 @@ fn outcomes_follow_their_weights() {
         let by_search: Vec<f64> = classes.into_iter().map(f64::from).collect();
         assert_eq!(by_search, x.iter().map(|x| *x as f64).collect::<Vec<_>>(), "{num_samples}");
     }
+    // Without a positive weight the last class is certain, by both ways.
+    for num_samples in [1, 64] {
+        let mut classes = vec![0; num_samples];
+        sample_classes(&random, (&[0f64; 64], 64), &mut classes);
+        assert!(classes.iter().all(|class| *class == 63), "{classes:?}");
+    }
+    sample_classes(&random, (&[0f64; 0], 0), &mut []);
     let mut counts = [0i64; 8];
     random.fill_multinomial(N as i32, &weights, &mut counts);
     for row in counts.chunks(4) {

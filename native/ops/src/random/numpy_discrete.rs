@@ -146,6 +146,9 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let weights = ins.last().map_or(Ok(Vec::new()), load_lanes::<f64>)?;
     ensure!(weights.len() == n, "there are {} probabilities for {n} numbers", weights.len());
     ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
+    if out.is_empty() {
+        return Ok(());
+    }
     if p.replace {
         random.fill_inverted(&Inversion::new(weights), out);
         return Ok(());
@@ -245,6 +248,8 @@ mod tests {
         assert_eq!(all, [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert!(numbers(&CHOICE, &[("a", "3"), ("size", "(5,)"), ("replace", "0")], &[]).is_err());
         assert_eq!(numbers(&CHOICE, &[("a", "1"), ("size", "None")], &[]).unwrap(), [0.0]);
+        let nothing = numbers(&CHOICE, &[("a", "0"), ("size", "(0,)"), ("weighted", "1")], &[array::<f64>(&[], &[0])]);
+        assert_eq!(nothing.unwrap(), []);
         let weights = array(&[0f64, 0.25, 0.75], &[3]);
         let drawn =
             numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], std::slice::from_ref(&weights))
