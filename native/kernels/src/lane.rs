@@ -6,8 +6,10 @@
 use crate::item::Item;
 use crate::par::{self, Pod};
 use crate::simd::half;
+use crate::simd::multiversion::per_isa;
+use crate::simd::truncate::{f32_to_i32, f32_to_i64, f64_to_i32, f64_to_i64};
 use ::half::slice::HalfFloatSliceExt;
-use ferromx_core::dtype::{DType, Element, bf16, f16, truncate_i32, truncate_i64};
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use num_traits::Float;
 use std::ops::Range;
 
@@ -88,6 +90,11 @@ macro_rules! elements {
                 match self { $(Elements::$variant(s) => Elements::$variant(&s[range]),)* }
             }
 
+            /// The element type.
+            pub fn dtype(&self) -> DType {
+                match self { $(Elements::$variant(_) => <$t as Element>::DTYPE,)* }
+            }
+
             /// The number of elements.
             pub fn len(&self) -> usize {
                 match self { $(Elements::$variant(s) => s.len(),)* }
@@ -100,6 +107,11 @@ macro_rules! elements {
         }
 
         impl ElementsMut<'_> {
+            /// The element type.
+            pub fn dtype(&self) -> DType {
+                match self { $(ElementsMut::$variant(_) => <$t as Element>::DTYPE,)* }
+            }
+
             /// The number of elements.
             pub fn len(&self) -> usize {
                 match self { $(ElementsMut::$variant(s) => s.len(),)* }
@@ -305,6 +317,24 @@ macro_rules! same {
 }
 same!(f32, f64, i32, i64, f16);
 
+per_isa! {
+    /// [`Load::load`], one element after the other.
+    fn load_each<C: Copy, T: Load<C>>(src: &[T], dst: &mut [C]) {
+        for (lane, element) in dst.iter_mut().zip(src) {
+            *lane = element.lane();
+        }
+    }
+}
+
+per_isa! {
+    /// [`Store::store`], one lane after the other.
+    fn store_each<C: Copy, T: Store<C>>(src: &[C], dst: &mut [T]) {
+        for (element, lane) in dst.iter_mut().zip(src) {
+            *element = T::element(*lane);
+        }
+    }
+}
+
 macro_rules! convert {
     ($($t:ty, $c:ty: |$x:ident| $lane:expr, $element:expr;)*) => {$(
         impl Load<$c> for $t {
@@ -313,9 +343,7 @@ macro_rules! convert {
                 None
             }
             fn load(src: &[$t], dst: &mut [$c]) {
-                for (d, s) in dst.iter_mut().zip(src) {
-                    *d = s.lane();
-                }
+                load_each(src, dst);
             }
             #[inline(always)]
             fn lane(self) -> $c {
@@ -329,9 +357,7 @@ macro_rules! convert {
                 None
             }
             fn store(src: &[$c], dst: &mut [$t]) {
-                for (d, s) in dst.iter_mut().zip(src) {
-                    *d = <$t as Store<$c>>::element(*s);
-                }
+                store_each(src, dst);
             }
             #[inline(always)]
             fn element($x: $c) -> $t {
@@ -343,47 +369,35 @@ macro_rules! convert {
 
 convert! {
     f64, f32: |x| x as f32, f64::from(x);
-    i32, f32: |x| x as f32, single_to_i32(x);
-    i64, f32: |x| x as f32, single_to_i64(x);
-    u8, f32: |x| f32::from(x), single_to_i32(x) as u8;
-    i8, f32: |x| f32::from(x), single_to_i32(x) as i8;
+    i32, f32: |x| x as f32, f32_to_i32(x);
+    i64, f32: |x| x as f32, f32_to_i64(x);
+    u8, f32: |x| f32::from(x), f32_to_i32(x) as u8;
+    i8, f32: |x| f32::from(x), f32_to_i32(x) as i8;
     bool, f32: |x| f32::from(u8::from(x)), x != 0.0;
     bf16, f32: |x| f32::from_bits(u32::from(x.to_bits()) << 16), round_bf16(x);
     f32, f64: |x| f64::from(x), x as f32;
-    i32, f64: |x| f64::from(x), truncate_i32(x);
-    i64, f64: |x| x as f64, truncate_i64(x);
-    u8, f64: |x| f64::from(x), truncate_i32(x) as u8;
-    i8, f64: |x| f64::from(x), truncate_i32(x) as i8;
+    i32, f64: |x| f64::from(x), f64_to_i32(x);
+    i64, f64: |x| x as f64, f64_to_i64(x);
+    u8, f64: |x| f64::from(x), f64_to_i32(x) as u8;
+    i8, f64: |x| f64::from(x), f64_to_i32(x) as i8;
     bool, f64: |x| f64::from(u8::from(x)), x != 0.0;
     bf16, f64: |x| x.to_f64(), bf16::from_f64(x);
-    f32, i32: |x| single_to_i32(x), x as f32;
-    f64, i32: |x| truncate_i32(x), f64::from(x);
+    f32, i32: |x| f32_to_i32(x), x as f32;
+    f64, i32: |x| f64_to_i32(x), f64::from(x);
     i64, i32: |x| x as i32, i64::from(x);
     u8, i32: |x| i32::from(x), x as u8;
     i8, i32: |x| i32::from(x), x as i8;
     bool, i32: |x| i32::from(x), x != 0;
-    f16, i32: |x| single_to_i32(x.to_f32()), f16::from_f64(f64::from(x));
-    bf16, i32: |x| single_to_i32(x.to_f32()), bf16::from_f64(f64::from(x));
-    f32, i64: |x| single_to_i64(x), x as f32;
-    f64, i64: |x| truncate_i64(x), x as f64;
+    f16, i32: |x| f32_to_i32(x.to_f32()), f16::from_f64(f64::from(x));
+    bf16, i32: |x| f32_to_i32(x.to_f32()), bf16::from_f64(f64::from(x));
+    f32, i64: |x| f32_to_i64(x), x as f32;
+    f64, i64: |x| f64_to_i64(x), x as f64;
     i32, i64: |x| i64::from(x), x as i32;
     u8, i64: |x| i64::from(x), x as u8;
     i8, i64: |x| i64::from(x), x as i8;
     bool, i64: |x| i64::from(x), x != 0;
-    f16, i64: |x| single_to_i64(x.to_f32()), f16::from_f64(x as f64);
-    bf16, i64: |x| single_to_i64(x.to_f32()), bf16::from_f64(x as f64);
-}
-
-/// [`truncate_i32`] without conversion to double precision, so that loops vectorize.
-#[inline(always)]
-fn single_to_i32(x: f32) -> i32 {
-    if x < 2_147_483_648.0 { x as i32 } else { i32::MIN }
-}
-
-/// [`truncate_i64`] without conversion to double precision.
-#[inline(always)]
-fn single_to_i64(x: f32) -> i64 {
-    if x < 9_223_372_036_854_775_808.0 { x as i64 } else { i64::MIN }
+    f16, i64: |x| f32_to_i64(x.to_f32()), f16::from_f64(x as f64);
+    bf16, i64: |x| f32_to_i64(x.to_f32()), bf16::from_f64(x as f64);
 }
 
 /// Rounds to nearest even without a branch, so that loops vectorize. NaN stays NaN.

@@ -2,17 +2,18 @@
 //!
 //! `drive` runs the loop of a kernel over the lanes of operands of any type, in parallel and block by block.
 
+mod cast;
 pub(crate) mod drive;
 mod half;
 pub mod zip;
 
 pub use crate::lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 pub use crate::simd::multiversion::Loop;
+pub use cast::cast;
 pub use drive::{LANE_MULTIPLE, Operand, Src};
 
 use crate::simd::multiversion::{self, Kernel, LoopBody};
 use drive::{Runs, drive};
-use ferromx_core::dtype::Element;
 use std::marker::PhantomData;
 use zip::{zip_loop, zip3_loop};
 
@@ -180,22 +181,6 @@ pub fn apply_in_place<C: Lane>(formula: &Loop<C>, x: &mut [C]) {
     }
 }
 
-/// Converts between element types as MXNet's `Cast`: truncation towards zero for integers, nearest even for floats.
-///
-/// # Panics
-/// Panics if the lengths differ.
-pub fn cast<T, U>(x: &[T], out: &mut [U])
-where
-    T: Element + Load<i64> + Load<f64>,
-    U: Element + Load<i64> + Load<f64> + Store<i64> + Store<f64>,
-{
-    if T::DTYPE.is_float() {
-        map::<T, U, f64, f64, _>(Src::Slice(x), out, lane_fn!(|x: f64| -> f64 { x }));
-    } else {
-        map::<T, U, i64, i64, _>(Src::Slice(x), out, lane_fn!(|x: i64| -> i64 { x }));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,21 +222,5 @@ mod tests {
         let mut y: Vec<u8> = (0..=255).collect();
         map(Src::<u8>::InPlace, &mut y, lane_fn!(|x: i32| -> i32 { x * x }));
         assert_eq!((y[16], y[200]), (0, 64));
-    }
-
-    #[test]
-    fn cast_keeps_large_integers_and_truncates_floats() {
-        let mut y = [0i64; 2];
-        cast(&[7u8, 255], &mut y);
-        assert_eq!(y, [7, 255]);
-        let mut y = [0i32; 3];
-        cast(&[-1.9f32, 2.5, f32::NAN], &mut y);
-        assert_eq!(y, [-1, 2, i32::MIN]);
-        let mut y = [0i32; 1];
-        cast(&[(1i64 << 53) + 1], &mut y);
-        assert_eq!(y, [1]);
-        let mut y = [f16::ZERO; 1];
-        cast(&[65519.9f64], &mut y);
-        assert_eq!(y[0], f16::MAX);
     }
 }

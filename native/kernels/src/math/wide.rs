@@ -1,6 +1,7 @@
 //! Double precision arithmetic without branches, with about 40 correct bits, for the single precision functions.
 
-const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+/// Adding this number rounds to an integer, which the low bits of the sum hold.
+pub(super) const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// Horner's scheme, constant term first.
 #[inline(always)]
@@ -40,14 +41,20 @@ pub(super) fn exp2(x: f64) -> f64 {
     p * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }
 
-/// The logarithm of a normal number.
+/// x = 2^exponent m with m from sqrt(1/2) to sqrt(2), for a positive normal number x: exponent and m.
 #[inline(always)]
-pub(super) fn log(x: f64) -> f64 {
+pub(super) fn split_normal(x: f64) -> (f64, f64) {
     const SQRT_HALF: i64 = 0x3fe6_a09e_667f_3bcd;
     let bits = (x.to_bits() as i64).wrapping_sub(SQRT_HALF);
     // Avoids a vector conversion of 64-bit integers, which older processors lack.
     let exponent = f64::from_bits((bits >> 52).wrapping_add(ROUND.to_bits() as i64) as u64) - ROUND;
-    let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF) as u64);
+    (exponent, f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF) as u64))
+}
+
+/// The logarithm of a normal number.
+#[inline(always)]
+pub(super) fn log(x: f64) -> f64 {
+    let (exponent, m) = split_normal(x);
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
     let p = poly(z, [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0, 2.0 / 17.0]);

@@ -5,6 +5,7 @@
 //! - `microkernel`: the interface to the GEMM microkernels in `portable`, `neon`, `avx2` and `avx512`, and the packing of operands.
 //! - `int8`: tiles of 8-bit integer products.
 //! - `half`: conversion of 16-bit floats.
+//! - `truncate`: conversion of floats to integers.
 //! - `window`: packs panels of convolution windows.
 //! - `depthwise`: depthwise convolution of a plane.
 //! - `byte_windows`: depthwise convolution of a plane of bytes.
@@ -28,6 +29,7 @@ pub(crate) mod multiversion;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+pub(crate) mod truncate;
 pub(crate) mod window;
 
 /// Size of the L2 cache of a core in bytes, as reported by `cpuid`; 1 MiB if unknown.

@@ -11,11 +11,11 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_core::{dispatch, params};
-use ferromx_kernels::lane_fn;
-use ferromx_kernels::map::{self, Src};
+use ferromx_kernels::map;
 use ferromx_kernels::movement;
 use ferromx_kernels::quantize::round_saturated;
 
+use super::family::{elements, elements_mut};
 use crate::compose::op;
 use crate::movement::{copy, zeros};
 use crate::rules::PASS_BACK;
@@ -230,23 +230,8 @@ fn each_cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 
 /// Converts an array to the output's dtype, which differs from its own.
 pub(crate) fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    let unknown = |d: DType| Error::Internal(format!("no conversion of {d}"));
-    dispatch!(out.dtype(), U in [f32, f16, bf16] => {
-        // These types are exact in f32, and conversion through f32 is several times faster than through 64 bits.
-        dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, bool] => {
-            let f = lane_fn!(|x: f32| -> f32 { x });
-            map::map(Src::Slice(x.slice::<T>()?), out.slice_mut::<U>()?, f);
-            Ok(())
-        }, d => dispatch!(d, T in [f64, i32, i64] => {
-            map::cast(x.slice::<T>()?, out.slice_mut::<U>()?);
-            Ok(())
-        }, d => Err(unknown(d))))
-    }, d => dispatch!(d, U in [f64, u8, i8, i32, i64, bool] => {
-        dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            map::cast(x.slice::<T>()?, out.slice_mut::<U>()?);
-            Ok(())
-        }, d => Err(unknown(d)))
-    }, d => Err(unknown(d))))
+    map::cast(elements(x)?, elements_mut(out)?);
+    Ok(())
 }
 
 pub(crate) static ZEROS_LIKE: Operator = Operator::new("zeros_like")

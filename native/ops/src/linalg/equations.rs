@@ -1,7 +1,7 @@
 //! NumPy's linear equations: `solve`, `tensorsolve`, `tensorinv`.
 
 use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{AnyOperator, Deps, OpCtx, Operator, arg};
@@ -21,6 +21,7 @@ use super::matrices::{
 };
 use crate::axes::inverse_permutation;
 use crate::axes::matrix_dims;
+use crate::elemwise::family::elements_mut;
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
@@ -77,10 +78,8 @@ fn write_gradient<T: LinalgElement>(grad: &[T], out: &mut Out<'_>) -> Result<()>
     if !out.dtype().is_float() {
         return crate::rules::no_gradient(out);
     }
-    ferromx_core::dispatch!(out.dtype(), U in [f32, f64] => {
-        cast(grad, out.slice_mut::<U>()?);
-        Ok(())
-    }, d => Err(Error::Internal(format!("no matrices of type {d}"))))
+    cast(T::elements(grad), elements_mut(out)?);
+    Ok(())
 }
 
 pub(super) static SOLVE: Operator = Operator::new("_npi_solve")

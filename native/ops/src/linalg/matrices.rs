@@ -1,15 +1,17 @@
 //! Shape, type and error helpers of the matrix operators. Matrices are in the last two axes; all others are batch axes.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
-use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::linalg::Scalar;
-use ferromx_kernels::map::{self, Load, Store};
+use ferromx_kernels::map::{self, AnyElement};
 use ferromx_kernels::par::with_scratch;
+
+use crate::elemwise::family::elements;
 
 /// The element types of matrices.
 pub(super) const TYPES: &[DType] = &[DType::F32, DType::F64];
@@ -80,12 +82,12 @@ pub(super) fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// An element type to which operands are converted for the computation.
-pub(super) trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
+pub(super) trait LinalgElement: Scalar + AnyElement {}
 
 impl LinalgElement for f32 {}
 impl LinalgElement for f64 {}
 
-/// Copies the elements of an operand, converted to `T`. Booleans are refused.
+/// Copies the elements of an operand, converted to `T`.
 pub(super) fn copy_converted<T: LinalgElement>(x: &In<'_>, out: &mut [T]) -> Result<()> {
     with_converted(x, |x| {
         out.copy_from_slice(x);
@@ -93,15 +95,13 @@ pub(super) fn copy_converted<T: LinalgElement>(x: &In<'_>, out: &mut [T]) -> Res
     })
 }
 
-/// Calls `f` with the elements of an operand converted to `T`. Booleans are refused.
+/// Calls `f` with the elements of an operand converted to `T`.
 pub(super) fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     if x.dtype() == T::DTYPE {
         return f(x.slice()?);
     }
     with_scratch(x.len(), |converted: &mut [T]| {
-        dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => map::cast(x.slice::<U>()?, converted), d => {
-            return Err(Error::Internal(format!("no matrices of type {d}")));
-        });
+        map::cast(elements(x)?, T::elements_mut(converted));
         f(converted)
     })
 }

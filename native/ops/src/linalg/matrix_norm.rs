@@ -1,6 +1,6 @@
 //! NumPy's `linalg.norm` of vectors and matrices.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, Operator, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
 use ferromx_kernels::map::{Lane, Load, Src, Store, cast};
@@ -20,6 +20,7 @@ use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, NumericLane, Sum, reduce
 use super::matrices::{LinalgElement, with_converted};
 use super::svd::for_each_svd;
 use crate::axes::{Axes, inverse_permutation, keepdims_shape};
+use crate::elemwise::family::elements_mut;
 
 params! {
     /// Parameters of `_npi_norm`.
@@ -133,10 +134,8 @@ macro_rules! compute_type {
 
 /// Writes results converted to the dtype of the output.
 fn write_results<T: LinalgElement>(results: &[T], out: &mut Out<'_>) -> Result<()> {
-    dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        cast(results, out.slice_mut::<U>()?);
-        Ok(())
-    }, d => Err(Error::Internal(format!("no norm of type {d}"))))
+    cast(T::elements(results), elements_mut(out)?);
+    Ok(())
 }
 
 pub(super) static NORM: Operator<NormParam> = Operator::new("_npi_norm")

@@ -1,7 +1,7 @@
 //! Probability density and mass functions at given points, `_random_pdf_*`. The parameters of the distributions are arrays, and each
 //! element of them has its own points, like the samples of `_sample_*`.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -16,7 +16,6 @@ use ferromx_kernels::math::Precision;
 use ferromx_kernels::par::with_scratch;
 
 use crate::elemwise::family::{elements, elements_mut};
-use crate::precision::by_precision;
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -291,45 +290,43 @@ pub(super) static DIRICHLET: Operator<PdfParam> = Operator::new("_random_pdf_dir
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (is_log, k, points_per_set) = (ctx.params::<PdfParam>().is_log, num_components(&ins[1]), num_points_per_set(&ins[0], &ins[1]));
-        by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
-            let points = Dirichlet { x: ins[0].slice::<T>()?, alpha: ins[1].slice::<T>()?, k, points_per_set };
-            points.densities(is_log, outs[0].slice_mut::<T>()?);
+        with_dirichlet(ctx, &ins[0], &ins[1], |points| {
+            points.densities(ctx.params::<PdfParam>().is_log, elements_mut(&mut outs[0])?);
             Ok(())
-        }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+        })
     })
     .grad(Grad::Kernel(Backward::new(dirichlet_backward).inputs(Deps::All).outputs(Deps::All), None));
 
-/// The number of components of a point.
-fn num_components(alpha: &In<'_>) -> usize {
-    alpha.shape().dims().last().map_or(1, |k| (*k).max(1) as usize)
-}
-
-/// The number of points per parameter set.
-fn num_points_per_set(points: &In<'_>, alpha: &In<'_>) -> usize {
-    points.len().checked_div(alpha.len()).unwrap_or(0).max(1)
+/// Calls `f` with the points and concentrations of a Dirichlet distribution.
+fn with_dirichlet<R>(
+    ctx: &OpCtx<'_>,
+    x: &In<'_>,
+    alpha: &In<'_>,
+    f: impl FnOnce(Dirichlet<'_>) -> Result<R>,
+) -> Result<R> {
+    let k = alpha.shape().dims().last().map_or(1, |k| (*k).max(1) as usize);
+    let points_per_set = x.len().checked_div(alpha.len()).unwrap_or(0).max(1);
+    let (x, is_double) = (elements(x)?, is_double(ctx, x.dtype())?);
+    with_parameters(std::slice::from_ref(alpha), |alpha| f(Dirichlet { x, alpha, k, points_per_set, is_double }))
 }
 
 /// Inputs: the gradient, the points, the concentrations, the result.
 fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (is_log, k, points_per_set) =
-        (ctx.params::<PdfParam>().is_log, num_components(&ins[2]), num_points_per_set(&ins[1], &ins[2]));
-    by_precision!((ins, outs), ins[0].dtype(), T for [F16] => {
-        let (grad, density) = (ins[0].slice::<T>()?, ins[3].slice::<T>()?);
-        let distribution = Dirichlet { x: ins[1].slice::<T>()?, alpha: ins[2].slice::<T>()?, k, points_per_set };
-        let scale = |i: usize| grad[i].to_f64() * if is_log { 1.0 } else { density[i].to_f64() };
+    let density = if ctx.params::<PdfParam>().is_log { None } else { Some(elements(&ins[3])?) };
+    let grads = DensityGrads { grad: elements(&ins[0])?, density };
+    with_dirichlet(ctx, &ins[1], &ins[2], |distribution| {
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
-            distribution.points_backward(scale, points[0].slice_mut::<T>()?);
+            distribution.points_backward(grads, elements_mut(&mut points[0])?);
         }
         if ins[1].is_empty() {
             return no_gradient(&mut others[0]);
         }
         if others[0].wanted() {
-            distribution.alpha_backward(scale, others[0].slice_mut::<T>()?);
+            distribution.alpha_backward(grads, elements_mut(&mut others[0])?);
         }
         Ok(())
-    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Densities of distributions at given points, and their gradients. Each parameter set has its own points.
 
+mod dirichlet;
+
 use std::marker::PhantomData;
 
 use crate::map::{Elements, ElementsMut, Lane};
-use crate::math::{Approximate40, Full, Precision, digamma, exp, lgamma, log};
-use crate::par::parallel_rows;
+use crate::math::{Approximate40, Full, Precision};
 use crate::simd::multiversion::{self, Kernel};
-use ferromx_core::dtype::Element;
+
+pub use dirichlet::Dirichlet;
 
 /// A distribution with `N` parameters.
 pub trait Density<const N: usize>: Sync {
@@ -25,6 +27,9 @@ pub trait Density<const N: usize>: Sync {
 
 /// Points per chunk.
 const GRAIN: usize = 1 << 11;
+
+/// Points computed at a time, in buffers that stay in the L1 cache.
+const BUFFER_LEN: usize = 256;
 
 /// Points starting at index `first`, and all parameter sets. Set i belongs to the points starting at i * `points_per_set`.
 #[derive(Clone, Copy)]
@@ -177,12 +182,17 @@ impl DensityLoops {
     /// Panics if there are fewer points than results, or fewer parameter sets than the points have.
     pub fn densities(&self, sets: &PointSets<'_>, out: ElementsMut<'_>) {
         let PointSets { x, p, points_per_set, is_log, is_double } = *sets;
-        out.parallel_chunks(GRAIN, &|first, out| {
-            let mut buffers = [[0.0; GRAIN]; 2];
-            let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..out.len()]);
-            f64::load_any(x, first, x_lanes);
-            self.densities[usize::from(is_double)](Points { x: x_lanes, p, first, points_per_set }, is_log, y);
-            f64::store_any(y, out);
+        let run = self.densities[usize::from(is_double)];
+        out.parallel_chunks(GRAIN, &|first, mut out| {
+            let mut buffers = [[0.0; BUFFER_LEN]; 2];
+            for begin in (0..out.len()).step_by(BUFFER_LEN) {
+                let len = BUFFER_LEN.min(out.len() - begin);
+                let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..len]);
+                let first = first + begin;
+                f64::load_any(x, first, x_lanes);
+                run(Points { x: x_lanes, p, first, points_per_set }, is_log, y);
+                f64::store_any(y, out.part(begin..begin + len));
+            }
         });
     }
 
@@ -215,15 +225,24 @@ pub struct DensityGrads<'a> {
     pub density: Option<Elements<'a>>,
 }
 
+impl DensityGrads<'_> {
+    /// The gradient of the logarithm of density `i`.
+    fn scale(&self, i: usize) -> f64 {
+        let element = |elements: Elements<'_>| {
+            let mut element = [0.0];
+            f64::load_any(elements, i, &mut element);
+            element[0]
+        };
+        element(self.grad) * self.density.map_or(1.0, element)
+    }
+}
+
 /// Computes gradients: the derivatives times the gradients of the densities, summed over the points of each parameter set.
 struct GradientSums<'a> {
     sets: &'a PointSets<'a>,
     grads: DensityGrads<'a>,
     run: fn(Points<'_>, Operand, &mut [f64]),
 }
-
-/// Points whose terms are computed at a time.
-const BUFFER_LEN: usize = 256;
 
 impl GradientSums<'_> {
     /// Writes the gradients of an operand, each summed over `len` points, starting at point `first`.
@@ -259,66 +278,5 @@ impl GradientSums<'_> {
             f64::store_any(&sums[..num_complete], out.part(num_written..num_written + num_complete));
             num_written += num_complete;
         }
-    }
-}
-
-/// Points of the Dirichlet distribution, and its concentrations: `k` numbers each.
-#[derive(Clone, Copy, Debug)]
-pub struct Dirichlet<'a, T> {
-    /// The points.
-    pub x: &'a [T],
-    /// The concentrations of each parameter set.
-    pub alpha: &'a [T],
-    /// Components of a point.
-    pub k: usize,
-    /// Points per parameter set.
-    pub points_per_set: usize,
-}
-
-impl<T: Element> Dirichlet<'_, T> {
-    /// Writes the density at each point, or its logarithm.
-    ///
-    /// # Panics
-    /// Panics if there are fewer points or parameter sets than results.
-    pub fn densities(&self, is_log: bool, out: &mut [T]) {
-        let Dirichlet { x, alpha, k, points_per_set } = *self;
-        parallel_rows(out, 1, GRAIN.div_ceil(k), |i, out| {
-            let (x, alpha) = (&x[i * k..(i + 1) * k], &alpha[i / points_per_set * k..(i / points_per_set + 1) * k]);
-            let total: f64 = alpha.iter().map(|a| a.to_f64()).sum();
-            let term = |(x, a): (&T, &T)| (a.to_f64() - 1.0) * log(x.to_f64()) - lgamma(a.to_f64());
-            let density = lgamma(total) + x.iter().zip(alpha).map(term).sum::<f64>();
-            out[0] = T::from_f64(if is_log { density } else { exp(density) });
-        });
-    }
-
-    /// Writes the gradient of the points, where `scale(i)` is the gradient of the logarithm of density i.
-    ///
-    /// # Panics
-    /// As [`Self::densities`].
-    pub fn points_backward(&self, scale: impl Fn(usize) -> f64 + Sync, out: &mut [T]) {
-        let Dirichlet { x, alpha, k, points_per_set } = *self;
-        parallel_rows(out, k, GRAIN.div_ceil(k), |i, out| {
-            for (j, out) in out.iter_mut().enumerate() {
-                let derivative = (alpha[i / points_per_set * k + j].to_f64() - 1.0) / x[i * k + j].to_f64();
-                *out = T::from_f64(scale(i) * derivative);
-            }
-        });
-    }
-
-    /// Writes the gradient of the concentrations, like [`Self::points_backward`].
-    ///
-    /// # Panics
-    /// As [`Self::densities`].
-    pub fn alpha_backward(&self, scale: impl Fn(usize) -> f64 + Sync, out: &mut [T]) {
-        let Dirichlet { x, alpha, k, points_per_set } = *self;
-        parallel_rows(out, k, GRAIN.div_ceil(points_per_set * k), |set, out| {
-            let alpha = &alpha[set * k..(set + 1) * k];
-            let total = digamma(alpha.iter().map(|a| a.to_f64()).sum::<f64>());
-            for (j, out) in out.iter_mut().enumerate() {
-                let normalizer_derivative = total - digamma(alpha[j].to_f64());
-                let term = |i: usize| scale(i) * (normalizer_derivative + log(x[i * k + j].to_f64()));
-                *out = T::from_f64((set * points_per_set..(set + 1) * points_per_set).map(term).sum());
-            }
-        });
     }
 }
