@@ -10,7 +10,7 @@ pub use crate::lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Stor
 pub use crate::simd::multiversion::Loop;
 pub use drive::{LANE_MULTIPLE, Operand, Src};
 
-use crate::simd::multiversion::{self, Kernel, LoopBody};
+use crate::simd::multiversion::{self, LoopBody, Multiversioned};
 use drive::{Runs, drive};
 use ferromx_core::dtype::Element;
 use std::marker::PhantomData;
@@ -64,7 +64,7 @@ macro_rules! lane_fn {
 
 struct Map<'a, C, D, F>(Runs<'a, 'a, C, D, 1>, F);
 
-impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Multiversioned for Map<'_, C, D, F> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
