@@ -102,6 +102,10 @@ lazy val generatedSources = Seq(
     )
   }.taskValue,
   Compile / sourceGenerators += Def.task(BindOverloads.write((Compile / sourceManaged).value)).taskValue,
+  Compile / sourceGenerators += Def.task {
+    val declarations = (Compile / scalaSource).value / "org" / "apache" / "mxnet" / "internal" / "jni" / "LibInfo.scala"
+    NativeInterface.write(declarations, (Compile / sourceManaged).value)
+  }.taskValue,
   Compile / sourceGenerators += Def.task(JavaOverloads.write((Compile / sourceManaged).value)).taskValue,
   Compile / compile / scalacOptions ++= {
     val metadata = OperatorMetadata.existing(opsMetadata.value)

@@ -1,5 +1,4 @@
-//! Reads the native methods and the version from `LibInfo.scala`, so that the compiler can compare each parameter with the functions of
-//! `src/jni`. Also links the library so that it is never unloaded: the JVM would unload it with the class loader that loaded it, while the
+//! Reads the native methods from `LibInfo.scala`, so that the compiler can compare each parameter with the functions of `src/jni`. Also links the library so that it is never unloaded: the JVM would unload it with the class loader that loaded it, while the
 //! engine's threads still run.
 #![allow(clippy::print_stdout)] // Cargo reads it.
 
@@ -38,6 +37,19 @@ fn declaration(text: &str) -> Option<Declaration> {
     Some((name.trim().to_string(), types.collect::<Option<_>>()?, type_name(result)))
 }
 
+/// The version of the interface, which `jvm/project/NativeInterface.scala` computes too: the 32-bit FNV-1a hash of the declarations without
+/// blanks. A declaration ends with the line of its result.
+fn version(source: &str) -> i32 {
+    let ends = |text: &str| {
+        text.find(')').and_then(|closing| Some(closing + text[closing..].find('\n')?)).unwrap_or(text.len())
+    };
+    let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
+    let declarations: Vec<_> =
+        source.split("@native def ").skip(1).map(|text| without_blanks(&text[..ends(text)])).collect();
+    let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    declarations.join("\n").bytes().fold(0x811c_9dc5, hash).cast_signed()
+}
+
 /// The generated Rust source, which the crate includes.
 fn constants(source: &str) -> Result<String, String> {
     let declarations = source.split("@native def ").skip(1).map(|text| {
@@ -45,8 +57,7 @@ fn constants(source: &str) -> Result<String, String> {
         declaration(text).ok_or_else(|| format!("`@native def {line}` is not a declaration"))
     });
     let declarations = declarations.collect::<Result<Vec<_>, _>>()?;
-    let version = source.split("val AbiVersion: Int = ").nth(1).and_then(|text| text.lines().next());
-    let version = version.ok_or("there is no line `val AbiVersion: Int = `")?;
+    let version = version(source);
     let table = format!("{declarations:?}").replace(", [", ", &[");
     Ok(format!(
         "/// Name, types of the parameters and type of the result of each method, in Scala's words.\n\

@@ -1,7 +1,7 @@
 """Networks as PyTorch exports them, with weights of a fixed seed: `onnx_models.py FOLDER [NAMES]`.
 
 ResNet-50, MobileNet v2 and v3, a BERT of the base size, segmentation of images, detection, direction and recognition of text, and detection of
-voice. Each becomes FOLDER/NAME.onnx. The batch is open. Those of `QUANTIZED` also become FOLDER/NAME-int8.onnx, quantized by ONNX Runtime:
+voice. Each becomes FOLDER/NAME.onnx. The batch size is dynamic. Those of `QUANTIZED` also become FOLDER/NAME-int8.onnx, quantized by ONNX Runtime:
 8-bit integers with a scale for each output channel, between `DequantizeLinear` and `QuantizeLinear`. Needs the packages of
 `tests/onnx/requirements.txt`.
 """
@@ -220,7 +220,7 @@ class TextRecognition(nn.Module):
 
 
 class VoiceRate(nn.Module):
-    """Detects voice in a piece of sound with a short-time Fourier transform, convolutions and an LSTM step."""
+    """Detects voice in a clip with a short-time Fourier transform, convolutions and an LSTM step."""
 
     def __init__(self, window):
         super().__init__()
@@ -324,8 +324,8 @@ def quantize(source, target):
     quantize_static(source, target, Images(4), quant_format=QuantFormat.QDQ, **types)
 
 
-def open_dims(name, names):
-    """The dimensions that the exported network leaves open."""
+def dynamic_dims(name, names):
+    """The dynamic dimensions of the exported network."""
     if name == "voice":
         return {}
     return {n: {0: "batch", 1: "length"} if name == "bert" else {0: "batch"} for n in names}
@@ -341,7 +341,7 @@ def main(folder, *wanted):
         for key, buffer in model.named_buffers():
             if "running_var" in key:
                 buffer.fill_(1.5)
-        dims = open_dims(name, names)
+        dims = dynamic_dims(name, names)
         torch.onnx.export(
             model, inputs, folder / f"{name}.onnx", dynamo=False, input_names=names, dynamic_axes=dims, opset_version=17
         )

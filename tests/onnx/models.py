@@ -51,12 +51,12 @@ class MobileNet(nn.Module):
 class Bert(nn.Module):
     def __init__(self):
         super().__init__()
-        self.words, self.places, self.norm = nn.Embedding(50, 16), nn.Embedding(12, 16), nn.LayerNorm(16)
+        self.words, self.positions, self.norm = nn.Embedding(50, 16), nn.Embedding(12, 16), nn.LayerNorm(16)
         layer = nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=True)
         self.encoder, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 7)
 
     def forward(self, words, mask):
-        x = self.norm(self.words(words) + self.places(torch.arange(words.shape[1])[None]))
+        x = self.norm(self.words(words) + self.positions(torch.arange(words.shape[1])[None]))
         return torch.tanh(self.head(self.encoder(x, src_key_padding_mask=mask == 0)[:, 0]))
 
 

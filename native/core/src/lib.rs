@@ -15,7 +15,7 @@ pub mod error;
 pub mod file_format;
 pub mod infer;
 pub mod memory;
-pub mod mode;
+mod mode;
 pub mod op;
 pub mod params;
 pub mod semantics;

@@ -1,6 +1,6 @@
 //! The framework-neutral form of a model: graphs, nodes, tensors, attributes, element types, operator descriptors.
 //!
-//! A front end (`onnx`, `nnef`, `mxnet`) turns files into this form and back; mapping processes turn a graph of
+//! A front end (`onnx`, `nnef`, `mxnet`) converts files to this form and back; mapping processes convert a graph of
 //! one framework into one of another without knowing the files.
 
 use std::collections::HashSet;

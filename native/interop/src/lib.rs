@@ -2,10 +2,10 @@
 //!
 //! A module uses only modules above it in this list; `tests/layers.rs` checks that.
 //!
-//! - `mapped_file`: memory-mapped files; [`external`]: tensor data in other files of the model's directory.
+//! - `mapped_file`: memory-mapped files; `external`: tensor data in other files of the model's directory.
 //! - [`ir`]: the framework-neutral form of models.
 //! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
-//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the front end that reads NNEF models; [`mxnet`]: MXNet graphs in
+//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the front end that reads NNEF models; `mxnet`: MXNet graphs in
 //!   the neutral form.
 //! - [`emit`]: evaluates processes with the rules they call, and builds graphs.
 //! - [`import`]: the import process, which builds an MXNet graph, or executes a model directly.
@@ -15,12 +15,12 @@
 pub mod emit;
 pub mod error;
 pub mod export;
-pub mod external;
+mod external;
 pub mod import;
 pub mod ir;
 mod mapped_file;
 pub mod mapping;
-pub mod mxnet;
+mod mxnet;
 pub mod nnef;
 pub mod onnx;
 pub mod run;

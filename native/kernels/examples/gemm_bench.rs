@@ -14,17 +14,17 @@ const BUDGET: f64 = 0.25;
 
 /// Which operands are stored transposed.
 #[derive(Clone, Copy, PartialEq)]
-enum Stored {
+enum Operands {
     RowMajor,
     /// A, as in the gradient of a layer's weights.
     LeftTransposed,
     /// B, as in the forward pass of a fully connected layer.
     RightTransposed,
 }
-use Stored::{LeftTransposed, RightTransposed, RowMajor};
+use Operands::{LeftTransposed, RightTransposed, RowMajor};
 
 /// Name, rows, columns, depth, how the operands are stored.
-const SHAPES: [(&str, usize, usize, usize, Stored); 21] = [
+const SHAPES: [(&str, usize, usize, usize, Operands); 21] = [
     ("square", 256, 256, 256, RowMajor),
     ("square", 1024, 1024, 1024, RowMajor),
     ("square", 2048, 2048, 2048, RowMajor),

@@ -3,7 +3,7 @@
 use crate::map::Elements;
 use crate::par;
 use crate::reduce::NumericLane;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// Points of a chunk, and coefficients of a block, sized for the L1 cache.
 const CHUNK: usize = 1 << 10;
@@ -53,7 +53,7 @@ struct Horner<'a, C> {
     slope: Option<&'a mut [C; TILE]>,
 }
 
-impl<C: NumericLane> Kernel for Horner<'_, C> {
+impl<C: NumericLane> Multiversioned for Horner<'_, C> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 

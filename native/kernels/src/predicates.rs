@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::map::Load;
 use crate::par::parallel_ranges;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use ferromx_core::dtype::Element;
 
 /// Elements per chunk.
@@ -15,7 +15,7 @@ const BLOCK: usize = 1024;
 /// Checks that all elements are finite: x * 0 is 0 if x is finite, else NaN.
 struct Finite<'a>(&'a [f32]);
 
-impl Kernel for Finite<'_> {
+impl Multiversioned for Finite<'_> {
     type Output = bool;
 
     #[inline(always)]

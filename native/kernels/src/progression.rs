@@ -1,7 +1,7 @@
 //! Arithmetic progressions.
 
 use crate::par;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use ferromx_core::dtype::Element;
 
 /// Elements per chunk.
@@ -30,7 +30,7 @@ struct Progression<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Element> Kernel for Progression<'_, T> {
+impl<T: Element> Multiversioned for Progression<'_, T> {
     type Output = ();
     const USE_AVX512: bool = false;
 

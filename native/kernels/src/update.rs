@@ -3,7 +3,7 @@
 use crate::map::drive::GRAIN;
 use crate::map::{Lane, LaneFn, Load, Store};
 use crate::par::{Group, parallel_groups};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use smallvec::SmallVec;
 
 /// Lanes in a block.
@@ -28,7 +28,7 @@ struct Update<'a, C, P, F, const I: usize, const O: usize> {
     f: F,
 }
 
-impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, const O: usize> Kernel
+impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, const O: usize> Multiversioned
     for Update<'_, C, P, F, I, O>
 {
     type Output = ();

@@ -34,7 +34,7 @@ mod internal;
 mod linalg;
 pub mod movement;
 pub mod nn;
-pub mod num_args;
+mod num_args;
 pub mod onnx;
 mod optimizer;
 mod packed;

@@ -15,7 +15,7 @@ use crate::symbol::{Node, OpCall, Symbol, topological};
 
 /// The computation of a node of a [`Graph`].
 #[derive(Clone)]
-pub enum Action {
+pub(crate) enum Action {
     /// An input of the graph.
     Variable,
     /// An operator.
@@ -42,7 +42,7 @@ pub enum Action {
 
 /// A node of a [`Graph`].
 #[derive(Clone)]
-pub struct GraphNode {
+pub(crate) struct GraphNode {
     /// Name for messages and monitors.
     pub name: String,
     /// The computation.
@@ -63,7 +63,7 @@ pub struct GraphNode {
 
 impl GraphNode {
     /// The operator, if the node is one.
-    pub fn op(&self) -> Option<&OpCall> {
+    pub(crate) fn op(&self) -> Option<&OpCall> {
         match &self.action {
             Action::Variable => None,
             Action::Forward(op) | Action::Backward { op, .. } | Action::Fused { op, .. } => Some(op),
@@ -80,7 +80,7 @@ impl GraphNode {
     }
 
     /// Indices of the inputs that the node mutates.
-    pub fn mutated_inputs(&self) -> &[usize] {
+    pub(crate) fn mutated_inputs(&self) -> &[usize] {
         match &self.action {
             Action::Variable | Action::Fused { .. } => &[],
             Action::Forward(op) => op.mutated(),
@@ -89,7 +89,7 @@ impl GraphNode {
     }
 
     /// Whether the kernel supports requests to add.
-    pub fn accumulates(&self) -> bool {
+    pub(crate) fn accumulates(&self) -> bool {
         match &self.action {
             Action::Variable | Action::Fused { .. } => false,
             Action::Forward(op) => op.def.kernels.is_accumulating,
@@ -98,12 +98,12 @@ impl GraphNode {
     }
 
     /// Whether the first output is a view of the first input.
-    pub fn is_view(&self) -> bool {
+    pub(crate) fn is_view(&self) -> bool {
         matches!(&self.action, Action::Forward(op) if matches!(op.def.kernels.forward, Forward::View))
     }
 
     /// Number of visible outputs of a forward node.
-    pub fn num_visible(&self) -> usize {
+    pub(crate) fn num_visible(&self) -> usize {
         match &self.action {
             Action::Forward(op) => op.def.num_visible(&op.params),
             _ => self.num_outputs,
@@ -113,7 +113,7 @@ impl GraphNode {
 
 /// A gradient that a user operator composed, whose shape and type must be checked against its input.
 #[derive(Clone)]
-pub struct CheckedGradient {
+pub(crate) struct CheckedGradient {
     /// The forward node.
     pub of: usize,
     /// Index of the input.
@@ -124,7 +124,7 @@ pub struct CheckedGradient {
 
 /// Nodes in topological order.
 #[derive(Clone, Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     /// The nodes.
     pub nodes: Vec<GraphNode>,
     /// Gradients whose shapes and types must be checked against their inputs.
@@ -132,14 +132,14 @@ pub struct Graph {
 }
 
 /// Output `index` of node `node`.
-pub fn entry(node: usize, index: usize) -> Entry {
+pub(crate) fn entry(node: usize, index: usize) -> Entry {
     Entry { node: node as u32, index: index as u32 }
 }
 
 impl Graph {
     /// The graph of a symbol and the entries of its outputs, in the symbol's topological order. If subgraph nodes are expanded, all
     /// variables come first, in that order.
-    pub fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
+    pub(crate) fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
         let mut nodes = topological(symbol.entries());
         let expanded = symbol.expanded();
         if let Some(flat) = &expanded {
@@ -160,12 +160,18 @@ impl Graph {
     }
 
     /// Adds an input of the graph.
-    pub fn variable(&mut self, name: &str, attrs: Attrs) -> Entry {
+    pub(crate) fn variable(&mut self, name: &str, attrs: Attrs) -> Entry {
         self.push(name, Action::Variable, Vec::new(), attrs)
     }
 
     /// Adds a node and returns its first output.
-    pub fn push(&mut self, name: &str, action: Action, inputs: Vec<Entry>, attrs: impl Into<Arc<Attrs>>) -> Entry {
+    pub(crate) fn push(
+        &mut self,
+        name: &str,
+        action: Action,
+        inputs: Vec<Entry>,
+        attrs: impl Into<Arc<Attrs>>,
+    ) -> Entry {
         let num_outputs = match &action {
             Action::Variable | Action::Fused { .. } => 1,
             Action::Forward(op) => op.def.num_outputs(&op.params),
@@ -188,7 +194,7 @@ impl Graph {
     ///
     /// # Errors
     /// A gradient that differs from its input, with operator, node and input.
-    pub fn check_gradients<T: PartialEq + Display>(
+    pub(crate) fn check_gradients<T: PartialEq + Display>(
         &self,
         property: &str,
         value: impl Fn(Entry) -> Option<T>,
@@ -216,18 +222,18 @@ impl Graph {
     }
 
     /// The entries of the variables, in topological order.
-    pub fn variables(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = Entry> {
         let variables = self.nodes.iter().enumerate().filter(|(_, node)| matches!(node.action, Action::Variable));
         variables.map(|(i, _)| entry(i, 0))
     }
 
     /// The node that an entry belongs to.
-    pub fn node(&self, e: Entry) -> &GraphNode {
+    pub(crate) fn node(&self, e: Entry) -> &GraphNode {
         &self.nodes[e.node as usize]
     }
 
     /// For each node, whether one of the targets depends on it. The other nodes are dead code.
-    pub fn needed_for(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<bool> {
+    pub(crate) fn needed_for(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         for e in targets {
             needed[e.node as usize] = true;
@@ -241,7 +247,7 @@ impl Graph {
     }
 
     /// The nodes that the targets depend on, in the order of a depth-first search that visits targets and inputs from first to last.
-    pub fn depth_first(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<usize> {
+    pub(crate) fn depth_first(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<usize> {
         let mut is_visited = vec![false; self.nodes.len()];
         let mut order = Vec::new();
         for target in targets {
@@ -283,7 +289,7 @@ impl Graph {
 }
 
 /// Adds the operators of composed gradients, named after the node that is differentiated.
-pub struct GradientBuilder<'g> {
+pub(crate) struct GradientBuilder<'g> {
     /// The graph to extend.
     pub graph: &'g mut Graph,
     /// Prefix of the names of new nodes.

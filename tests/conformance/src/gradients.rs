@@ -1,6 +1,6 @@
 //! Gradients of first and second order against finite differences, on the inputs of the goldens, in double precision.
 //!
-//! For fixed weights w, the sum of w * output is a function of the inputs. Its directional derivative, from values at four neighbouring
+//! For fixed weights w, the sum of w * output is a function of the inputs. Its directional derivative, from values at four neighboring
 //! points, is compared with the gradient. The second order does the same with the sum of v * gradient, for fixed v. Cases are skipped if
 //! the function has a kink between the points or is undefined there.
 
@@ -235,7 +235,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Half the distance between neighbouring points.
+/// Half the distance between neighboring points.
 const STEP: f64 = 1e-5;
 
 /// Compares a derivative with differences of a function's values.

@@ -112,7 +112,7 @@ fn rows_are_rounded_to_what_8_bits_represent() {
     assert_eq!(floats(&rounded[0]), [63.5, -25.0, 0.0, 0.0, 0.0, 0.0, -254.0, 4.0, 126.0]);
 }
 
-/// Sampling points centred between four pixels, each of which contributes a quarter.
+/// Sampling points centered between four pixels, each of which contributes a quarter.
 #[test]
 fn regions_are_pooled_by_the_largest_contribution() {
     let image = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], &[1, 1, 3, 3]);

@@ -48,7 +48,7 @@ class Parameter:
         return str(pick(rng, values))
 
     def tuple(self, rng, rank, present):
-        """Each element of the present tuple or a neighbour of it; without one, a short tuple of small numbers."""
+        """Each element of the present tuple or a neighbor of it; without one, a short tuple of small numbers."""
         if present and re.search(r"\d", present) and rng.rand() < 0.8:
             return re.sub(r"-?\d+(?![\d.])", lambda m: str(int(m.group()) + pick(rng, (-1, 0, 0, 0, 0, 1))), present)
         lengths = (rank, rank, 1, 2, 3) if rank else (0, 1, 2)

@@ -42,7 +42,7 @@ def softmax_output():
     yield loss("SoftmaxOutput", data((2, 3)), np.array([-1, 1], "float32"), why="label below zero")
     yield loss("SoftmaxOutput", data((2, 3)), np.array([1.75, 1.25], "float32"), why="label between")
     yield OpCase("SoftmaxOutput", [data((2, 3)), data((3,))], why="label of another length")
-    yield OpCase("SoftmaxOutput", list(batch), {"normalization": "sum"}, why="no such normalisation")
+    yield OpCase("SoftmaxOutput", list(batch), {"normalization": "sum"}, why="no such normalization")
     yield OpCase("SoftmaxOutput", list(batch), {"smooth_alpha": 2}, why="smoothing above one")
     for normalization in ("null", "valid"):
         yield loss("SoftmaxOutput", *volume, attrs={"multi_output": True, "preserve_shape": True, "normalization": normalization})

@@ -26,7 +26,7 @@ def vertices(*numbers):
 
 
 def drawn():
-    """All neighbours are taken, or there is one only, so that nothing depends on chance."""
+    """All neighbors are taken, or there is one only, so that nothing depends on chance."""
     ring = graph(6, lambda u, v: v == (u + 1) % 6)
     weights = np.array([0.9, 0.8, 0.2, 0.4, 0.1, 0.7], "float32")
     for weighted in (False, True):

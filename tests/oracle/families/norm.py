@@ -1,4 +1,4 @@
-"""Normalization of rows and by neighbours: LayerNorm, GroupNorm, InstanceNorm, LRN, L2Normalization."""
+"""Normalization of rows and by neighbors: LayerNorm, GroupNorm, InstanceNorm, LRN, L2Normalization."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def layer(op, inputs, attrs=None, **more):
 
 def cases():
     yield from rows()
-    yield from neighbours()
+    yield from neighbors()
 
 
 def affine(shape, count, dtype="float32", seed=0):
@@ -62,7 +62,7 @@ def rows():
     yield InferCase("GroupNorm", {"num_groups": 2, "output_mean_var": True}, shapes={"data": (0, 4, 3)})
 
 
-def neighbours():
+def neighbors():
     for nsize in (1, 3, 5):
         yield layer("LRN", [data((2, 6, 2, 3))], {"nsize": nsize, "alpha": "0.5"})
     yield layer("LRN", [data((1, 5, 2, 2))], {"nsize": 3, "alpha": "0.1", "beta": "0.5", "knorm": 1})

@@ -31,7 +31,7 @@ def group(states, dtype="float32", shape=(2, 3), seed=0, state_type=None):
 
 
 def moments(states, dtype):
-    """States of which the first is far below the root of the second, as for the centred RMSProp."""
+    """States of which the first is far below the root of the second, as for the centered RMSProp."""
     arrays = group(states, dtype)
     if states == 3:
         arrays[2] = arrays[2] + np.asarray(8, arrays[2].dtype)

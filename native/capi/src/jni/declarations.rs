@@ -95,21 +95,21 @@ const fn is_same(a: &str, b: &str) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// Fails to compile unless `LibInfo.scala` declares the method with these types.
-pub(super) const fn check(method: &str, parameters: &[&str], result: &str) {
+/// Fails to compile, with `message`, unless `LibInfo.scala` declares the method with these types.
+pub(super) const fn check(method: &str, parameters: &[&str], result: &str, message: &str) {
     let mut i = 0;
     while i < DECLARED.len() && !is_same(DECLARED[i].0, method) {
         i += 1;
     }
-    assert!(i < DECLARED.len(), "LibInfo.scala declares no native method of this name");
+    assert!(i < DECLARED.len(), "{}", message);
     let (_, declared, declared_result) = DECLARED[i];
-    assert!(declared.len() == parameters.len(), "LibInfo.scala declares a different number of parameters");
+    assert!(declared.len() == parameters.len(), "{}", message);
     let mut k = 0;
     while k < parameters.len() {
-        assert!(is_same(declared[k], parameters[k]), "LibInfo.scala declares a parameter of a different type");
+        assert!(is_same(declared[k], parameters[k]), "{}", message);
         k += 1;
     }
-    assert!(is_same(declared_result, result), "LibInfo.scala declares a result of a different type");
+    assert!(is_same(declared_result, result), "{}", message);
 }
 
 #[cfg(test)]
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn methods_that_differ_from_their_declaration_do_not_compile() {
         let (shapes, callback) = (name_of::<InferredShapes<'_>>(), name_of::<KVStoreCallback<'_>>());
-        check("symbolInferShape", SHAPES, shapes);
-        check("kvstoreSetUpdater", &["Long", callback], "Unit");
+        check("symbolInferShape", SHAPES, shapes, "");
+        check("kvstoreSetUpdater", &["Long", callback], "Unit", "");
         let mismatches: [(&str, &[&str], &str); 7] = [
             ("symbolInferShapes", SHAPES, shapes),
             ("symbolInferShape", &SHAPES[..3], shapes),
@@ -135,7 +135,12 @@ mod tests {
             ("kvstoreSetUpdater", &["Long", name_of::<MXMonitorCallback<'_>>()], "Unit"),
         ];
         for (name, parameters, result) in mismatches {
-            assert!(catch_unwind(|| check(name, parameters, result)).is_err(), "{name} {parameters:?} {result}");
+            let error = catch_unwind(|| check(name, parameters, result, "differs")).expect_err(name);
+            assert_eq!(
+                error.downcast_ref::<String>().map(String::as_str),
+                Some("differs"),
+                "{name} {parameters:?} {result}"
+            );
         }
     }
 }

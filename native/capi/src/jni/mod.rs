@@ -128,6 +128,9 @@ macro_rules! native {
                     stringify!($name),
                     &[$($crate::jni::declarations::name_of::<$ty>()),*],
                     [$($crate::jni::declarations::name_of::<$ret>(),)? "Unit"][0],
+                    concat!(
+                        "`", stringify!($name), "` in Rust and in LibInfo.scala differ: compare the parameters, their types and the result"
+                    ),
                 );
             }
             check();

@@ -220,7 +220,7 @@ impl Dimensions {
         self.plus(whole, rest)
     }
 
-    /// For a sum of a floor quotient by a positive constant and a number: dividend and divisor of the quotient, and the number.
+    /// `(x, p, c)` if the terms are `floor(x / p) + c` with numbers p > 0 and c.
     fn nested_quotient(&self, terms: &Polynomial) -> Option<(i64, i64, i64)> {
         let shift = terms.get(&Vec::new()).copied().unwrap_or(0);
         let mut others = terms.iter().filter(|(monomial, _)| !monomial.is_empty());

@@ -387,7 +387,7 @@ impl Probe<'_> {
         self.dimensions.plus(dim, constant)
     }
 
-    /// The length of axis `k` of output `o` for the first sample, but another length of one dimension.
+    /// The length of axis `k` of output `o` for the first sample, with `length` instead of the sample of dimension `dim`.
     fn length_for(&self, o: usize, k: usize, dim: i64, length: i64) -> Option<i64> {
         let atoms = &self.samples.first()?.0;
         let other = |d: &i64| if *d == dim { Some(length) } else { self.dimensions.sample(*d, atoms) };
@@ -396,7 +396,7 @@ impl Probe<'_> {
         shapes.get(o).filter(|s| s.ndim().is_some_and(|n| k < n)).map(|s| s.dim(k))
     }
 
-    /// A floor quotient `(dim + shift) / stride`, the output length of sliding windows.
+    /// A floor quotient `(dim + shift) / stride` that equals the length of axis `k`, such as the output length of sliding windows.
     fn quotient(&mut self, o: usize, k: usize) -> Option<i64> {
         for dim in self.candidates() {
             let start = self.dimensions.sample(dim, &self.samples.first()?.0)?;
@@ -416,7 +416,7 @@ impl Probe<'_> {
     }
 }
 
-/// True if an operator may pass on a known dimension of an input. A slice may also clip an unknown one to that length.
+/// True if axis `k` may have the known length `dim` because an input has it. A slice may have it because an unknown length was clipped.
 fn keeps_dim(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
     !SLICES.contains(&op) && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }

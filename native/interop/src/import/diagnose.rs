@@ -200,7 +200,7 @@ impl Importer<'_> {
         if from_placeholders.is_empty() || self.diagnosis.is_trying || self.known_operator(node).is_err() {
             return Some(e);
         }
-        // A placeholder is no sequence.
+        // A placeholder is a tensor, not a sequence.
         if node.op.starts_with("Sequence") || node.op == "ConcatFromSequence" {
             return None;
         }

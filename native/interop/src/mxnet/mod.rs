@@ -13,29 +13,29 @@ use crate::ir::{
 };
 
 /// The name of a node's output in the neutral form. The first output has the name of the node.
-pub fn value_name(node: &SymbolNode, index: usize) -> String {
+pub(crate) fn value_name(node: &SymbolNode, index: usize) -> String {
     if index == 0 { node.name.to_string() } else { format!("{}:{index}", node.name) }
 }
 
 /// The attribute of a variable that names a dynamic dimension.
-pub fn dim_name_key(axis: usize) -> String {
+pub(crate) fn dim_name_key(axis: usize) -> String {
     format!("__dim_{axis}__")
 }
 
 /// The attribute of a variable with its index among the inputs of the imported model.
-pub const INPUT_INDEX: &str = "__input_index__";
+pub(crate) const INPUT_INDEX: &str = "__input_index__";
 
 /// The attribute of an input or output with its element type in the imported model, if its elements are stored in a wider type.
-pub const ELEMENT_TYPE: &str = "__element_type__";
+pub(crate) const ELEMENT_TYPE: &str = "__element_type__";
 
 /// The operator of user-defined operators; their name is its attribute `op_type`.
-pub const USER_OPERATOR: &str = "Custom";
+pub(crate) const USER_OPERATOR: &str = "Custom";
 
 /// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
 ///
 /// # Errors
 /// Two nodes with the same name.
-pub fn graph(symbol: &Symbol) -> Result<Graph> {
+pub(crate) fn graph(symbol: &Symbol) -> Result<Graph> {
     let value = |name: String| ValueInfo { name, element: None, dims: None, non_tensor_kind: None };
     let mut graph = Graph::default();
     let mut seen: HashMap<String, Arc<SymbolNode>> = HashMap::new();
@@ -73,7 +73,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
 }
 
 /// The descriptor of a registered operator.
-pub fn descriptor(def: &OpDef) -> OpDescriptor {
+pub(crate) fn descriptor(def: &OpDef) -> OpDescriptor {
     let inputs = match def.signature.inputs {
         Inputs::Fixed(args) => args.iter().map(|a| ArgDescriptor { name: a.name.into(), arity: Arity::One }).collect(),
         Inputs::Variadic { arg, .. } => vec![ArgDescriptor { name: arg.name.into(), arity: Arity::Many }],

@@ -1,7 +1,7 @@
 //! The gradient of the input of a convolution.
 
 use super::implicit::{Implicit, pack_weights};
-use super::phases::{Bands, PerPhase, PhaseGrad, phases, scatter};
+use super::phases::{Bands, PerPhase, Phase, PhaseGrad, phases, scatter};
 use super::strided_compaction::Compact;
 use super::{
     ConvEpilogue, ConvShape, check_len, crop, depthwise, disjoint, few_outputs, output_channel_gemm, single_output,
@@ -112,27 +112,31 @@ fn backward_phases<T: Accum>(
             let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
             return product.run(shape.batch, out, &|_, _, _, _| {});
         }
-        let bands = Bands::new(shape, &phases);
-        let blockings: PerPhase<_> = products.iter().map(|product| product.blocking(bands.rows, 1)).collect();
-        let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
-        // A chunk is a band of an image with all its phases.
-        parallel_blocks(out, shape.in_channels, bands.elements(shape), |row, element, mut band| {
-            let (image, first_row) = (row / shape.in_channels, element / bands.elements(shape) * bands.rows);
-            with_scratch(bands.side_by_side * bands.grad_len(shape), |grads: &mut [T]| {
-                for first in (0..phases.len()).step_by(bands.side_by_side) {
-                    let neighbors = first..phases.len().min(first + bands.side_by_side);
-                    let mut parts = PerPhase::new();
-                    for (i, grad) in neighbors.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
-                        let (pixel, pixels) = bands.pixels(&phases[i], first_row);
-                        if pixels > 0 {
-                            let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
-                            products[i].compute_images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
-                        }
-                        parts.push(PhaseGrad { phase: &phases[i], grad, pixels });
+        compute_bands(shape, &phases, &products, input_grad);
+    });
+}
+
+/// Computes the phases band by band and scatters them into the input gradient. A chunk is a band of an image with all its phases.
+fn compute_bands<T: Accum>(shape: &ConvShape, phases: &[Phase], products: &[Implicit<'_, T>], input_grad: &mut [T]) {
+    let bands = Bands::new(shape, phases);
+    let blockings: PerPhase<_> = products.iter().map(|product| product.blocking(bands.rows, 1)).collect();
+    let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
+    parallel_blocks(out, shape.in_channels, bands.elements(shape), |row, element, mut band| {
+        let (image, first_row) = (row / shape.in_channels, element / bands.elements(shape) * bands.rows);
+        with_scratch(bands.side_by_side * bands.grad_len(shape), |grads: &mut [T]| {
+            for first in (0..phases.len()).step_by(bands.side_by_side) {
+                let neighbors = first..phases.len().min(first + bands.side_by_side);
+                let mut parts = PerPhase::new();
+                for (i, grad) in neighbors.zip(grads.chunks_exact_mut(bands.grad_len(shape))) {
+                    let (pixel, pixels) = bands.pixels(&phases[i], first_row);
+                    if pixels > 0 {
+                        let mut out = MatMut::row_major(&mut *grad, shape.in_channels, pixels);
+                        products[i].compute_images(&blockings[i], image, pixel, &mut out, &|_, _, _, _| {});
                     }
-                    scatter(shape, &parts, &mut band);
+                    parts.push(PhaseGrad { phase: &phases[i], grad, pixels });
                 }
-            });
+                scatter(shape, &parts, &mut band);
+            }
         });
     });
 }

@@ -72,6 +72,11 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     if winograd::is_profitable_for_weights::<T>(shape) {
         return winograd::backward_weights(shape, input, output_grad, weights_grad);
     }
+    multiply(shape, input, output_grad, weights_grad);
+}
+
+/// Computes the gradient of the weights as a product of the output gradient and the windows.
+fn multiply<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights_grad: &mut [T]) {
     let product = Product::new(shape, input, output_grad);
     let (rows, depth, nr) = (shape.group_out(), shape.depth(), product.kernel.nr());
     let unit = rows * nr;

@@ -220,21 +220,8 @@ pub(super) fn forward<T: Accum>(
     let geometry = shape.windows();
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    if let Some((conv, kernels)) = in_place_kernels(&geometry) {
-        return parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
-            for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, plane) {
-                prefetch(next_planes(input, plane, row + count, count));
-                let weights = &weights[channel * taps..(channel + count) * taps];
-                let source = &input[row * plane..(row + count) * plane];
-                let epilogues: SmallVec<[_; GROUP_PLANES]> =
-                    (channel..channel + count).map_while(|channel| epilogue.scale_clamp(channel)).collect();
-                let mut block = out.block(row - first, 0, count, pixels);
-                (kernels.convolve)(&conv, weights, source, &epilogues, block.dense_mut());
-                if epilogues.is_empty() && !epilogue.is_empty() {
-                    epilogue.apply(shape, pixels, row, 0, &mut block);
-                }
-            }
-        });
+    if let Some(in_place) = in_place_kernels(&geometry) {
+        return forward_in_place(shape, in_place, input, weights, epilogue, out);
     }
     let planes = Planes::new(&geometry);
     let (len, computed) = (planes.layout.len(), computed(&planes.layout));
@@ -262,25 +249,41 @@ pub(super) fn forward<T: Accum>(
     });
 }
 
+/// The forward pass, with planes that are read in place.
+fn forward_in_place<T: Accum>(
+    shape: &ConvShape,
+    (conv, kernels): (PlaneConv, &PlaneConvKernels<T>),
+    input: &[T],
+    weights: &[T],
+    epilogue: &ConvEpilogue<'_, T>,
+    out: MatMut<'_, T>,
+) {
+    let (plane, pixels, taps) = (shape.input_plane(), out.cols(), shape.taps());
+    parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
+        for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, plane) {
+            prefetch(next_planes(input, plane, row + count, count));
+            let weights = &weights[channel * taps..(channel + count) * taps];
+            let source = &input[row * plane..(row + count) * plane];
+            let epilogues: SmallVec<[_; GROUP_PLANES]> =
+                (channel..channel + count).map_while(|channel| epilogue.scale_clamp(channel)).collect();
+            let mut block = out.block(row - first, 0, count, pixels);
+            (kernels.convolve)(&conv, weights, source, &epilogues, block.dense_mut());
+            if epilogues.is_empty() && !epilogue.is_empty() {
+                epilogue.apply(shape, pixels, row, 0, &mut block);
+            }
+        }
+    });
+}
+
 /// The gradient of the input.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let phases = phases(shape);
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
     let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
     if let [phase] = &phases[..]
-        && let Some((conv, kernels)) = in_place_kernels(&phase.geometry)
+        && let Some(in_place) = in_place_kernels(&phase.geometry)
     {
-        return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
-            for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, out_plane) {
-                prefetch(next_planes(output_grad, out_plane, row + count, count));
-                let weights: List<T> = (channel..channel + count)
-                    .flat_map(|channel| phase.taps.iter().map(move |tap| weights[channel * taps + tap]))
-                    .collect();
-                let source = &output_grad[row * out_plane..(row + count) * out_plane];
-                let mut block = out.block(row - first, 0, count, plane);
-                (kernels.convolve)(&conv, &weights, source, &[], block.dense_mut());
-            }
-        });
+        return backward_data_in_place(shape, phase, in_place, output_grad, weights, out);
     }
     if shape.stride == [1, 2, 2] && phases.len() == 4 && plane == shape.input[1] * shape.input[2] {
         return backward_data_stride_2(shape, &phases, output_grad, weights, out);
@@ -313,6 +316,29 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                 }
             }
         });
+    });
+}
+
+/// The gradient of the input for a stride of 1, with planes that are read in place.
+fn backward_data_in_place<T: Accum>(
+    shape: &ConvShape,
+    phase: &Phase,
+    (conv, kernels): (PlaneConv, &PlaneConvKernels<T>),
+    output_grad: &[T],
+    weights: &[T],
+    out: MatMut<'_, T>,
+) {
+    let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
+    parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
+        for Group { row, channel, count } in groups(first, out.rows(), shape.in_channels, out_plane) {
+            prefetch(next_planes(output_grad, out_plane, row + count, count));
+            let weights: List<T> = (channel..channel + count)
+                .flat_map(|channel| phase.taps.iter().map(move |tap| weights[channel * taps + tap]))
+                .collect();
+            let source = &output_grad[row * out_plane..(row + count) * out_plane];
+            let mut block = out.block(row - first, 0, count, plane);
+            (kernels.convolve)(&conv, &weights, source, &[], block.dense_mut());
+        }
     });
 }
 

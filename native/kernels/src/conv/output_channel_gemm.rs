@@ -49,6 +49,47 @@ struct Windows<'a> {
     table: OffsetTable,
 }
 
+/// Tiles of nearly equal height.
+#[derive(Clone, Copy)]
+struct Tiles {
+    /// The pixels in a tile.
+    rows: usize,
+    /// The stride between k indices in a panel of pixels.
+    stride: usize,
+}
+
+impl Tiles {
+    fn new<T: Accum>(kernel: &MicroKernel<T>, pixels: usize, has_windows: bool) -> Tiles {
+        let rows = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
+        Tiles { rows, stride: if has_windows { rows.next_multiple_of(kernel.lanes()) } else { rows } }
+    }
+}
+
+/// A block of the output: channels of one group starting at row `row`, for the pixels starting at `pixel`.
+struct ChannelBlock<'a, T> {
+    row: usize,
+    pixel: usize,
+    out: MatMut<'a, T>,
+    on_block: SharedOnBlock<'a, T>,
+}
+
+impl<T: Accum> ChannelBlock<'_, T> {
+    /// Calls `on_block` before the channels starting at `first` are computed.
+    fn prefetch(&mut self, first: usize, channels: usize) {
+        let pixels = self.out.cols();
+        (self.on_block)(Stage::Before, self.row + first, self.pixel, &mut self.out.block(first, 0, channels, pixels));
+    }
+
+    /// Transposes a panel of complete sums, (pixels, channels), into the channels starting at `first`, (channels, pixels).
+    fn write_transposed(&mut self, kernel: &MicroKernel<T>, first: usize, sums: &[T]) {
+        let (nr, pixels) = (kernel.nr(), self.out.cols());
+        let channels = nr.min(self.out.rows() - first);
+        let mut out = self.out.block(first, 0, channels, pixels);
+        kernel.transpose(MatRef::new(sums, pixels, channels, nr, 1), &mut out);
+        (self.on_block)(Stage::Complete, self.row + first, self.pixel, &mut out);
+    }
+}
+
 impl<T: Accum> Implicit<'_, T> {
     /// Like [`Self::run`], for weights packed by this module's [`pack_weights`].
     pub(super) fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, on_block: SharedOnBlock<'_, T>) {
@@ -87,33 +128,23 @@ impl<T: Accum> Implicit<'_, T> {
             _ => self.rows.div_ceil((2 * threads).div_ceil(num_row_blocks)),
         };
         let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());
-        parallel_blocks_of_groups(out, self.rows, [channels, block_pixels], |row, pixel, mut block| {
-            self.compute_channel_block(&windows, row, pixel, &mut block, on_block);
+        parallel_blocks_of_groups(out, self.rows, [channels, block_pixels], |row, pixel, out| {
+            self.compute_channel_block(&windows, ChannelBlock { row, pixel, out, on_block });
         });
     }
 
-    /// Computes the output channels starting at `row`, all of one group, for the block of pixels starting at `pixel`.
-    fn compute_channel_block(
-        &self,
-        windows: &Option<Windows<'_>>,
-        row: usize,
-        pixel: usize,
-        out: &mut MatMut<'_, T>,
-        on_block: SharedOnBlock<'_, T>,
-    ) {
-        let (kernel, depth, pixels, channels) = (self.kernel, self.depth(), out.cols(), out.rows());
-        let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
+    fn compute_channel_block(&self, windows: &Option<Windows<'_>>, mut block: ChannelBlock<'_, T>) {
+        let (kernel, depth) = (self.kernel, self.depth());
+        let (nr, pixels, channels) = (kernel.nr(), block.out.cols(), block.out.rows());
+        let (plane, group) = (self.geometry.plane(), block.row / self.rows);
         let source = &self.source[group * self.channels * plane..(group + 1) * self.channels * plane];
         let weights = &self.weights[group % self.groups * kernel.packed_b_len(self.rows, depth)..];
-        // Tiles of nearly equal height. `stride` is the stride between k indices in their panels.
-        let tile_rows = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
-        let stride = if windows.is_some() { tile_rows.next_multiple_of(kernel.lanes()) } else { tile_rows };
-        let tiles = pixels.div_ceil(tile_rows);
+        let tiles = Tiles::new(kernel, pixels, windows.is_some());
         let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
         let is_single_block = longest == depth && depth > 0;
         let lens = [
             windows.as_ref().map_or(0, |windows| self.channels * windows.layout.len()),
-            tiles * stride * longest,
+            pixels.div_ceil(tiles.rows) * tiles.stride * longest,
             pixels * if is_single_block { nr } else { channels.next_multiple_of(nr) },
         ];
         with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
@@ -122,81 +153,76 @@ impl<T: Accum> Implicit<'_, T> {
             if let Some(windows) = windows {
                 image.fill(T::zero());
                 let [_, height, width] = self.geometry.grid;
-                windows.layout.fill(source, pixel / width % height, image);
+                windows.layout.fill(source, block.pixel / width % height, image);
             }
             if depth == 0 {
                 sums.fill(T::zero());
             }
-            for block in depth_blocks::<T>(depth) {
-                let panel = stride * block.len();
+            for depths in depth_blocks::<T>(depth) {
                 match windows {
                     None => {
-                        let a = MatRef::new(&source[block.start * plane + pixel..], pixels, block.len(), 1, plane);
-                        kernel.pack_lanes(a, tile_rows, panels);
+                        let data = &source[depths.start * plane + block.pixel..];
+                        kernel.pack_lanes(MatRef::new(data, pixels, depths.len(), 1, plane), tiles.rows, panels);
                     }
-                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile_rows, stride), panels),
+                    Some(windows) => self.pack_windows(windows, image, &depths, (pixels, tiles), panels),
                 }
-                let weights = &weights[kernel.packed_b_len(self.rows, block.start)..];
-                for first in (0..channels).step_by(nr) {
-                    let (start, lanes) = ((row % self.rows + first) * block.len(), nr.min(channels - first));
-                    let sums = &mut sums[if is_single_block { 0 } else { first * pixels }..];
-                    let mut products = MatMut::new(sums, pixels, lanes, nr);
-                    if block.end == depth {
-                        on_block(Stage::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
-                    }
-                    let a = Panels { data: panels, width: tile_rows, stride, panel_stride: panel, ahead: &[] };
-                    // The first tiles prefetch the next panel of weights.
-                    let next = start + nr * block.len();
-                    let ahead = weights.get(next..next + nr * block.len()).unwrap_or_default();
-                    let b = Panels::packed(&weights[start..], nr, block.len()).with_ahead(ahead);
-                    let products = products.block(0, 0, pixels, lanes);
-                    let product = TileProduct { depth: block.len(), alpha: T::one(), accumulate: block.start > 0 };
-                    kernel.tiles(product, a, b, products);
-                    if is_single_block {
-                        self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), on_block);
-                    }
-                }
+                let panel_stride = tiles.stride * depths.len();
+                let a = Panels { data: panels, width: tiles.rows, stride: tiles.stride, panel_stride, ahead: &[] };
+                self.multiply_panels(depths, weights, a, &mut block, sums);
             }
             for first in (0..channels).step_by(nr).filter(|_| !is_single_block) {
-                let lanes = nr.min(channels - first);
-                self.write_transposed(
-                    row + first,
-                    pixel,
-                    &sums[first * pixels..],
-                    out.block(first, 0, lanes, pixels),
-                    on_block,
-                );
+                block.write_transposed(kernel, first, &sums[first * pixels..]);
             }
         });
     }
 
-    /// Transposes complete sums, (pixels, channels), into the output, (channels, pixels).
-    fn write_transposed(
+    /// Adds the products of a depth block to the sums of a block of channels. If there is no other depth block, all panels of channels
+    /// have the same sums, which are written to the output at once.
+    fn multiply_panels(
         &self,
-        row: usize,
-        pixel: usize,
-        sums: &[T],
-        mut out: MatMut<'_, T>,
-        on_block: SharedOnBlock<'_, T>,
+        depths: Range<usize>,
+        weights: &[T],
+        a: Panels<'_, T>,
+        block: &mut ChannelBlock<'_, T>,
+        sums: &mut [T],
     ) {
-        self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
-        on_block(Stage::Complete, row, pixel, &mut out);
+        let (kernel, nr) = (self.kernel, self.kernel.nr());
+        let (pixels, channels, row) = (block.out.cols(), block.out.rows(), block.row % self.rows);
+        let is_single_block = depths == (0..self.depth());
+        let weights = &weights[kernel.packed_b_len(self.rows, depths.start)..];
+        for first in (0..channels).step_by(nr) {
+            let (start, lanes) = ((row + first) * depths.len(), nr.min(channels - first));
+            if depths.end == self.depth() {
+                block.prefetch(first, lanes);
+            }
+            // The first tiles prefetch the next panel of weights.
+            let next = start + nr * depths.len();
+            let ahead = weights.get(next..next + nr * depths.len()).unwrap_or_default();
+            let b = Panels::packed(&weights[start..], nr, depths.len()).with_ahead(ahead);
+            let product = TileProduct { depth: depths.len(), alpha: T::one(), accumulate: depths.start > 0 };
+            let sums = &mut sums[if is_single_block { 0 } else { first * pixels }..];
+            kernel.tiles(product, a, b, MatMut::new(sums, pixels, lanes, nr));
+            if is_single_block {
+                block.write_transposed(kernel, first, sums);
+            }
+        }
     }
 
-    /// Packs a depth block of the windows into panels of `tile_rows` pixels.
+    /// Packs a depth block of the windows into panels of `tiles.rows` pixels.
     fn pack_windows(
         &self,
         windows: &Windows<'_>,
         image: &[T],
-        block: &Range<usize>,
-        (pixels, tile_rows, stride): (usize, usize, usize),
+        depths: &Range<usize>,
+        (pixels, tiles): (usize, Tiles),
         panels: &mut [T],
     ) {
         let rows = pixels / self.geometry.grid[0] / self.geometry.grid[2];
-        for (i, panel) in panels.chunks_exact_mut(stride * block.len()).enumerate().take(pixels.div_ceil(tile_rows)) {
-            let mut runs = Runs::new(stride);
-            windows.layout.add_runs(rows, i * tile_rows..pixels.min((i + 1) * tile_rows), 0, 0, &mut runs);
-            T::pack_runs(&runs, IndexedPanel { data: image, table: &windows.table, first: block.start }, panel);
+        let panels = panels.chunks_exact_mut(tiles.stride * depths.len());
+        for (i, panel) in panels.enumerate().take(pixels.div_ceil(tiles.rows)) {
+            let mut runs = Runs::new(tiles.stride);
+            windows.layout.add_runs(rows, i * tiles.rows..pixels.min((i + 1) * tiles.rows), 0, 0, &mut runs);
+            T::pack_runs(&runs, IndexedPanel { data: image, table: &windows.table, first: depths.start }, panel);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use crate::map::{Elements, ElementsMut, Lane};
 use crate::math::{Approximate40, Full, Precision};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 pub use dirichlet::Dirichlet;
 
@@ -80,20 +80,20 @@ macro_rules! for_each_point {
 }
 
 /// Computes densities or their logarithms.
-struct DensityKernel<'a, D, M, const N: usize> {
+struct DensityLoop<'a, D, M, const N: usize> {
     points: Points<'a>,
     is_log: bool,
     out: &'a mut [f64],
     distribution: PhantomData<(D, M)>,
 }
 
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
+impl<D: Density<N>, M: Precision, const N: usize> Multiversioned for DensityLoop<'_, D, M, N> {
     type Output = ();
     const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DensityKernel { points, is_log, out, .. } = self;
+        let DensityLoop { points, is_log, out, .. } = self;
         let out = &mut out[..points.x.len()];
         if D::IS_DIRECT && !is_log {
             return for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
@@ -114,20 +114,20 @@ enum Operand {
 }
 
 /// Computes derivatives with respect to an operand.
-struct DerivativeKernel<'a, D, M, const N: usize> {
+struct DerivativeLoop<'a, D, M, const N: usize> {
     points: Points<'a>,
     operand: Operand,
     out: &'a mut [f64],
     distribution: PhantomData<(D, M)>,
 }
 
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
+impl<D: Density<N>, M: Precision, const N: usize> Multiversioned for DerivativeLoop<'_, D, M, N> {
     type Output = ();
     const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let DerivativeKernel { points, operand, out, .. } = self;
+        let DerivativeLoop { points, operand, out, .. } = self;
         let out = &mut out[..points.x.len()];
         match operand {
             Operand::Points => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
@@ -161,14 +161,14 @@ impl DensityLoops {
     /// The loops of the distribution `D`.
     pub const fn of<D: Density<N>, const N: usize>() -> DensityLoops {
         fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
-            multiversion::run(DensityKernel::<D, M, N> { points, is_log, out, distribution: PhantomData });
+            multiversion::run(DensityLoop::<D, M, N> { points, is_log, out, distribution: PhantomData });
         }
         fn derivatives<D: Density<N>, M: Precision, const N: usize>(
             points: Points<'_>,
             operand: Operand,
             out: &mut [f64],
         ) {
-            multiversion::run(DerivativeKernel::<D, M, N> { points, operand, out, distribution: PhantomData });
+            multiversion::run(DerivativeLoop::<D, M, N> { points, operand, out, distribution: PhantomData });
         }
         DensityLoops {
             densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],

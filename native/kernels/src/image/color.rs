@@ -10,7 +10,7 @@ const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Converts to the element type. Integers are truncated and saturated.
 #[inline(always)]
-pub fn saturate<T: Element>(x: f32) -> T {
+pub(crate) fn saturate<T: Element>(x: f32) -> T {
     match T::DTYPE {
         DType::U8 => T::from_f32(x.clamp(0.0, 255.0)),
         DType::I8 => T::from_f32(x.clamp(-128.0, 127.0)),

@@ -17,7 +17,7 @@ mod tests;
 mod warp;
 
 pub use border::{Border, add_border};
-pub use color::{Change, adjust, lighting, normalize, saturate, to_tensor};
+pub use color::{Change, adjust, lighting, normalize, to_tensor};
 pub use hls::shift_hls;
 pub use planes::{Crop, Mean, Normalization, crop_planes, normalize_plane, subtract_mean};
 pub use resize::{Interpolation, Pixel, resize};

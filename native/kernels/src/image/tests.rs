@@ -1,3 +1,4 @@
+use super::color::saturate;
 use super::*;
 
 #[test]

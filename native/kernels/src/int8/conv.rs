@@ -11,7 +11,7 @@ use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, AlignedVec, MatMut, with_scratch};
 use crate::simd::int8::{COLS, Layout, ROWS, Tile};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// Output channels in a chunk.
 const CHUNK_FILTERS: usize = 128;
@@ -228,7 +228,7 @@ struct FillWords<'a> {
     to: &'a mut [i32],
 }
 
-impl Kernel for FillWords<'_> {
+impl Multiversioned for FillWords<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use crate::par::{self, Pod, with_scratch};
 use crate::pool::each_strided;
 use crate::simd::byte_windows::{self, ByteWindows, LANES, TAPS};
 use crate::simd::int8::{COLS, Layout};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// Maximum taps of a kernel whose sums are exact in [`Number`] for `f32`.
 const SMALL_KERNEL: usize = (1 << 22) / (255 * 255);
@@ -121,7 +121,7 @@ struct ConvertRows<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: OutputElement> Kernel for ConvertRows<'_, T> {
+impl<T: OutputElement> Multiversioned for ConvertRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -214,7 +214,7 @@ struct FillPhases<'a, N> {
     to: &'a mut [N],
 }
 
-impl<N: Number> Kernel for FillPhases<'_, N> {
+impl<N: Number> Multiversioned for FillPhases<'_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -252,7 +252,7 @@ struct Plane<'a, N, T> {
 /// The convolution of a plane whose number of taps is a multiple of `COUNT`, with the loop over taps unrolled by `COUNT`.
 struct Taps<'a, const COUNT: usize, N, T>(Plane<'a, N, T>);
 
-impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT, N, T> {
+impl<const COUNT: usize, N: Number, T: OutputElement> Multiversioned for Taps<'_, COUNT, N, T> {
     type Output = ();
 
     #[inline(always)]

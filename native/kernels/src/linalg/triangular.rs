@@ -37,7 +37,8 @@ pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T],
     solve(op, triangle.lower != triangle.transposed, triangle.unit, b, m);
 }
 
-/// Solves the systems of both halves of a triangle, with a product between them, recursively.
+/// Solves a system by forward substitution (a lower triangle) or backward substitution (an upper one), recursively: solves for one half
+/// of X, subtracts its product with the off-diagonal block, and solves for the other half.
 fn solve<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
     let n = op.rows();
     if n <= SOLVED_BY_ROWS {
@@ -61,7 +62,7 @@ fn solve<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T]
     }
 }
 
-/// Solves a system row by row.
+/// [`solve`], row by row.
 fn solve_rows<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
     let n = op.rows();
     let at = |i: usize, j: usize| op.data()[i * op.row_stride() + j * op.col_stride()];

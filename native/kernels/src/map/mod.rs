@@ -12,7 +12,7 @@ pub use crate::simd::multiversion::Loop;
 pub use cast::cast;
 pub use drive::{LANE_MULTIPLE, Operand, Src};
 
-use crate::simd::multiversion::{self, Kernel, LoopBody};
+use crate::simd::multiversion::{self, LoopBody, Multiversioned};
 use drive::{Runs, drive};
 use std::marker::PhantomData;
 use zip::{zip_loop, zip3_loop};
@@ -65,7 +65,7 @@ macro_rules! lane_fn {
 
 struct Map<'a, C, D, F>(Runs<'a, 'a, C, D, 1>, F);
 
-impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Multiversioned for Map<'_, C, D, F> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 

@@ -2,11 +2,11 @@
 
 use super::drive::{Runs, drive};
 use super::{Lane, LaneFn, Load, Src, Store};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 struct Zip<'a, C, D, F>(Runs<'a, 'a, C, D, 2>, F);
 
-impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Multiversioned for Zip<'_, C, D, F> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 
@@ -29,7 +29,7 @@ pub(crate) fn zip_loop<C: Copy, D>(runs: Runs<'_, '_, C, D, 2>, f: impl LaneFn<(
 
 struct Zip3<'a, C, D, F>(Runs<'a, 'a, C, D, 3>, F);
 
-impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Multiversioned for Zip3<'_, C, D, F> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 

@@ -3,7 +3,7 @@
 use super::runs::{copy_run, interleave};
 use super::{GRAIN, Item};
 use crate::par;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// Concatenates arrays along an axis. A part is the elements of an array and its row length: the product of the lengths of the
 /// concatenated axis and the axes after it. All parts have the same number of rows.
@@ -43,7 +43,7 @@ impl<'a, T> Join<'a, T> {
     }
 }
 
-impl<T: Item> Kernel for Join<'_, T> {
+impl<T: Item> Multiversioned for Join<'_, T> {
     type Output = ();
     const USE_AVX512: bool = false;
 

@@ -4,7 +4,7 @@ use super::runs::copy_run;
 use super::{GRAIN, Item, check_shape, contiguous};
 use crate::item::{Bits, bits, bits_mut, bits_of, by_size};
 use crate::par;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// The padding mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,7 +89,7 @@ struct Pad<'a, T> {
     dst: &'a mut [T],
 }
 
-impl<T: Bits> Kernel for Pad<'_, T> {
+impl<T: Bits> Multiversioned for Pad<'_, T> {
     type Output = ();
     const USE_AVX512: bool = false;
 

@@ -1,7 +1,7 @@
 //! Copies of many strided runs.
 
 use super::{Axis, Item, fill_run, offset_of};
-use crate::simd::multiversion::Kernel;
+use crate::simd::multiversion::Multiversioned;
 
 /// Copies successive runs of a strided view. Runs are usually short, so the offset of each is computed from the previous one.
 pub(super) struct Runs<'a, T> {
@@ -17,7 +17,7 @@ pub(super) struct Runs<'a, T> {
     pub(super) dst: &'a mut [T],
 }
 
-impl<T: Item> Kernel for Runs<'_, T> {
+impl<T: Item> Multiversioned for Runs<'_, T> {
     type Output = ();
     const USE_AVX512: bool = false;
 

@@ -6,7 +6,7 @@ use super::{Axis, GRAIN, Item, check_permutation, check_shape, contiguous, merge
 use crate::item::{bits, bits_mut};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use crate::simd::prefetch;
 
 /// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
@@ -71,7 +71,7 @@ struct TransposeBlock<'a, T, const B: usize> {
     dst: &'a mut [T],
 }
 
-impl<T: Item, const B: usize> Kernel for TransposeBlock<'_, T, B> {
+impl<T: Item, const B: usize> Multiversioned for TransposeBlock<'_, T, B> {
     type Output = ();
     /// For AVX-512, partial tiles would be compiled with scatters.
     const USE_AVX512: bool = false;

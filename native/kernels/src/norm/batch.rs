@@ -249,38 +249,22 @@ pub fn batch_norm_backward<T: FloatElement>(
         grads.beta.fill(T::Acc::zero());
         return;
     }
-    let count = (shape.outer * shape.inner) as f64;
+    let count = is_training.then_some((shape.outer * shape.inner) as f64);
     let param_grads = Mutex::new((grads.gamma, grads.beta));
     for_each_block(shape, grads.x, |first, channels, mut x_grad| {
         for start in (0..channels).step_by(COLUMNS) {
             let (len, first) = (COLUMNS.min(channels - start), first + start);
             let mut totals = [[0.0; 2]; COLUMNS];
             block_sums(shape, x, y_grad, first, mean, &mut totals[..len]);
-            let mut grad_scales = [GradScales {
-                mean: T::Acc::zero(),
-                grad: T::Acc::zero(),
-                x: T::Acc::zero(),
-                constant: T::Acc::zero(),
-            }; COLUMNS];
+            let mut grad_scales = [GradScales::zero(); COLUMNS];
             let mut param_grads = lock(&param_grads);
             for (i, (scales, [sum, product])) in grad_scales.iter_mut().zip(&totals[..len]).enumerate() {
-                let inverse = inverse_deviation(variance[first + i], params.eps).wide();
-                param_grads.0[first + i] = T::Acc::of(product * inverse);
-                param_grads.1[first + i] = T::Acc::of(*sum);
-                let scale = params.gamma(first + i).wide() * inverse;
-                // The derivative of (x - mean) / deviation, whose mean and deviation depend on x.
-                let (constant, x) = if is_training {
-                    (-scale * sum / count, -scale * product * inverse * inverse / count)
-                } else {
-                    (0.0, 0.0)
-                };
-                *scales = GradScales {
-                    // The gradient does not depend on constant statistics, so an infinite mean must not turn it into NaN.
-                    mean: if is_training { mean[first + i] } else { T::Acc::zero() },
-                    grad: T::Acc::of(scale),
-                    x: T::Acc::of(x),
-                    constant: T::Acc::of(constant),
-                };
+                let channel = first + i;
+                let inverse = inverse_deviation(variance[channel], params.eps).wide();
+                param_grads.0[channel] = T::Acc::of(product * inverse);
+                param_grads.1[channel] = T::Acc::of(*sum);
+                let scale = params.gamma(channel).wide() * inverse;
+                *scales = GradScales::new(mean[channel], inverse, scale, [*sum, *product], count);
             }
             drop(param_grads);
             let block = x_grad.block(0, start * shape.inner, shape.outer, len * shape.inner);
@@ -299,6 +283,26 @@ struct GradScales<A> {
 }
 
 impl<A: Accum> GradScales<A> {
+    fn zero() -> Self {
+        GradScales { mean: A::zero(), grad: A::zero(), x: A::zero(), constant: A::zero() }
+    }
+
+    /// The derivative of `(x - mean) * scale`. `sum` and `product` are those of [`block_sums`]; `count` is the number of elements that the
+    /// statistics were computed from, or `None` if they are constants.
+    fn new(mean: A, inverse_deviation: f64, scale: f64, [sum, product]: [f64; 2], count: Option<f64>) -> Self {
+        let grad = A::of(scale);
+        let Some(count) = count else {
+            // The gradient does not depend on constant statistics, so an infinite mean must not turn it into NaN.
+            return GradScales { grad, ..GradScales::zero() };
+        };
+        GradScales {
+            mean,
+            grad,
+            x: A::of(-scale * product * inverse_deviation * inverse_deviation / count),
+            constant: A::of(-scale * sum / count),
+        }
+    }
+
     #[inline(always)]
     fn apply(self, x: A, y_grad: A) -> A {
         // With constant statistics, the gradient does not depend on x, not even if x is NaN.

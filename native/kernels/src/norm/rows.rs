@@ -11,6 +11,7 @@ use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use crate::short_rows;
 use num_traits::{Float, One, Zero};
+use std::ops::Range;
 
 /// Rows in a chunk of [`row_norm_backward`], whose contributions to the gradients of gamma and beta are summed separately.
 const CHUNK_ROWS: usize = 32;
@@ -240,17 +241,7 @@ pub fn row_norm_backward<T: FloatElement>(
     assert_eq!([mean.len(), deviation.len()], [outer * inner; 2], "statistics for the rows of {shape:?}");
     assert_eq!([grads.gamma.len(), grads.beta.len()], [gamma.len(); 2], "gradients of the parameters");
     if inner > 1 {
-        let rows = AxisShape { outer: outer * inner, axis, inner: 1 };
-        return with_scratch(3 * x.len(), |buffer: &mut [T]| {
-            let (x_rows, buffer) = buffer.split_at_mut(x.len());
-            let (y_grad_rows, x_grad_rows) = buffer.split_at_mut(x.len());
-            transpose(shape, x, x_rows);
-            transpose(shape, y_grad, y_grad_rows);
-            let RowNormGrads { x: x_grad, gamma, beta } = grads;
-            let grads = RowNormGrads { x: &mut *x_grad_rows, gamma, beta };
-            row_norm_backward(rows, affine, (mean, deviation), x_rows, y_grad_rows, grads);
-            transpose(AxisShape { outer, axis: inner, inner: axis }, x_grad_rows, x_grad);
-        });
+        return backward_transposed(shape, affine, (mean, deviation), x, y_grad, grads);
     }
     grads.gamma.fill(T::Acc::zero());
     grads.beta.fill(T::Acc::zero());
@@ -265,42 +256,77 @@ pub fn row_norm_backward<T: FloatElement>(
     let grain = (GRAIN / (chunk * axis)).max(1);
     with_scratch(2 * values * outer.div_ceil(chunk), |partial: &mut [T::Acc]| {
         parallel_rows2((grads.x, chunk * axis), (&mut *partial, 2 * values), grain, |i, x_grad, partial| {
-            let rows = i * chunk * axis..i * chunk * axis + x_grad.len();
-            let (gamma_grad, beta_grad) = partial.split_at_mut(values);
-            gamma_grad.fill(T::Acc::zero());
-            beta_grad.fill(T::Acc::zero());
-            with_scratch(2 * axis, |buffer: &mut [T::Acc]| {
-                let (scaled_grad, normalized) = buffer.split_at_mut(axis);
-                let from = x[rows.clone()].chunks_exact(axis).zip(y_grad[rows].chunks_exact(axis));
-                for (r, (x_grad, (x, y_grad))) in x_grad.chunks_exact_mut(axis).zip(from).enumerate() {
-                    let row = i * chunk + r;
-                    let inverse = deviation[row].recip();
-                    let gamma = match affine {
-                        Affine::PerElement(gamma, _) => {
-                            let sums = (&mut *gamma_grad, &mut *beta_grad);
-                            widen_and_sum(gamma, (mean[row], inverse), (x, y_grad), scaled_grad, normalized, sums);
-                            T::Acc::one()
-                        }
-                        Affine::PerRow(gamma, _) => {
-                            widen((mean[row], inverse), x, y_grad, scaled_grad, normalized);
-                            gamma[row % gamma.len()]
-                        }
-                    };
-                    let ([sum, _], product) =
-                        (sums(scaled_grad, scaled_grad, T::Acc::zero()), dot(scaled_grad, normalized));
-                    if let Affine::PerRow(..) = affine {
-                        (gamma_grad[0], beta_grad[0]) = (T::Acc::of(product), T::Acc::of(sum));
-                    }
-                    let means = [sum, product].map(|total| T::Acc::of(total / axis as f64));
-                    project(inverse * gamma, means, scaled_grad, normalized, x_grad);
-                }
-            });
+            let rows = i * chunk..i * chunk + x_grad.len() / axis;
+            let from = (&x[rows.start * axis..rows.end * axis], &y_grad[rows.start * axis..rows.end * axis]);
+            chunk_gradients(affine, (mean, deviation), rows, from, x_grad, partial.split_at_mut(values));
         });
         for (i, partial) in partial.chunks_exact(2 * values).enumerate() {
             let (gamma_terms, beta_terms) = partial.split_at(values);
             let first = if matches!(affine, Affine::PerRow(..)) { i % grads.gamma.len() } else { 0 };
             grads.gamma[first..].iter_mut().zip(gamma_terms).for_each(|(sum, term)| *sum += *term);
             grads.beta[first..].iter_mut().zip(beta_terms).for_each(|(sum, term)| *sum += *term);
+        }
+    });
+}
+
+/// [`row_norm_backward`] along an axis that is not the last, on transposed copies.
+fn backward_transposed<T: FloatElement>(
+    shape: AxisShape,
+    affine: Affine<'_, T::Acc>,
+    statistics: (&[T::Acc], &[T::Acc]),
+    x: &[T],
+    y_grad: &[T],
+    grads: RowNormGrads<'_, T>,
+) {
+    let AxisShape { outer, axis, inner } = shape;
+    let rows = AxisShape { outer: outer * inner, axis, inner: 1 };
+    with_scratch(3 * x.len(), |buffer: &mut [T]| {
+        let (x_rows, buffer) = buffer.split_at_mut(x.len());
+        let (y_grad_rows, x_grad_rows) = buffer.split_at_mut(x.len());
+        transpose(shape, x, x_rows);
+        transpose(shape, y_grad, y_grad_rows);
+        let RowNormGrads { x: x_grad, gamma, beta } = grads;
+        let grads = RowNormGrads { x: &mut *x_grad_rows, gamma, beta };
+        row_norm_backward(rows, affine, statistics, x_rows, y_grad_rows, grads);
+        transpose(AxisShape { outer, axis: inner, inner: axis }, x_grad_rows, x_grad);
+    });
+}
+
+/// The gradients of a chunk of rows, whose elements are `x` and `y_grad`; those of gamma and beta are sums over its rows, or those of its
+/// only row.
+fn chunk_gradients<T: FloatElement>(
+    affine: Affine<'_, T::Acc>,
+    (mean, deviation): (&[T::Acc], &[T::Acc]),
+    rows: Range<usize>,
+    (x, y_grad): (&[T], &[T]),
+    x_grad: &mut [T],
+    (gamma_grad, beta_grad): (&mut [T::Acc], &mut [T::Acc]),
+) {
+    let axis = x_grad.len() / rows.len();
+    gamma_grad.fill(T::Acc::zero());
+    beta_grad.fill(T::Acc::zero());
+    with_scratch(2 * axis, |buffer: &mut [T::Acc]| {
+        let (scaled_grad, normalized) = buffer.split_at_mut(axis);
+        let from = x.chunks_exact(axis).zip(y_grad.chunks_exact(axis));
+        for (row, (x_grad, (x, y_grad))) in rows.zip(x_grad.chunks_exact_mut(axis).zip(from)) {
+            let inverse = deviation[row].recip();
+            let gamma = match affine {
+                Affine::PerElement(gamma, _) => {
+                    let sums = (&mut *gamma_grad, &mut *beta_grad);
+                    widen_and_sum(gamma, (mean[row], inverse), (x, y_grad), scaled_grad, normalized, sums);
+                    T::Acc::one()
+                }
+                Affine::PerRow(gamma, _) => {
+                    widen((mean[row], inverse), x, y_grad, scaled_grad, normalized);
+                    gamma[row % gamma.len()]
+                }
+            };
+            let ([sum, _], product) = (sums(scaled_grad, scaled_grad, T::Acc::zero()), dot(scaled_grad, normalized));
+            if let Affine::PerRow(..) = affine {
+                (gamma_grad[0], beta_grad[0]) = (T::Acc::of(product), T::Acc::of(sum));
+            }
+            let means = [sum, product].map(|total| T::Acc::of(total / axis as f64));
+            project(inverse * gamma, means, scaled_grad, normalized, x_grad);
         }
     });
 }

@@ -3,7 +3,7 @@
 use super::strided::each_strided;
 use super::{Axis, PoolShape};
 use crate::par::{parallel_rows, with_scratch};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 
 /// Max pooling of `u8` elements, or of the bits of `i8` elements if `is_signed`. A window without elements gives the lowest
 /// integer.
@@ -38,7 +38,7 @@ struct Plane<'a> {
     out: &'a mut [u8],
 }
 
-impl Kernel for Plane<'_> {
+impl Multiversioned for Plane<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -18,7 +18,7 @@ use crate::lane::tree_reduce;
 use crate::map::{Elements, ElementsMut, LaneFn, Load, Loop, Operand, Store, apply};
 use crate::movement::missing_axes;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
@@ -251,16 +251,16 @@ fn reduce_blocks<C: NumericLane>(
     });
 }
 
-struct RowKernel<'a, R, C, const MAP: bool>(&'a [C], &'a mut [C], PhantomData<R>);
+struct RowLoop<'a, R, C, const MAP: bool>(&'a [C], &'a mut [C], PhantomData<R>);
 
-impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for RowKernel<'_, R, C, MAP> {
+impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Multiversioned for RowLoop<'_, R, C, MAP> {
     type Output = ();
     // Bound by memory: Zen 4 reads faster in AVX2 vectors than in AVX-512 ones.
     const USE_AVX512: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let RowKernel(x, out, _) = self;
+        let RowLoop(x, out, _) = self;
         let len = x.len() / out.len();
         for (row, out) in x.chunks_exact(len).zip(out) {
             *out = reduce_row::<R, C, MAP>(row);
@@ -305,7 +305,7 @@ fn merge_rest<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C; LANE
 }
 
 fn rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [C]) {
-    multiversion::run(RowKernel::<R, C, MAP>(x, out, PhantomData));
+    multiversion::run(RowLoop::<R, C, MAP>(x, out, PhantomData));
 }
 
 fn sequential<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
@@ -366,7 +366,7 @@ struct Rows<'a, C> {
 
 struct Columns<'a, R, C, const MAP: bool>(Rows<'a, C>, &'a mut [C], PhantomData<R>);
 
-impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C, MAP> {
+impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Multiversioned for Columns<'_, R, C, MAP> {
     type Output = ();
     const USE_AVX512: bool = false;
 

@@ -2,7 +2,7 @@
 
 use ferromx_core::memory;
 
-/// The probability at which a table ends, beyond the resolution of the uniform numbers, 2^-53.
+/// A table ends at this probability, which is far below the resolution of the uniform numbers, 2^-53.
 const LAST_PROBABILITY: f64 = 1e-20;
 /// The largest number of outcomes in a table of [`Inversion::poisson`] or [`Inversion::negative_binomial`].
 const MAX_OUTCOMES: usize = 1 << 12;
@@ -86,7 +86,7 @@ impl Inversion {
     pub fn outcome(&self, x: f64) -> usize {
         let interval = ((x * self.scale) as usize).min(self.guide.len() - 1);
         let mut outcome = self.guide[interval];
-        // Only after rounding of `interval`.
+        // Only if `interval` was rounded up.
         while outcome > 0 && self.cumulative[outcome - 1] > x {
             outcome -= 1;
         }

@@ -21,7 +21,7 @@ pub use samples::{SampleFormula, SampleParameter, compute_samples, sample_classe
 use crate::map::{Lane, Store};
 use crate::math;
 use crate::par;
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::memory;
 
@@ -93,7 +93,7 @@ struct FirstWords<'a> {
     words: &'a mut [u64; SLOW_GRAIN],
 }
 
-impl Kernel for FirstWords<'_> {
+impl Multiversioned for FirstWords<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -116,7 +116,7 @@ struct FirstBlocks<'a> {
     blocks: &'a mut [[u32; 8]; GROUP],
 }
 
-impl Kernel for FirstBlocks<'_> {
+impl Multiversioned for FirstBlocks<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -143,7 +143,7 @@ struct ElementWords<'a> {
     words: &'a mut [u64; SLOW_GRAIN],
 }
 
-impl Kernel for ElementWords<'_> {
+impl Multiversioned for ElementWords<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -383,7 +383,7 @@ struct Fill<'a, C, S> {
     sampler: S,
 }
 
-impl<C, S: Sampler<C>> Kernel for Fill<'_, C, S> {
+impl<C, S: Sampler<C>> Multiversioned for Fill<'_, C, S> {
     type Output = ();
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::Philox;
 use super::inversion::{Inversion, last_outcome};
 use crate::math::{self, MathFloat};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
-use crate::simd::multiversion::{self, Kernel};
+use crate::simd::multiversion::{self, Multiversioned};
 use ferromx_core::dtype::Element;
 use ferromx_core::memory;
 
@@ -73,7 +73,7 @@ struct Samples<'a, F, C> {
     formula: PhantomData<F>,
 }
 
-impl<F: SampleFormula, C: MathFloat> Kernel for Samples<'_, F, C> {
+impl<F: SampleFormula, C: MathFloat> Multiversioned for Samples<'_, F, C> {
     type Output = ();
     const USE_AVX512: bool = C::LOOPS_USE_AVX512;
 

@@ -128,25 +128,10 @@ fn run_layer<T: RnnElement>(
         let back = BackwardPass { run, rows, states, dy: &pass.dy[offset.min(pass.dy.len())..] };
         with_scratch(g.items() * back.width() + g.batch * back.carry(), |memory: &mut [T]| {
             let (dgates, carry) = memory.split_at_mut(g.items() * back.width());
-            carry.fill(T::ZERO);
-            for (n, row) in carry.chunks_mut(back.carry()).enumerate() {
-                let (dh, dc) = row.split_at_mut(g.state());
-                if let Some(from) = pass.dh {
-                    dh.copy_from_slice(&from[h_at.start + n * g.state()..][..g.state()]);
-                }
-                if let Some(from) = pass.dc.filter(|_| cells > 0) {
-                    dc[..cells].copy_from_slice(&from[c_at.start + n * cells..][..cells]);
-                }
-            }
+            back.start_carry(carry, pass.dh.map(|dh| &dh[h_at.clone()]), pass.dc.map(|dc| &dc[c_at.clone()]));
             back.steps(dgates, carry, out.parameters.as_deref_mut());
-            for (n, row) in carry.chunks(back.carry()).enumerate() {
-                if let Some(h0) = &mut out.h0 {
-                    h0[h_at.start + n * g.state()..][..g.state()].copy_from_slice(&row[..g.state()]);
-                }
-                if let Some(c0) = out.c0.as_deref_mut().filter(|_| cells > 0) {
-                    c0[c_at.start + n * cells..][..cells].copy_from_slice(&row[g.state()..][..cells]);
-                }
-            }
+            let (h0, c0) = (out.h0.as_deref_mut(), out.c0.as_deref_mut());
+            back.store_carry(carry, h0.map(|h0| &mut h0[h_at.clone()]), c0.map(|c0| &mut c0[c_at.clone()]));
             if let Some(parameters) = &mut out.parameters {
                 back.weights(x, dgates, parameters);
             }
@@ -187,6 +172,34 @@ impl<T: RnnElement> BackwardPass<'_, T> {
             _ => 0,
         };
         self.run.g.state() + cells * self.run.g.hidden
+    }
+
+    /// Copies the gradients of the last states, and of the cell states of an LSTM, to the carried gradients; the others are zero.
+    fn start_carry(&self, carry: &mut [T], dh: Option<&[T]>, dc: Option<&[T]>) {
+        let g = self.run.g;
+        carry.fill(T::ZERO);
+        for (n, row) in carry.chunks_mut(self.carry()).enumerate() {
+            let (h, c) = row.split_at_mut(g.state());
+            if let Some(dh) = dh {
+                h.copy_from_slice(&dh[n * g.state()..][..g.state()]);
+            }
+            if let Some(dc) = dc.filter(|_| g.cell == Cell::Lstm) {
+                c[..g.hidden].copy_from_slice(&dc[n * g.hidden..][..g.hidden]);
+            }
+        }
+    }
+
+    /// Copies the carried gradients to those of the initial states.
+    fn store_carry(&self, carry: &[T], mut h0: Option<&mut [T]>, mut c0: Option<&mut [T]>) {
+        let g = self.run.g;
+        for (n, row) in carry.chunks(self.carry()).enumerate() {
+            if let Some(h0) = &mut h0 {
+                h0[n * g.state()..][..g.state()].copy_from_slice(&row[..g.state()]);
+            }
+            if let Some(c0) = c0.as_deref_mut().filter(|_| g.cell == Cell::Lstm) {
+                c0[n * g.hidden..][..g.hidden].copy_from_slice(&row[g.state()..][..g.hidden]);
+            }
+        }
     }
 
     /// Pairs (column, rows): the gradients starting at `column` are those of the products with these rows of the recurrent weights.

@@ -226,18 +226,11 @@ pub fn general_forward<T: RnnElement>(
             MatMut::row_major(&mut projected, layer.steps * layer.batch, g),
             &Epilogue { bias: Bias::PerCol(&bias), ..Epilogue::default() },
         );
-        let rows = |from: usize, n: usize| {
-            Weights::new(MatRef::row_major(&r[from * hidden..(from + n) * hidden], n, hidden).t(), layer.steps)
-        };
-        let recurrent = match layer.cell {
-            GeneralCell::Gru { .. } => vec![rows(0, 2 * hidden), rows(2 * hidden, hidden)],
-            _ => vec![rows(0, g)],
-        };
         let run = DirectionRun {
             layer,
             is_reverse: d == 1 || layer.is_reverse,
             activations: &layer.activations[d * num_activations..(d + 1) * num_activations],
-            recurrent,
+            recurrent: recurrent_weights(layer, r),
             bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],
             peepholes: if ins.peepholes.is_empty() {
                 &[]
@@ -248,6 +241,18 @@ pub fn general_forward<T: RnnElement>(
         };
         let c = if outs.c.is_empty() { &mut [][..] } else { &mut outs.c[d * state..(d + 1) * state] };
         run.steps(&projected, d, outs.y, &mut outs.h[d * state..(d + 1) * state], c);
+    }
+}
+
+/// The recurrent weights of a direction; those of a GRU's last gate are separate.
+fn recurrent_weights<'a, T: RnnElement>(layer: &GeneralLayer<T>, r: &'a [T]) -> Vec<Weights<'a, T>> {
+    let hidden = layer.hidden;
+    let rows = |from: usize, n: usize| {
+        Weights::new(MatRef::row_major(&r[from * hidden..(from + n) * hidden], n, hidden).t(), layer.steps)
+    };
+    match layer.cell {
+        GeneralCell::Gru { .. } => vec![rows(0, 2 * hidden), rows(2 * hidden, hidden)],
+        _ => vec![rows(0, layer.cell.gates() * hidden)],
     }
 }
 

@@ -75,25 +75,25 @@ fn has_avx512_extensions() -> bool {
     false
 }
 
-/// A loop that [`run`] compiles for every instruction set. Its `run` and all functions called in the loop must be
-/// `#[inline(always)]`, because only inlined code is compiled for the wider instruction set.
-pub(crate) trait Kernel {
-    /// What the loop returns.
+/// Loops over slices that [`run`] compiles for every instruction set (function multiversioning). `run` and all functions called in the
+/// loops must be `#[inline(always)]`, because only inlined code is compiled for the wider instruction set.
+pub(crate) trait Multiversioned {
+    /// What the loops return.
     type Output;
-    /// False to compile the loop for AVX2 at most.
+    /// False to compile the loops for AVX2 at most.
     // Debug builds and other processors have the portable version alone.
     #[cfg_attr(not(all(target_arch = "x86_64", any(test, not(debug_assertions)))), allow(dead_code))]
     const USE_AVX512: bool = true;
 
-    /// The loop itself, as plain scalar Rust.
+    /// The loops, as plain scalar Rust.
     fn run(self) -> Self::Output;
 }
 
 per_isa! {
-    avx512 if K::USE_AVX512;
-    /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
-    pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run()
+    avx512 if L::USE_AVX512;
+    /// Runs `loops` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
+    pub(crate) fn run<L: Multiversioned>(loops: L) -> L::Output {
+        loops.run()
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) trait HalfLoopBody {
     fn run(convert: impl half::Convert, x: &[&[f16]], y: &mut [f16]);
 }
 
-type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
+type LoopVersion<C, D> = unsafe fn(&[&[C]], &mut [D]);
 
 /// A loop over lanes of type `C` with results of type `D`, compiled for each instruction set. Where NEON is part of the target's
 /// baseline, the portable version uses it.
@@ -121,11 +121,11 @@ type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
 /// A loop is a constant of three function pointers, so that code that takes one is compiled once for all formulas.
 #[derive(Debug)]
 pub struct Loop<C, D = C> {
-    portable: Version<C, D>,
+    portable: LoopVersion<C, D>,
     #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-    avx2: Version<C, D>,
+    avx2: LoopVersion<C, D>,
     #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-    avx512: Version<C, D>,
+    avx512: LoopVersion<C, D>,
 }
 
 impl<C, D> Clone for Loop<C, D> {
@@ -206,7 +206,7 @@ mod tests {
 
     struct Axpy<'a>(&'a [f32], &'a mut [f32]);
 
-    impl Kernel for Axpy<'_> {
+    impl Multiversioned for Axpy<'_> {
         type Output = ();
 
         #[inline(always)]

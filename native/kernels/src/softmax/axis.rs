@@ -22,7 +22,7 @@ const COLUMNS: usize = 64;
 pub fn softmax_forward<T: FloatElement, O: FloatElement>(shape: AxisShape, softmax: Softmax<'_>, x: &[T], y: &mut [O]) {
     let Softmax { kind, temperature, lengths } = softmax;
     check(shape, lengths, [x.len(), y.len()]);
-    let AxisShape { outer, axis, inner } = shape;
+    let AxisShape { axis, inner, .. } = shape;
     let params = Params {
         is_log: kind == SoftmaxKind::LogSoftmax,
         // The sign is applied to x before the maximum is taken, so that the arguments of the exponentials are never positive.
@@ -33,41 +33,74 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(shape: AxisShape, softm
         return;
     }
     let x = T::elements(x);
-    if inner == 1 && axis <= short_rows::MAX_LEN {
-        let block = axis * short_rows::BLOCK_ROWS;
-        return parallel_rows(y, block, (GRAIN / block).max(1), |i, y| {
-            let (start, rows, len) = (i * block, y.len() / axis, y.len());
-            let row_lens = block_lens(shape, lengths, start, 0, rows);
-            with_scratch(3 * len, |buffer: &mut [T::Acc]| {
-                let (buffer, lanes) = buffer.split_at_mut(len);
-                let (lanes, result) = lanes.split_at_mut(len);
-                short_rows::load(x, start, axis, buffer, lanes);
-                let columns = Columns::new(params, lanes, rows, axis, &row_lens[..rows]);
-                for (a, (x, y)) in lanes.chunks_exact(rows).zip(result.chunks_exact_mut(rows)).enumerate() {
-                    columns.row(a, x, y);
-                }
-                short_rows::store(result, axis, buffer, O::elements_mut(y));
-            });
-        });
+    match inner {
+        1 if axis <= short_rows::MAX_LEN => forward_short_rows(shape, lengths, params, x, y),
+        1 => forward_rows(axis, lengths, params, x, y),
+        _ => forward_columns(shape, lengths, params, x, y),
     }
-    if inner == 1 {
-        let rows = grain_for_all_threads(y.len() / axis, (GRAIN / axis).max(1));
-        return parallel_rows(y, axis * rows, 1, |block, y| {
-            with_scratch(row::scratch_len(axis), |exps: &mut [T::Acc]| {
-                for (k, y) in y.chunks_exact_mut(axis).enumerate() {
-                    let r = block * rows + k;
-                    let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
-                    y[len..].fill(O::default());
-                    let exps = &mut exps[..row::scratch_len(len)];
-                    forward_row(params, (x, r * axis, r * axis + len), exps, O::elements_mut(&mut y[..len]));
-                }
-            });
+}
+
+/// [`softmax_forward`] of short contiguous rows, transposed in blocks.
+fn forward_short_rows<A: Accum, O: FloatElement>(
+    shape: AxisShape,
+    lengths: Option<Lengths<'_>>,
+    params: Params<A>,
+    x: Elements<'_>,
+    y: &mut [O],
+) {
+    let axis = shape.axis;
+    let block = axis * short_rows::BLOCK_ROWS;
+    parallel_rows(y, block, (GRAIN / block).max(1), |i, y| {
+        let (start, rows, len) = (i * block, y.len() / axis, y.len());
+        let row_lens = block_lens(shape, lengths, start, 0, rows);
+        with_scratch(3 * len, |buffer: &mut [A]| {
+            let (buffer, lanes) = buffer.split_at_mut(len);
+            let (lanes, result) = lanes.split_at_mut(len);
+            short_rows::load(x, start, axis, buffer, lanes);
+            let columns = Columns::new(params, lanes, rows, axis, &row_lens[..rows]);
+            for (a, (x, y)) in lanes.chunks_exact(rows).zip(result.chunks_exact_mut(rows)).enumerate() {
+                columns.row(a, x, y);
+            }
+            short_rows::store(result, axis, buffer, O::elements_mut(y));
         });
-    }
+    });
+}
+
+/// [`softmax_forward`] of contiguous rows.
+fn forward_rows<A: Accum, O: FloatElement>(
+    axis: usize,
+    lengths: Option<Lengths<'_>>,
+    params: Params<A>,
+    x: Elements<'_>,
+    y: &mut [O],
+) {
+    let rows = grain_for_all_threads(y.len() / axis, (GRAIN / axis).max(1));
+    parallel_rows(y, axis * rows, 1, |block, y| {
+        with_scratch(row::scratch_len(axis), |exps: &mut [A]| {
+            for (k, y) in y.chunks_exact_mut(axis).enumerate() {
+                let r = block * rows + k;
+                let len = row_len(axis, lengths, r);
+                y[len..].fill(O::default());
+                let exps = &mut exps[..row::scratch_len(len)];
+                forward_row(params, (x, r * axis, r * axis + len), exps, O::elements_mut(&mut y[..len]));
+            }
+        });
+    });
+}
+
+/// [`softmax_forward`] along an axis that is not the last, in blocks of columns.
+fn forward_columns<A: Accum, O: FloatElement>(
+    shape: AxisShape,
+    lengths: Option<Lengths<'_>>,
+    params: Params<A>,
+    x: Elements<'_>,
+    y: &mut [O],
+) {
+    let AxisShape { outer, axis, inner } = shape;
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         let row_lens = block_lens(shape, lengths, row, column, y.cols());
         let (columns, from) = (y.cols(), row * inner + column);
-        with_scratch(axis * columns, |wide: &mut [T::Acc]| {
+        with_scratch(axis * columns, |wide: &mut [A]| {
             let (x, stride) = lanes_of_columns(x, from, inner, columns, wide);
             let statistics = Columns::new(params, x, stride, axis, &row_lens[..columns]);
             for a in 0..axis {
@@ -132,45 +165,84 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     let Softmax { kind, temperature, lengths } = softmax;
     check(shape, lengths, [y.len(), x_grad.len()]);
     shape.check(&[y_grad.len()]);
-    let AxisShape { outer, axis, inner } = shape;
-    let inv_temperature = T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
+    let AxisShape { axis, inner, .. } = shape;
+    let params = GradParams {
+        kind,
+        inv_temperature: T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature }),
+    };
     if shape.is_empty() {
         return;
     }
-    let (y, y_grad) = (O::elements(y), O::elements(y_grad));
-    if inner == 1 && axis <= short_rows::MAX_LEN {
-        let block = axis * short_rows::BLOCK_ROWS;
-        return parallel_rows(x_grad, block, (GRAIN / block).max(1), |i, x_grad| {
-            let (start, rows, len) = (i * block, x_grad.len() / axis, x_grad.len());
-            let row_lens = block_lens(shape, lengths, start, 0, rows);
-            with_scratch(4 * len, |buffer: &mut [T::Acc]| {
-                let (buffer, lanes) = buffer.split_at_mut(len);
-                let (y_lanes, lanes) = lanes.split_at_mut(len);
-                let (grads, result) = lanes.split_at_mut(len);
-                short_rows::load(y, start, axis, buffer, y_lanes);
-                short_rows::load(y_grad, start, axis, buffer, grads);
-                let sums = column_grad_sums(kind, y_lanes, grads, rows, axis, &row_lens[..rows]);
-                let from = y_lanes.chunks_exact(rows).zip(grads.chunks_exact(rows));
-                for (a, (x_grad, from)) in result.chunks_exact_mut(rows).zip(from).enumerate() {
-                    grad_row((kind, inv_temperature), a, &row_lens[..rows], &sums, from, x_grad);
-                }
-                short_rows::store(result, axis, buffer, T::elements_mut(x_grad));
-            });
-        });
+    let from = [O::elements(y), O::elements(y_grad)];
+    match inner {
+        1 if axis <= short_rows::MAX_LEN => backward_short_rows(shape, lengths, params, from, x_grad),
+        1 => backward_rows(axis, lengths, params, from, x_grad),
+        _ => backward_columns(shape, lengths, params, from, x_grad),
     }
-    if inner == 1 {
-        return parallel_rows(x_grad, axis, GRAIN / axis, |r, x_grad| {
-            let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
-            x_grad[len..].fill(T::default());
-            let range = r * axis..r * axis + len;
-            backward_row(
-                kind,
-                inv_temperature,
-                [y.part(range.clone()), y_grad.part(range)],
-                T::elements_mut(&mut x_grad[..len]),
-            );
+}
+
+/// The parameters of the gradient.
+#[derive(Clone, Copy)]
+struct GradParams<A> {
+    kind: SoftmaxKind,
+    /// The reciprocal of the temperature, negative for softmin.
+    inv_temperature: A,
+}
+
+/// [`softmax_backward`] of short contiguous rows, transposed in blocks.
+fn backward_short_rows<T: FloatElement>(
+    shape: AxisShape,
+    lengths: Option<Lengths<'_>>,
+    params: GradParams<T::Acc>,
+    [y, y_grad]: [Elements<'_>; 2],
+    x_grad: &mut [T],
+) {
+    let axis = shape.axis;
+    let block = axis * short_rows::BLOCK_ROWS;
+    parallel_rows(x_grad, block, (GRAIN / block).max(1), |i, x_grad| {
+        let (start, rows, len) = (i * block, x_grad.len() / axis, x_grad.len());
+        let row_lens = block_lens(shape, lengths, start, 0, rows);
+        with_scratch(4 * len, |buffer: &mut [T::Acc]| {
+            let (buffer, lanes) = buffer.split_at_mut(len);
+            let (y_lanes, lanes) = lanes.split_at_mut(len);
+            let (grads, result) = lanes.split_at_mut(len);
+            short_rows::load(y, start, axis, buffer, y_lanes);
+            short_rows::load(y_grad, start, axis, buffer, grads);
+            let sums = column_grad_sums(params.kind, y_lanes, grads, rows, axis, &row_lens[..rows]);
+            let from = y_lanes.chunks_exact(rows).zip(grads.chunks_exact(rows));
+            for (a, (x_grad, from)) in result.chunks_exact_mut(rows).zip(from).enumerate() {
+                grad_row(params, a, &row_lens[..rows], &sums, from, x_grad);
+            }
+            short_rows::store(result, axis, buffer, T::elements_mut(x_grad));
         });
-    }
+    });
+}
+
+/// [`softmax_backward`] of contiguous rows.
+fn backward_rows<T: FloatElement>(
+    axis: usize,
+    lengths: Option<Lengths<'_>>,
+    params: GradParams<T::Acc>,
+    from: [Elements<'_>; 2],
+    x_grad: &mut [T],
+) {
+    parallel_rows(x_grad, axis, GRAIN / axis, |r, x_grad| {
+        let len = row_len(axis, lengths, r);
+        x_grad[len..].fill(T::default());
+        let from = from.map(|elements| elements.part(r * axis..r * axis + len));
+        backward_row(params, from, T::elements_mut(&mut x_grad[..len]));
+    });
+}
+
+/// [`softmax_backward`] along an axis that is not the last, in blocks of columns.
+fn backward_columns<T: FloatElement>(
+    shape: AxisShape,
+    lengths: Option<Lengths<'_>>,
+    params: GradParams<T::Acc>,
+    [y, y_grad]: [Elements<'_>; 2],
+    x_grad: &mut [T],
+) {
+    let AxisShape { outer, axis, inner } = shape;
     parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
         let row_lens = block_lens(shape, lengths, row, column, x_grad.cols());
         let (columns, from) = (x_grad.cols(), row * inner + column);
@@ -179,11 +251,11 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
             let (wide, grads) = lanes.split_at_mut(block);
             let (y, stride) = lanes_of_columns(y, from, inner, columns, wide);
             let (grads, _) = lanes_of_columns(y_grad, from, inner, columns, grads);
-            let sums = column_grad_sums(kind, y, grads, stride, axis, &row_lens[..columns]);
+            let sums = column_grad_sums(params.kind, y, grads, stride, axis, &row_lens[..columns]);
             for a in 0..axis {
                 let from = (&y[a * stride..][..columns], &grads[a * stride..][..columns]);
                 write_lanes(T::elements_mut(x_grad.row_mut(a)), |x_grad| {
-                    grad_row((kind, inv_temperature), a, &row_lens[..columns], &sums, from, x_grad);
+                    grad_row(params, a, &row_lens[..columns], &sums, from, x_grad);
                 });
             }
         });
@@ -191,12 +263,8 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
 }
 
 /// The gradient of a contiguous row, from the row of the result and its gradient.
-fn backward_row<A: Accum>(
-    kind: SoftmaxKind,
-    inv_temperature: A,
-    [y, y_grad]: [Elements<'_>; 2],
-    mut x_grad: ElementsMut<'_>,
-) {
+fn backward_row<A: Accum>(params: GradParams<A>, [y, y_grad]: [Elements<'_>; 2], mut x_grad: ElementsMut<'_>) {
+    let GradParams { kind, inv_temperature } = params;
     let len = y.len();
     let lanes = (A::view_any(y), A::view_any(y_grad), A::view_any_mut(&mut x_grad));
     if let (Some(y), Some(y_grad), Some(x_grad)) = lanes {
@@ -219,6 +287,11 @@ fn check(shape: AxisShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) {
     }
 }
 
+/// The length of row `r`.
+fn row_len(axis: usize, lengths: Option<Lengths<'_>>, r: usize) -> usize {
+    lengths.map_or(axis, |lengths| lengths.get(r).min(axis))
+}
+
 /// The lengths of the softmax rows that are the columns of a block.
 fn block_lens(
     shape: AxisShape,
@@ -228,12 +301,8 @@ fn block_lens(
     columns: usize,
 ) -> [usize; COLUMNS] {
     let mut lens = [shape.axis; COLUMNS];
-    if let Some(lengths) = lengths {
-        let first = row / shape.axis * shape.inner + column;
-        for (i, len) in lens[..columns].iter_mut().enumerate() {
-            *len = lengths.get(first + i).min(shape.axis);
-        }
-    }
+    let first = row / shape.axis * shape.inner + column;
+    lens[..columns].iter_mut().enumerate().for_each(|(i, len)| *len = row_len(shape.axis, lengths, first + i));
     lens
 }
 
@@ -358,14 +427,14 @@ crate::simd::per_isa! {
     avx512 if A::USE_AVX512;
     /// Computes row `a` of the gradient from row `a` of the result and of its gradient.
     fn grad_row<A: Accum>(
-        kind_slope: (SoftmaxKind, A),
+        params: GradParams<A>,
         a: usize,
         row_lens: &[usize],
         sums: &[A],
         from: (&[A], &[A]),
         x_grad: &mut [A]
     ) {
-        let (kind, inv_temperature) = kind_slope;
+        let GradParams { kind, inv_temperature } = params;
         let log = kind == SoftmaxKind::LogSoftmax;
         let from = from.0.iter().zip(from.1);
         for ((x_grad, (y, grad)), (sum, len)) in x_grad.iter_mut().zip(from).zip(sums.iter().zip(row_lens)) {

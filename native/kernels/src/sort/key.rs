@@ -4,7 +4,7 @@ use crate::item::Item;
 use ferromx_core::dtype::{Element, bf16, f16};
 
 /// An unsigned integer type.
-pub trait Bits: Copy + Ord + Default + Send + Sync {
+pub trait KeyBits: Copy + Ord + Default + Send + Sync {
     /// The number of bits.
     const WIDTH: u32;
     /// The complement, which reverses the order.
@@ -23,7 +23,7 @@ pub trait Bits: Copy + Ord + Default + Send + Sync {
 
 macro_rules! bits {
     ($($t:ty, $packed:ty;)*) => {$(
-        impl Bits for $t {
+        impl KeyBits for $t {
             const WIDTH: u32 = <$t>::BITS;
             #[inline(always)]
             fn inverted(self) -> $t {
@@ -54,7 +54,7 @@ bits! { u8, u64; u16, u64; u32, u64; u64, u128; }
 /// An element type with a sort key.
 pub trait SortKey: Element + Item {
     /// The key.
-    type Key: Bits;
+    type Key: KeyBits;
     /// The key. Equal elements have equal keys, and NaN has the largest key.
     fn key(self) -> Self::Key;
     /// A key in which -0 is smaller than 0, so that the element can be recovered.

@@ -21,7 +21,7 @@ pub use unique::{Groups, group_equal};
 use crate::par;
 use ferromx_core::dtype::Element;
 use ferromx_core::memory;
-use key::Bits;
+use key::KeyBits;
 
 /// Minimum number of elements per chunk of short rows.
 const GRAIN: usize = 1 << 13;
@@ -87,8 +87,8 @@ pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, ds
 fn sorted_pairs<'s, T: SortKey>(
     row: &[T],
     order: Order,
-    pairs: &'s mut [<T::Key as Bits>::Packed; SHORT_ROW],
-) -> &'s [<T::Key as Bits>::Packed] {
+    pairs: &'s mut [<T::Key as KeyBits>::Packed; SHORT_ROW],
+) -> &'s [<T::Key as KeyBits>::Packed] {
     let pairs = &mut pairs[..row.len()];
     pairs.iter_mut().zip(row).zip(0..).for_each(|((pair, &x), index)| *pair = ordered(x, order).packed(index));
     pairs.sort_unstable();

@@ -1,6 +1,6 @@
 //! Least significant digit radix sort with digits of 11 bits. Long arrays are sorted in chunks, which are then merged.
 
-use super::key::Bits;
+use super::key::KeyBits;
 use crate::par;
 use ferromx_core::memory;
 
@@ -13,11 +13,11 @@ const MERGE_GRAIN: usize = 1 << 15;
 
 /// An item to sort: a key, alone or with an index.
 trait Keyed: Copy + Default + Send + Sync {
-    type Key: Bits;
+    type Key: KeyBits;
     fn key(&self) -> Self::Key;
 }
 
-impl<K: Bits> Keyed for (K, u32) {
+impl<K: KeyBits> Keyed for (K, u32) {
     type Key = K;
     #[inline(always)]
     fn key(&self) -> K {
@@ -25,7 +25,7 @@ impl<K: Bits> Keyed for (K, u32) {
     }
 }
 
-impl<K: Bits> Keyed for (K,) {
+impl<K: KeyBits> Keyed for (K,) {
     type Key = K;
     #[inline(always)]
     fn key(&self) -> K {
@@ -34,12 +34,12 @@ impl<K: Bits> Keyed for (K,) {
 }
 
 /// The keys in ascending order.
-pub(super) fn sort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = K> {
+pub(super) fn sort<K: KeyBits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = K> {
     sorted(memory::collected(keys.map(|k| (k,)))).into_iter().map(|k| k.0)
 }
 
 /// The indices of the keys in ascending order; equal keys keep their order.
-pub(super) fn argsort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = u32> {
+pub(super) fn argsort<K: KeyBits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = u32> {
     sorted(memory::collected(keys.zip(0..))).into_iter().map(|k| k.1)
 }
 

@@ -1,6 +1,6 @@
 //! Groups of equal elements, or of equal slices along an axis.
 
-use super::key::{Bits, SortKey};
+use super::key::{KeyBits, SortKey};
 use super::{Order, argsort};
 use ferromx_core::memory;
 

@@ -33,7 +33,7 @@ pub(super) static OPS: &[&dyn AnyOperator] = &[
 ];
 
 /// A distribution with its parameters.
-trait Distribution {
+trait ScalarDistribution {
     /// Checks the parameters.
     fn check(&self) -> Result<()>;
     /// Fills an array with samples.
@@ -41,7 +41,7 @@ trait Distribution {
 }
 
 /// Fills the output with samples.
-fn sample(ctx: &OpCtx<'_>, distribution: &impl Distribution, out: &mut Out<'_>) -> Result<()> {
+fn sample(ctx: &OpCtx<'_>, distribution: &impl ScalarDistribution, out: &mut Out<'_>) -> Result<()> {
     distribution.check()?;
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
@@ -99,7 +99,7 @@ macro_rules! distribution {
             .random();
     };
     (@impl $Param:ident, check |$p:ident| $check:block, fill |$q:ident, $random:ident, $out:ident| $fill:expr) => {
-        impl Distribution for $Param {
+        impl ScalarDistribution for $Param {
             fn check(&self) -> Result<()> {
                 let $p = self;
                 $check

@@ -18,7 +18,7 @@ use ferromx_kernels::sort::sort_at_indices;
 
 use super::family::{numpy_reduced_shape, over_axes};
 use crate::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced, without_axes};
-use crate::elemwise::family::{NUMERIC, elements, elements_mut};
+use crate::elemwise::family::{NUMERIC, elements, elements_mut, load_lanes};
 
 /// The operators of this file.
 pub(super) static OPS: &[&dyn AnyOperator] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
@@ -282,52 +282,73 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     let (y, s) = (&rest[rest.len() - 2], &rest[rest.len() - 1]);
     let axes = numpy_axes(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
     let (dims, reduced_shape) = (a.shape().to_usize(), keepdims_shape(a.shape(), &axes));
-    let w_dims = weights_shape(a.shape(), w.map(In::shape), &axes);
     let s_dims = if s.len() == y.len() && s.shape() == y.shape() { reduced_shape.clone() } else { Axes::new() };
-    let to_f64 = |x: &In<'_>| -> Result<Vec<f64>> {
-        let mut values = memory::filled(0.0, x.len());
-        f64::load_any(elements(x)?, 0, &mut values);
-        Ok(values)
+    let shapes = AverageShapes {
+        data: dims,
+        weights: weights_shape(a.shape(), w.map(In::shape), &axes),
+        average: reduced_shape,
+        sum: s_dims,
     };
     // In double precision, because the gradient of the weights is a difference of large terms.
     let mut g_over_s = memory::filled(0.0, y.len());
-    let (g, s) = (to_f64(g)?, to_f64(s)?);
     broadcast(
-        (Src::Slice(&g), &reduced_shape),
-        (Src::Slice(&s), &s_dims),
-        (&mut g_over_s, &reduced_shape),
+        (Src::Slice(&load_lanes::<f64>(g)?), &shapes.average),
+        (Src::Slice(&load_lanes::<f64>(s)?), &shapes.sum),
+        (&mut g_over_s, &shapes.average),
         |g: f64, s: f64| g / s,
     );
     let [first, others @ ..] = outs else { return Ok(()) };
     if first.wanted() {
         let mut da = memory::filled(0.0, a.len());
-        let w = w.map_or(Ok(vec![1.0]), to_f64)?;
         broadcast(
-            (Src::Slice(&g_over_s), &reduced_shape),
-            (Src::Slice(&w), &w_dims),
-            (&mut da, &dims),
+            (Src::Slice(&g_over_s), &shapes.average),
+            (Src::Slice(&w.map_or(Ok(vec![1.0]), load_lanes::<f64>)?), &shapes.weights),
+            (&mut da, &shapes.data),
             |g: f64, w: f64| g * w,
         );
         f64::store_any(&da, elements_mut(first)?);
     }
-    let Some(second) = others.first_mut().filter(|o| o.wanted()) else { return Ok(()) };
-    let (mut dw, y) = (to_f64(a)?, to_f64(y)?);
-    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&y), &reduced_shape), (&mut dw, &dims), |a: f64, y: f64| a - y);
-    broadcast(
-        (Src::<f64>::InPlace, &dims),
-        (Src::Slice(&g_over_s), &reduced_shape),
-        (&mut dw, &dims),
-        |d: f64, g: f64| d * g,
-    );
-    let mut sums = memory::filled(0.0, second.len());
-    reduce::reduce_to_shape::<f64, f64>(&dw, &dims, &w_dims, &mut sums);
-    if let Some(h) = h {
-        let h = to_f64(h)?;
-        let to = second.shape().to_usize();
-        let h_dims = if s_dims.is_empty() { Axes::new() } else { reduced_shape };
-        broadcast((Src::<f64>::InPlace, &to), (Src::Slice(&h), &h_dims), (&mut sums, &to), |d: f64, h: f64| d + h);
+    match others.first_mut().filter(|o| o.wanted()) {
+        Some(second) => average_weights_gradient(&shapes, &g_over_s, a, y, h, second),
+        None => Ok(()),
     }
-    f64::store_any(&sums, elements_mut(second)?);
+}
+
+/// The shapes of a weighted average, with reduced axes of length 1.
+struct AverageShapes {
+    data: Axes,
+    weights: Vec<usize>,
+    average: Axes,
+    /// Empty for one sum of all weights.
+    sum: Axes,
+}
+
+/// `dw = g_over_s (a - average) + h`.
+fn average_weights_gradient(
+    shapes: &AverageShapes,
+    g_over_s: &[f64],
+    a: &In<'_>,
+    average: &In<'_>,
+    h: Option<&In<'_>>,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let mut terms = load_lanes::<f64>(a)?;
+    let in_place = (Src::<f64>::InPlace, &shapes.data[..]);
+    let average = load_lanes::<f64>(average)?;
+    broadcast(in_place, (Src::Slice(&average), &shapes.average), (&mut terms, &shapes.data), |a: f64, y: f64| a - y);
+    broadcast(in_place, (Src::Slice(g_over_s), &shapes.average), (&mut terms, &shapes.data), |d: f64, g: f64| d * g);
+    let mut sums = memory::filled(0.0, out.len());
+    reduce::reduce_to_shape::<f64, f64>(&terms, &shapes.data, &shapes.weights, &mut sums);
+    if let Some(h) = h {
+        let to = out.shape().to_usize();
+        broadcast(
+            (Src::<f64>::InPlace, &to),
+            (Src::Slice(&load_lanes::<f64>(h)?), &shapes.sum),
+            (&mut sums, &to),
+            |d: f64, h: f64| d + h,
+        );
+    }
+    f64::store_any(&sums, elements_mut(out)?);
     Ok(())
 }
 

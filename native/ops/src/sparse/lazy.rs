@@ -17,13 +17,13 @@ use crate::axes::row_len;
 use StorageType::RowSparse;
 
 /// Storage rule of lazy updates: the gradient is row_sparse, the weight dense or row_sparse, and the states are stored like the weight.
-pub fn lazy_update_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn lazy_update_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let states = ins[2..].iter().all(|s| *s == ins[0]);
     (ins[1] == RowSparse && ins[0] != StorageType::Csr && states).then_some(ins[0])
 }
 
 /// Storage rule of lazy updates of row_sparse operands only.
-pub fn all_row_sparse_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn all_row_sparse_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
@@ -36,7 +36,7 @@ macro_rules! lazy_rule {
 pub(crate) use lazy_rule;
 
 /// Runs the dense update on the rows that the gradient stores. Rows that a row_sparse weight or state does not store are added to it.
-pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let gradient = call.ins[1].sparse()?;
     let components = gradient.components()?;
     let rows = components.indices.to_vec::<i64>()?;

@@ -31,10 +31,11 @@ use crate::rules::new_array;
 use cast::{cast, to_dense};
 
 pub(crate) use csr_builder::{CsrBuilder, append};
-pub(crate) use lazy::lazy_rule;
-pub use lazy::{add_rows, all_row_sparse_rule, lazy_update, lazy_update_rule};
-pub use values::{
-    broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
+pub use lazy::add_rows;
+pub(crate) use lazy::{all_row_sparse_rule, lazy_rule, lazy_update, lazy_update_rule};
+pub use values::merged;
+pub(crate) use values::{
+    broadcast, broadcast_rule, each_stored, keeps_zero, merged_rows_rule, merged_rule, on_values, product,
     product_rule, scatter_rule, zeros, zeros_rule,
 };
 

@@ -14,12 +14,12 @@ use crate::axes::row_len;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// Storage rule of functions with f(0) = 0: the output has the storage type of the input.
-pub fn keeps_zero(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn keeps_zero(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense).then_some(ins[0])
 }
 
 /// Storage rule of operators on the stored rows of a row_sparse first input. The second input may have any storage type.
-pub fn scatter_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn scatter_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] == RowSparse).then_some(RowSparse)
 }
 
@@ -29,7 +29,7 @@ fn only_output(mut outputs: Vec<NDArray>) -> Result<NDArray> {
 }
 
 /// Runs the dense form on the stored values of the first input.
-pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.components()?.data;
     if values.is_empty() {
@@ -39,7 +39,7 @@ pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 /// Like [`on_values`], for operators that read the second input only at the stored elements of the first.
-pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.components()?.data;
     if values.is_empty() {
@@ -50,12 +50,12 @@ pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 /// Storage rule of operators with f(0, 0) = 0, for sparse inputs of one storage type.
-pub fn merged_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn merged_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense && ins.iter().all(|s| *s == ins[0])).then_some(ins[0])
 }
 
 /// Like [`merged_rule`], for row_sparse arrays only.
-pub fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
@@ -123,7 +123,7 @@ fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArr
 }
 
 /// Storage rule of products, which are zero where either input is: the output has the storage type of the sparse input.
-pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     match (ins[0], ins[1]) {
         (Dense, s) | (s, Dense) if s != Dense => Some(s),
         (a, b) => (a == b && a != Dense).then_some(a),
@@ -131,7 +131,7 @@ pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> 
 }
 
 /// Runs the dense form on the stored elements of the sparse input, or, if both are sparse, on the union of their stored elements.
-pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (sparse, dense, is_swapped) = match (&call.ins[0], &call.ins[1]) {
         (Array::Sparse(a), Array::Dense(b)) => (a, b, false),
         (Array::Dense(b), Array::Sparse(a)) => (a, b, true),
@@ -172,12 +172,12 @@ fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
 }
 
 /// Storage rule of a csr matrix times, or divided by, a dense array that is broadcast to its shape.
-pub fn broadcast_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn broadcast_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins == [Csr, Dense]).then_some(Csr)
 }
 
 /// Runs the dense form on the stored values and the elements of the broadcast dense input at their indices.
-pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (a, b) = (call.ins[0].sparse()?, call.ins[1].dense()?);
     let fits = b.shape().dims().len() <= 2 && call.shapes[0] == *a.shape();
     if !fits {
@@ -210,12 +210,12 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 /// Storage rule of zeros: the storage type of the input or, without an input, of the output array.
-pub fn zeros_rule(_: &Params, ins: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
+pub(crate) fn zeros_rule(_: &Params, ins: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
     ins.first().copied().or(out).filter(|s| *s != Dense)
 }
 
 /// An array without stored values.
-pub fn zeros(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+pub(crate) fn zeros(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let Some(like) = call.ins.first().or(call.outs.first()) else {
         return Err(Error::Internal("zeros got neither an input nor an output array".into()));
     };

@@ -131,24 +131,19 @@ fn bind(
     let mut external: HashMap<Entry, NDArray> =
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
     let Network { mut graph, num_forward_nodes, outputs, head_grads, mut targets, trace, optimized, .. } = network;
-    let target_memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
-    for (i, target) in targets.iter_mut().enumerate() {
-        let is_shared = target_memory.overlapping(&target.array).any(|k| k != i);
-        if let Some(old_value) = accumulate_in_graph(&mut graph, target, is_shared)? {
-            external.insert(old_value, target.array.clone());
-        }
-    }
+    add_old_values(&mut graph, &mut targets, &mut external)?;
     let (shapes, dtypes) = infer_all(&graph, num_forward_nodes, &external, &outputs, &head_grads)?;
+    let array_type = |e: Entry| (&shapes[e], dtypes[e].unwrap_or(DType::F32));
     for (output, head_grad) in outputs.iter().zip(&head_grads) {
         if let Some(e) = head_grad {
-            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(*output).context);
-            external.insert(*e, NDArray::zeros(&shapes[*e], dtype, context)?);
+            let (shape, dtype) = array_type(*e);
+            external.insert(*e, NDArray::zeros(shape, dtype, graph.node(*output).context)?);
         }
     }
     for (i, e) in outputs.iter().enumerate() {
         if !external.contains_key(e) {
-            let (dtype, context) = (dtypes[*e].unwrap_or(DType::F32), graph.node(*e).context);
-            external.insert(*e, output_array(&shapes[*e], dtype, context, old_outputs.get(i))?);
+            let (shape, dtype) = array_type(*e);
+            external.insert(*e, output_array(shape, dtype, graph.node(*e).context, old_outputs.get(i))?);
         }
     }
     let output_arrays = outputs.iter().map(|e| external[e].clone()).collect();
@@ -157,6 +152,7 @@ fn bind(
         Some(Executor { execution: Execution::Planned(plans), .. }) => plans.enter()?.arenas(),
         _ => Arenas::new(),
     };
+    let plans = Plans::new(blueprint, head_grads, &arenas)?;
     Ok(Executor {
         symbol: symbol.clone(),
         optimized,
@@ -167,7 +163,7 @@ fn bind(
         aux: bound.aux,
         outputs: output_arrays,
         filled,
-        execution: Execution::Planned(Box::new(PlanLock::new(Plans::new(blueprint, head_grads, &arenas)?))),
+        execution: Execution::Planned(Box::new(PlanLock::new(plans))),
         monitor: Mutex::new(None),
     })
 }
@@ -179,6 +175,18 @@ fn output_array(shape: &Shape, dtype: DType, context: Context, old: Option<&NDAr
         Some(a) => NDArray::view(a.chunk().clone(), a.byte_range().start, shape.clone(), dtype),
         None => NDArray::empty(shape, dtype, context),
     }
+}
+
+/// Applies [`accumulate_in_graph`] to all gradients, and adds the arrays of the variables that it creates to `external`.
+fn add_old_values(graph: &mut Graph, targets: &mut [Target], external: &mut HashMap<Entry, NDArray>) -> Result<()> {
+    let memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
+    for (i, target) in targets.iter_mut().enumerate() {
+        let is_shared = memory.overlapping(&target.array).any(|k| k != i);
+        if let Some(old_value) = accumulate_in_graph(graph, target, is_shared)? {
+            external.insert(old_value, target.array.clone());
+        }
+    }
+    Ok(())
 }
 
 /// If the kernel of a gradient cannot accumulate, adds the old value of the gradient array by an operator of the graph, which can join a

@@ -85,14 +85,7 @@ pub fn backward_in_mode(
     for ((variable, leaf), e) in targets.iter().zip(entries) {
         let value = match e {
             Some(e) => tensors.tensor(e)?,
-            None => {
-                let value = &leaf.value;
-                let zeros = match variables.is_empty() {
-                    true => zeros_like(&leaf.gradient.lock().array.stored()?)?,
-                    false => NDArray::zeros(value.shape(), value.dtype(), value.context())?.into(),
-                };
-                Arc::new(Tensor::new(zeros))
-            }
+            None => Arc::new(Tensor::new(zero_gradient(leaf, variables.is_empty())?)),
         };
         if variables.is_empty() {
             write_gradient(leaf, &value)?;
@@ -105,6 +98,15 @@ pub fn backward_in_mode(
         unrequested.iter().for_each(|leaf| leaf.is_removed.store(true, Ordering::Relaxed));
     }
     Ok(results)
+}
+
+/// The gradient of a variable that does not influence the heads: like its gradient array, or else like its value.
+fn zero_gradient(leaf: &Leaf, like_gradient_array: bool) -> Result<Array> {
+    let value = &leaf.value;
+    match like_gradient_array {
+        true => zeros_like(&leaf.gradient.lock().array.stored()?),
+        false => Ok(NDArray::zeros(value.shape(), value.dtype(), value.context())?.into()),
+    }
 }
 
 /// Adds the heads and the operators that they depend on to the graph.

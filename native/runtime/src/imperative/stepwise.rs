@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
@@ -26,6 +27,9 @@ pub(crate) struct InstalledHook {
     /// Whether it is called with the inputs of operators, too.
     pub monitor_all: bool,
 }
+
+/// The shapes and types of all entries.
+type Inferred = (Entries<Shape>, Entries<Option<DType>>);
 
 /// A graph whose operators run one by one, and are recorded if the thread is recording.
 pub(crate) struct StepwiseGraph {
@@ -64,24 +68,23 @@ impl StepwiseGraph {
         let context = arrays.first().map(Array::context).unwrap_or_default();
         let mut tensors: HashMap<Entry, Arc<Tensor>> =
             self.variables.iter().map(|(e, _)| *e).zip(inputs.iter().cloned()).collect();
-        let mut shapes: Option<(Entries<Shape>, Entries<Option<DType>>)> = None;
+        // The shapes of operators without inputs may depend on their readers.
+        let mut inferred: Option<Inferred> = None;
         for (i, node) in self.graph.nodes.iter().enumerate() {
             let Action::Forward(op) = &node.action else { continue };
             let missing = |e: &Entry| Error::Internal(format!("an input of {} is missing: {e:?}", node.name));
             let ins: Vec<Arc<Tensor>> =
                 node.inputs.iter().map(|e| tensors.get(e).cloned().ok_or_else(|| missing(e))).collect::<Result<_>>()?;
-            let mut outs = Vec::new();
-            if ins.is_empty() {
-                // The shapes of operators without inputs may depend on their readers.
-                let (shapes, dtypes) = match &mut shapes {
-                    Some(inferred) => inferred,
-                    none => none.insert(self.infer(&arrays)?),
-                };
-                for e in (0..node.num_visible()).map(|k| entry(i, k)).take_while(|e| shapes[*e].is_known()) {
-                    let array = NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), context)?;
-                    outs.push(Arc::new(Tensor::new(array)));
+            let outs = match ins.is_empty() {
+                true => {
+                    let inferred = match &mut inferred {
+                        Some(inferred) => inferred,
+                        none => none.insert(self.infer(&arrays)?),
+                    };
+                    self.empty_outputs(i, inferred, context)?
                 }
-            }
+                false => Vec::new(),
+            };
             if let Some(hook) = hook.as_ref().filter(|hook| hook.monitor_all) {
                 self.report_inputs(hook, i, op, &ins)?;
             }
@@ -95,6 +98,11 @@ impl StepwiseGraph {
                 tensors.insert(entry(i, k), tensor);
             }
         }
+        self.results(&tensors, outputs)
+    }
+
+    /// The outputs, those with an array in `outputs` in that array.
+    fn results(&self, tensors: &HashMap<Entry, Arc<Tensor>>, outputs: &[Arc<Tensor>]) -> Result<Tensors> {
         let mut results = Tensors::new();
         for (k, e) in self.outputs.iter().enumerate() {
             let result = tensors.get(e).cloned().ok_or_else(|| Error::Internal("an output is missing".into()))?;
@@ -109,7 +117,14 @@ impl StepwiseGraph {
         Ok(results)
     }
 
-    fn infer(&self, arrays: &[Array]) -> Result<(Entries<Shape>, Entries<Option<DType>>)> {
+    /// Arrays for the outputs of a node up to the first of unknown shape.
+    fn empty_outputs(&self, node: usize, (shapes, dtypes): &Inferred, context: Context) -> Result<Vec<Arc<Tensor>>> {
+        let entries = (0..self.graph.nodes[node].num_visible()).map(|k| entry(node, k));
+        let empty = |e: Entry| NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), context);
+        entries.take_while(|e| shapes[*e].is_known()).map(|e| Ok(Arc::new(Tensor::new(empty(e)?)))).collect()
+    }
+
+    fn infer(&self, arrays: &[Array]) -> Result<Inferred> {
         let mut shapes = Entries::new(&self.graph, Shape::unknown());
         let mut dtypes = Entries::new(&self.graph, None);
         for ((e, _), array) in self.variables.iter().zip(arrays) {

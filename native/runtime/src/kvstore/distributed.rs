@@ -39,7 +39,7 @@ enum Sum {
 #[derive(Default)]
 struct Queue {
     /// The bucket that takes gradients.
-    open: Option<Bucket>,
+    current: Option<Bucket>,
     /// The sums that were not applied yet, in the order of pushes.
     pending: VecDeque<Arc<Pending>>,
 }
@@ -173,11 +173,11 @@ impl Distributed {
         let mut start = 0;
         while start < total {
             let mut queue = self.queue.lock();
-            if queue.open.as_ref().is_some_and(|b| b.layout() != layout || b.space() < layout.dtype.size()) {
+            if queue.current.as_ref().is_some_and(|b| b.layout() != layout || b.space() < layout.dtype.size()) {
                 send(&mut queue)?;
             }
             let digest = Digest::new("bucket").with_number(self.id);
-            let bucket = queue.open.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
+            let bucket = queue.current.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
             let space = bucket.space() / layout.dtype.size() * layout.dtype.size();
             let end = total.min(start + space);
             let bucket_sum = bucket.bucket_sum.clone();
@@ -249,7 +249,7 @@ impl Distributed {
 }
 
 fn send(queue: &mut Queue) -> Result<()> {
-    queue.open.take().map_or(Ok(()), Bucket::send)
+    queue.current.take().map_or(Ok(()), Bucket::send)
 }
 
 /// The sum of arrays, in the order of the summation tree.

@@ -6,7 +6,7 @@ use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::params::Attrs;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map};
 
 use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry};
 use crate::symbol::OpCall;
@@ -55,7 +55,7 @@ impl Devices {
 }
 
 /// A graph with a device for each node, and copies between devices.
-pub struct DeviceGraph {
+pub(crate) struct DeviceGraph {
     /// The graph.
     pub graph: Graph,
     /// The new index of each old node.
@@ -66,7 +66,7 @@ pub struct DeviceGraph {
 
 impl DeviceGraph {
     /// The new entry for an entry of the old graph.
-    pub fn entry(&self, e: Entry) -> Entry {
+    pub(crate) fn entry(&self, e: Entry) -> Entry {
         Entry { node: self.new_index[e.node as usize], index: e.index }
     }
 
@@ -89,7 +89,7 @@ impl DeviceGraph {
 ///
 /// # Errors
 /// A group without a device; an operator that modifies an array of another device.
-pub fn assign(
+pub(crate) fn assign(
     graph: &Graph,
     devices: &Devices,
     variable_contexts: &HashMap<Entry, Context>,
@@ -97,7 +97,7 @@ pub fn assign(
 ) -> Result<DeviceGraph> {
     let contexts = assign_contexts(graph, devices, variable_contexts)?;
     let mut assigned = DeviceGraph { graph: Graph::default(), new_index: Vec::new(), num_forward_nodes: 0 };
-    let mut copies: HashMap<(Entry, Context), Entry> = HashMap::new();
+    let mut copies = HashMap::new();
     for (i, node) in graph.nodes.iter().enumerate() {
         if i == num_forward_nodes {
             assigned.num_forward_nodes = assigned.graph.nodes.len();
@@ -110,20 +110,11 @@ pub fn assign(
                 continue;
             }
             if node.mutated_inputs().contains(&k) {
-                let text = format!(
-                    "mutable state cannot go across device: {} is on {}, but the node runs on {context}",
-                    graph.node(*e).name,
-                    contexts[e.node as usize]
-                );
-                return Err(Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name));
+                return Err(mutable_state_error(graph, node, *e, [contexts[e.node as usize], context]));
             }
-            inputs.push(match copies.get(&(*e, context)) {
-                Some(copy) => *copy,
-                None => {
-                    let copy = assigned.add_copy(graph, *e, context, node)?;
-                    copies.insert((*e, context), copy);
-                    copy
-                }
+            inputs.push(match copies.entry((*e, context)) {
+                hash_map::Entry::Occupied(copy) => *copy.get(),
+                hash_map::Entry::Vacant(copy) => *copy.insert(assigned.add_copy(graph, *e, context, node)?),
             });
         }
         assigned.new_index.push(assigned.graph.nodes.len() as u32);
@@ -141,6 +132,13 @@ pub fn assign(
         .map(|c| CheckedGradient { of: assigned.new_index[c.of] as usize, gradient: assigned.entry(c.gradient), ..*c })
         .collect();
     Ok(assigned)
+}
+
+/// The error of a node that modifies its input `e` on another device.
+fn mutable_state_error(graph: &Graph, node: &GraphNode, e: Entry, [from, to]: [Context; 2]) -> Error {
+    let name = &graph.node(e).name;
+    let text = format!("mutable state cannot go across device: {name} is on {from}, but the node runs on {to}");
+    Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name)
 }
 
 /// The device of each node.

@@ -13,14 +13,14 @@ use crate::symbol::{DTYPE_ATTR, OpCall};
 
 /// One value for each entry of a graph.
 #[derive(Clone)]
-pub struct Entries<T> {
+pub(crate) struct Entries<T> {
     start: Vec<usize>,
     values: Vec<T>,
 }
 
 impl<T: Clone> Entries<T> {
     /// The same value for all entries.
-    pub fn new(graph: &Graph, value: T) -> Entries<T> {
+    pub(crate) fn new(graph: &Graph, value: T) -> Entries<T> {
         let mut start = Vec::with_capacity(graph.nodes.len() + 1);
         start.push(0);
         for node in &graph.nodes {
@@ -30,22 +30,12 @@ impl<T: Clone> Entries<T> {
     }
 
     /// The index of the value of an entry.
-    pub fn id(&self, e: Entry) -> usize {
+    pub(crate) fn id(&self, e: Entry) -> usize {
         self.start[e.node as usize] + e.index as usize
     }
 
-    /// The number of values.
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Whether the graph has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
     /// The values of all outputs of a node.
-    pub fn of_node(&self, node: usize) -> &[T] {
+    pub(crate) fn of_node(&self, node: usize) -> &[T] {
         &self.values[self.start[node]..self.start[node + 1]]
     }
 }
@@ -120,7 +110,7 @@ fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<
 /// Infers the shapes of an operator without inputs, such as `_zeros`. In legacy semantics a parameter `shape` without dimensions, and a
 /// dimension of 0 in it, are unknown, as is the batch size of a recurrent network's initial states. A known output then determines the
 /// shape. A length of 0 that follows from other parameters is known.
-pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
+pub(crate) fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut inferred: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
     (op.def.inference.shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut inferred })?;
     if !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
@@ -152,14 +142,14 @@ fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
 ///
 /// # Errors
 /// Inconsistent shapes; the message names operator, node and argument.
-pub fn shapes(graph: &Graph, mut shapes: Entries<Shape>) -> Result<Entries<Shape>> {
+pub(crate) fn shapes(graph: &Graph, mut shapes: Entries<Shape>) -> Result<Entries<Shape>> {
     shapes_before(graph, graph.nodes.len(), &mut shapes)?;
     graph.check_gradients("the shape", |e| Some(&shapes[e]).filter(|s| s.is_known()))?;
     Ok(shapes)
 }
 
 /// Completes `shapes` from those of the first `num_nodes` nodes; see [`shapes`].
-pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape>) -> Result<()> {
+pub(crate) fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
         let slot = &mut shapes[entry(i, 0)];
         if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
@@ -200,14 +190,14 @@ pub fn shapes_before(graph: &Graph, num_nodes: usize, shapes: &mut Entries<Shape
 }
 
 /// Completes `dtypes`; see [`shapes`].
-pub fn dtypes(graph: &Graph, mut dtypes: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
+pub(crate) fn dtypes(graph: &Graph, mut dtypes: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
     dtypes_before(graph, graph.nodes.len(), &mut dtypes)?;
     graph.check_gradients("the type", |e| dtypes[e])?;
     Ok(dtypes)
 }
 
 /// Completes `dtypes` from those of the first `num_nodes` nodes; see [`shapes`].
-pub fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
+pub(crate) fn dtypes_before(graph: &Graph, num_nodes: usize, dtypes: &mut Entries<Option<DType>>) -> Result<()> {
     for (i, node) in graph.nodes.iter().enumerate().take(num_nodes) {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
             let slot = &mut dtypes[entry(i, 0)];

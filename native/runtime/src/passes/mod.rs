@@ -11,10 +11,10 @@
 
 pub(crate) mod chains;
 pub(crate) mod common_subexpressions;
-pub mod devices;
+pub(crate) mod devices;
 pub(crate) mod epilogue;
 pub(crate) mod gradient;
-pub mod infer;
+pub(crate) mod infer;
 pub(crate) mod integers;
 pub(crate) mod plan_memory;
-pub mod storage;
+pub(crate) mod storage;

@@ -18,7 +18,7 @@ const STORAGE_ATTR: &str = "__storage_type__";
 
 /// The storage types of the arrays of a symbol, each list in listing order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Storage {
+pub(crate) struct Storage {
     /// Arguments.
     pub args: Vec<StorageType>,
     /// Gradients of the arguments; `Default` where none is requested.
@@ -38,7 +38,7 @@ pub struct Storage {
 ///
 /// # Errors
 /// An attribute that is not a storage type; an operator without a gradient.
-pub fn infer_storage(
+pub(crate) fn infer_storage(
     symbol: &Symbol,
     given: &[(String, StorageType)],
     is_requested: &[bool],
@@ -50,16 +50,7 @@ pub fn infer_storage(
     let (mut graph, outputs) = Graph::from_symbol(symbol);
     let is_aux = symbol.variables().into_iter().map(|v| v.is_aux);
     let variables: Vec<(Entry, bool)> = graph.variables().zip(is_aux).collect();
-    let mut variable_types = HashMap::new();
-    for (e, _) in &variables {
-        if let Some(storage) = storage_attr(graph.node(*e))? {
-            variable_types.insert(*e, storage);
-        }
-    }
-    for (name, storage) in given {
-        let matches = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name);
-        variable_types.extend(matches.map(|e| (e, *storage)));
-    }
+    let variable_types = variable_types(&graph, &variables, given)?;
     let args: Vec<Entry> = variables.iter().filter(|(_, is_aux)| !is_aux).map(|(e, _)| *e).collect();
     let num_forward_nodes = graph.nodes.len();
     let mut head_grad_outputs = HashMap::new();
@@ -71,15 +62,10 @@ pub fn infer_storage(
     }
     let requested: Vec<Entry> =
         args.iter().zip(is_requested).filter(|(_, is_requested)| **is_requested).map(|(e, _)| *e).collect();
-    let mut grads = if requested.is_empty() {
-        Vec::new()
-    } else {
-        gradient(
-            &mut graph,
-            &GradientArgs { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false },
-        )?
-    }
-    .into_iter();
+    let grad_args =
+        GradientArgs { heads: &outputs, head_grads: &head_grads, variables: &requested, create_graph: false };
+    let grads = if requested.is_empty() { Vec::new() } else { gradient(&mut graph, &grad_args)? };
+    let mut grads = grads.into_iter();
     let types = infer_types(&graph, &variable_types, &head_grad_outputs);
     // A gradient that is zero has the storage type of its argument.
     let gradients = is_requested.iter().zip(&args).map(|(is_requested, arg)| match is_requested {
@@ -94,6 +80,25 @@ pub fn infer_storage(
         aux: variables.iter().filter(|(_, is_aux)| *is_aux).map(|(e, _)| types[*e]).collect(),
         outputs: outputs.iter().map(|e| types[*e]).collect(),
     }))
+}
+
+/// The storage types of the variables whose type is given or in an attribute.
+fn variable_types(
+    graph: &Graph,
+    variables: &[(Entry, bool)],
+    given: &[(String, StorageType)],
+) -> Result<HashMap<Entry, StorageType>> {
+    let mut types = HashMap::new();
+    for (e, _) in variables {
+        if let Some(storage) = storage_attr(graph.node(*e))? {
+            types.insert(*e, storage);
+        }
+    }
+    for (name, storage) in given {
+        let matches = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name);
+        types.extend(matches.map(|e| (e, *storage)));
+    }
+    Ok(types)
 }
 
 /// Whether a node may have sparse outputs for dense inputs, or is a sparse variable.

@@ -166,7 +166,7 @@ impl Builder {
             attrs.insert(key.to_string(), param(key).to_string());
         }
         let outputs = self.apply_with(dynamic_op, name, &ins, attrs, &[])?;
-        // Samples do not show how a length is clipped to the axis.
+        // Sample lengths do not show how the bounds of a slice are clipped to its axis.
         if let (Some(known), Some(dims)) = (slice_dims, self.tensors[outputs[0]].dims.as_mut()) {
             for (d, known) in dims.iter_mut().zip(known) {
                 if let Some(known) = known.filter(|_| self.dimensions.is_new_atom(*d, num_symbols)) {

@@ -121,10 +121,10 @@ rules! {
         s.emit_named(op!(CAST(clipped), dtype: dtype))
     }
 
-    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `how` is the list N, K, block size,
+    /// A matrix whose columns are quantized in blocks, as a floating-point constant of shape (K, N). `format` is the list N, K, block size,
     /// bits.
-    fn block_weights(s, packed: TensorId, scales: TensorId, zero_points: Option<TensorId>, how: Vec<i64>) -> TensorId {
-        let weights = BlockWeights::read(s, packed, scales, zero_points, &how)?;
+    fn block_weights(s, packed: TensorId, scales: TensorId, zero_points: Option<TensorId>, format: Vec<i64>) -> TensorId {
+        let weights = BlockWeights::read(s, packed, scales, zero_points, &format)?;
         let (n, k, dtype) = (weights.num_columns, weights.len, s.dtype(scales)?);
         let items = (0..n * k).map(|i| weights.element(i % n, i / n)).collect::<Option<Vec<f64>>>();
         let items = items.ok_or_else(|| Error::value("the weights, scales or zero points have too few elements"))?;
@@ -204,15 +204,17 @@ impl BlockWeights {
         packed: TensorId,
         scales: TensorId,
         zero_points: Option<TensorId>,
-        how: &[i64],
+        format: &[i64],
     ) -> Result<BlockWeights> {
         let known = |tensor: TensorId| {
             let unknown = || Error::NeedsValue("the quantized weights are known only when the model runs".into());
             s.info(tensor).value.clone().ok_or_else(unknown)
         };
-        let sizes: Option<Vec<usize>> = how.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n > 0)).collect();
+        let sizes: Option<Vec<usize>> = format.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n > 0)).collect();
         let Some([num_columns, len, block_len, bits @ (2 | 4 | 8)]) = sizes.as_deref() else {
-            return Err(Error::unsupported(format!("N, K, block_size and bits are {how:?}; bits must be 2, 4 or 8")));
+            return Err(Error::unsupported(format!(
+                "N, K, block_size and bits are {format:?}; bits must be 2, 4 or 8"
+            )));
         };
         let (num_columns, len, block_len, bits) = (*num_columns, *len, *block_len, *bits);
         constant_len(&[num_columns as i64, len as i64])?;
@@ -254,7 +256,8 @@ impl BlockWeights {
     }
 }
 
-/// Pads axes with a constant by lengths that are computed from dimensions and must not be negative. These become 0 in `pairs`.
+/// Pads axes with a constant by the lengths in `pairs` that are computed from dimensions, and sets these to 0. They must not be negative
+/// when the model runs.
 fn pad_dynamic(s: &mut Scope<'_, '_>, mut tensor: TensorId, pairs: &mut [[i64; 2]], value: &Value) -> Result<TensorId> {
     let dtype = s.dtype(tensor)?;
     for (axis, pair) in pairs.iter_mut().enumerate().filter(|(_, p)| p.iter().any(|p| is_symbolic(*p))) {

@@ -28,7 +28,7 @@ rules! {
         Ok(s.inner_constant("mask", mask))
     }
 
-    /// A mask whose last axis has one element per key. The keys that an additive mask lacks are hidden.
+    /// A mask whose last axis has one element per key. Keys that an additive mask lacks are masked.
     fn mask_of_keys(s, mask: TensorId, keys: SymInt) -> TensorId {
         let given = s.dims(mask)?.last().copied().unwrap_or(1);
         let Value::Int(missing) = s.builder().combine(Operator::Subtract, keys.0, given)? else { return Ok(mask) };

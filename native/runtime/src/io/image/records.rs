@@ -53,7 +53,8 @@ pub(super) struct Records {
     files: Vec<String>,
     /// File index and byte offset of each record.
     locations: Vec<(u32, u64)>,
-    open: Option<(u32, Reader)>,
+    /// The index of the file read last, and its reader.
+    reader: Option<(u32, Reader)>,
     /// Labels by image id; if present, they replace those in the records.
     labels: Option<HashMap<u64, Vec<f32>>>,
 }
@@ -100,7 +101,7 @@ impl Records {
             source.records
         );
         let labels = if source.list.is_empty() { None } else { Some(read_list(source.list)?) };
-        Ok(Records { files, locations, open: None, labels })
+        Ok(Records { files, locations, reader: None, labels })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -110,10 +111,10 @@ impl Records {
     /// Reads record `i`.
     pub(super) fn read(&mut self, i: usize) -> Result<Record> {
         let (file, position) = self.locations[i];
-        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
-            self.open = Some((file, Reader::open(&self.files[file as usize])?));
+        if self.reader.as_ref().is_none_or(|(current, _)| *current != file) {
+            self.reader = Some((file, Reader::open(&self.files[file as usize])?));
         }
-        let Some((_, reader)) = &mut self.open else { return Err(Error::Internal("no file is open".into())) };
+        let Some((_, reader)) = &mut self.reader else { return Err(Error::Internal("no file is open".into())) };
         if reader.tell() != position {
             reader.seek(position)?;
         }

@@ -199,8 +199,8 @@ class UserOperatorSafetySuite extends munit.FunSuite {
 
   test("two classes of one name, a built-in name, no constructor without parameters: errors that name them") {
     val json = new Scale(1f)(x).toJson.replace("test_scale", "test_twin")
-    val twins = intercept[MXNetError](Symbol.loadJson(json))
-    Seq("FirstTwin", "SecondTwin").foreach(name => assert(twins.getMessage.contains(name), twins.getMessage))
+    val duplicate = intercept[MXNetError](Symbol.loadJson(json))
+    Seq("FirstTwin", "SecondTwin").foreach(name => assert(duplicate.getMessage.contains(name), duplicate.getMessage))
     val builtIn = intercept[MXNetError](new NamedLikeBuiltIn()(x))
     assert(builtIn.getMessage.contains("'Convolution' is an operator of the engine"), builtIn.getMessage)
     val constructor = intercept[MXNetError](new WithoutEmptyConstructor(1f)(x))

@@ -57,7 +57,7 @@ private[mxnet] final class LibInfo {
 
   // Library.
 
-  /** The version of this interface that the library implements; see [[LibInfo.AbiVersion]]. */
+  /** The version of this interface that the library implements; see [[NativeInterface.Version]]. */
   @native def abiVersion(): Int
 
   /** The methods that the library calls, flat: class, name (`<init>` for a constructor) and descriptor of each, as in
@@ -737,12 +737,6 @@ private[mxnet] final class LibInfo {
     * @param writable whether the memory will be written; the engine then assumes at every use that it has changed
     */
   @native def ndarrayBuffer(handle: Long, writable: Boolean): java.nio.ByteBuffer
-}
-
-private[mxnet] object LibInfo {
-
-  /** The version of this interface. Increment it if a method is added, removed or changed. */
-  val AbiVersion: Int = 11
 }
 
 /** The content of a `.params` file. `names` is empty if the file has no names, else as long as `handles`; the handles

@@ -122,9 +122,9 @@ private[mxnet] object NativeLibrary {
         case _: UnsatisfiedLinkError =>
           throw error(s"$file is not a libmxnet of this project (it has no JNI interface)", useMatching)
       }
-    if (found != LibInfo.AbiVersion)
+    if (found != NativeInterface.Version)
       throw error(
-        s"$file implements version $found of the native interface, but this jar needs version ${LibInfo.AbiVersion}",
+        s"$file implements version $found of the native interface, but this jar needs version ${NativeInterface.Version}",
         useMatching
       )
   }

@@ -91,7 +91,7 @@ class LibInfoSuite extends munit.FunSuite {
 
   test("version and contract") {
     assertEquals(Base._LIB.version(), 10901)
-    assertEquals(Base._LIB.abiVersion(), LibInfo.AbiVersion)
+    assertEquals(Base._LIB.abiVersion(), NativeInterface.Version)
   }
 
   test("features have a name and a state each") {
