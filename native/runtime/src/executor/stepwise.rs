@@ -228,12 +228,7 @@ impl Stepwise {
         let is_written = |given: &NDArray| self.destinations.values().any(|array| overlap(given, array));
         match given {
             Array::Dense(dense) if dense.dtype() == dtype && is_written(dense) => given.to_context(given.context()),
-            _ if given.dtype() == dtype => Ok(given.clone()),
-            _ => {
-                let array = NDArray::empty(given.shape(), dtype, given.context())?.into();
-                imperative::copy(given, &array)?;
-                Ok(array)
-            }
+            _ => imperative::converted(given, dtype),
         }
     }
 
