@@ -168,7 +168,7 @@ impl Stepwise {
             if has_same_type && old.storage_type() == new.storage_type() {
                 imperative::write(&old, &new)?;
             } else {
-                output.set(new.to_context(new.context())?);
+                output.set(new.to_context(old.context())?);
             }
         }
         if !self.targets.is_empty() {

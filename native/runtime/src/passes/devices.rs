@@ -143,8 +143,11 @@ pub fn assign(
     Ok(assigned)
 }
 
-/// The device of each node.
-fn assign_contexts(
+/// The device of each node; see [`assign`].
+///
+/// # Errors
+/// A group without a device.
+pub fn assign_contexts(
     graph: &Graph,
     devices: &Devices,
     variable_contexts: &HashMap<Entry, Context>,
