@@ -197,3 +197,10 @@ for full in (True, False):
     for rows in ([0, 2], [2, 0], [1, 1], [0, 3], [-1, 0]):
         parts = (np.ones((2, 2), "float32"), np.array(rows))
         record(f"row_sparse {rows}, full {full}", outcome(lambda: nd.sparse.row_sparse_array(parts, shape=(3, 2)).check_format(full)))
+
+# Files of arrays: the shape semantics choose the format.
+for numpy_shape in (False, True):
+    with mx.util.np_shape(numpy_shape), tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "arrays")
+        nd.save(path, {"a": nd.ones((2, 3)), "empty": nd.array(np.zeros((2, 0, 3))), "b": nd.array([1], dtype="int32")})
+        record(f"file, numpy shape {numpy_shape}", np.fromfile(path, "uint8"))
