@@ -58,6 +58,9 @@ for name, array in (("pinned", pinned), ("shared", shared)):
     copies = [array.astype("int32"), array.copy(), array[0], array.reshape((3, 2))]
     product = nd.FullyConnected(array, nd.ones((2, 3)), num_hidden=2, no_bias=True)
     record(f"context/{name}", [str(x.context) for x in [*sums, *copies, product]])
+    chosen = nd.contrib.boolean_mask(array, nd.ones(2, ctx=array.context))
+    sparse = [array.tostype("csr"), array.tostype("row_sparse"), array.tostype("csr").tostype("default"), chosen]
+    record(f"context/{name}/sparse", [str(x.context) for x in sparse])
 record("context", str(nd.ones(1, ctx=mx.cpu(1)).context))
 record("copied", nd.ones(2).as_in_context(mx.cpu(1)).context.device_id)
 record("tostype", a.reshape((6, 4)).tostype("csr").indices)
