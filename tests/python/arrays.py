@@ -58,6 +58,9 @@ for name, array in (("pinned", pinned), ("shared", shared)):
     copies = [array.astype("int32"), array.copy(), array[0], array.reshape((3, 2))]
     product = nd.FullyConnected(array, nd.ones((2, 3)), num_hidden=2, no_bias=True)
     record(f"context/{name}", [str(x.context) for x in [*sums, *copies, product]])
+    chosen = nd.contrib.boolean_mask(array, nd.ones(2, ctx=array.context))
+    sparse = [array.tostype("csr"), array.tostype("row_sparse"), array.tostype("csr").tostype("default"), chosen]
+    record(f"context/{name}/sparse", [str(x.context) for x in sparse])
 record("context", str(nd.ones(1, ctx=mx.cpu(1)).context))
 record("copied", nd.ones(2).as_in_context(mx.cpu(1)).context.device_id)
 record("tostype", a.reshape((6, 4)).tostype("csr").indices)
@@ -197,3 +200,10 @@ for full in (True, False):
     for rows in ([0, 2], [2, 0], [1, 1], [0, 3], [-1, 0]):
         parts = (np.ones((2, 2), "float32"), np.array(rows))
         record(f"row_sparse {rows}, full {full}", outcome(lambda: nd.sparse.row_sparse_array(parts, shape=(3, 2)).check_format(full)))
+
+# Files of arrays: the shape semantics choose the format.
+for numpy_shape in (False, True):
+    with mx.util.np_shape(numpy_shape), tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "arrays")
+        nd.save(path, {"a": nd.ones((2, 3)), "empty": nd.array(np.zeros((2, 0, 3))), "b": nd.array([1], dtype="int32")})
+        record(f"file, numpy shape {numpy_shape}", np.fromfile(path, "uint8"))

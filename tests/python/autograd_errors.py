@@ -1,6 +1,7 @@
 """Calls that autograd rejects, and when errors of kernels are reported: once, at the first wait that depends on them."""
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon, nd
 
 from record import record
@@ -268,3 +269,16 @@ with autograd.record():
 z.backward()
 record("heads of an older graph", outcome(lambda: autograd.backward([x, constant])))
 record("constants can be assigned", outcome(lambda: constant.__setitem__(slice(None), 2)))
+
+# Head gradients are converted to the types of their heads.
+for dtype in ("float16", "float32", "float64", "int32", "uint8"):
+    for given in ("float16", "float32", "float64", "int32", "int64", "int8", "uint8", "bool"):
+        for name, op in (("reshape", lambda x: x.reshape((-1,))), ("sum", lambda x: x.sum(axis=0)), ("twice", lambda x: x * 3)):
+            if name == "twice" and given != "bool":
+                continue  # MXNet fails.
+            x = mx.nd.array([[1, 2], [3, 4]], dtype=dtype)
+            x.attach_grad()
+            with autograd.record():
+                y = op(x)
+            y.backward(mx.nd.array(np.resize([1.25, 0.75, 3.5, 0], y.shape), dtype=given))
+            record(f"head gradient/{name}/{dtype}/{given}", x.grad)

@@ -151,6 +151,7 @@ with mx.AttrScope(ctx_group="second"):
 requests = {"x": "null", "w": "write", "fc_weight": "write", "fc_bias": "write"}
 executor = fill(grouped.simple_bind(mx.cpu(0), requests, group2ctx={"first": mx.cpu(1), "second": mx.cpu(2)}, x=(4, 6), w=(6, 3)))
 keep("groups/output", executor.forward(is_train=True)[0])
+record("groups/output/context", str(executor.outputs[0].context))
 executor.backward(heads(executor))
 for n, array in sorted(executor.grad_dict.items()):
     if array is not None:

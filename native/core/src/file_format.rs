@@ -14,6 +14,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::ndarray::NDArray;
+use crate::semantics::is_numpy_shape;
 use crate::shape::{Dims, Shape};
 use crate::sparse::{Array, FormatCheck, SparseArray, StorageType};
 use crate::storage;
@@ -289,9 +290,10 @@ impl Serialized {
     /// A sparse array with inconsistent components.
     fn of(array: &Array) -> Result<Serialized> {
         let mut out = Vec::new();
-        let dims = array.shape().dims();
-        let is_numpy_shape = dims.is_empty() || dims.contains(&0);
-        out.extend(if is_numpy_shape { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
+        // MXNet loads an array only with the shape semantics with which it was saved. The older format cannot store an array without axes.
+        let has_numpy_shape = is_numpy_shape() && array.storage_type() == StorageType::Default;
+        let magic = if has_numpy_shape || array.shape().dims().is_empty() { MAGIC_V3 } else { MAGIC_V2 };
+        out.extend(magic.to_le_bytes());
         out.extend((array.storage_type() as i32).to_le_bytes());
         let elements = match array {
             Array::Dense(a) => {
@@ -432,6 +434,18 @@ mod tests {
         for (a, b) in arrays.iter().zip(&back.arrays) {
             assert_eq!(array_to_bytes(&a.clone().into()), array_to_bytes(b.as_ref().unwrap()));
         }
+    }
+
+    #[test]
+    fn shape_semantics_choose_the_format_of_an_array() {
+        let magic = |dims: &[i64]| {
+            let array = NDArray::zeros(&Shape::new(dims), DType::F32, Context::default()).unwrap();
+            u32::from_le_bytes(array_to_bytes(&array.into()).unwrap()[..4].try_into().unwrap())
+        };
+        assert_eq!([magic(&[2]), magic(&[0, 2]), magic(&[])], [MAGIC_V2, MAGIC_V2, MAGIC_V3]);
+        crate::semantics::set_numpy_shape_code(1).unwrap();
+        assert_eq!([magic(&[2]), magic(&[0, 2]), magic(&[])], [MAGIC_V3; 3]);
+        crate::semantics::set_numpy_shape_code(0).unwrap();
     }
 
     #[test]

@@ -351,3 +351,28 @@ fn narrow_integers_wrap_around() {
     assert_eq!(types(&written.inputs), ["int16", "int16"]);
     assert_eq!(types(&written.outputs), ["int16", "uint16", "bool"]);
 }
+
+#[test]
+fn a_length_may_be_the_sum_of_two_others() {
+    let input = |name: &str, rows: usize, length: Dim| {
+        let dims = if rows == 3 { vec![Dim::Known(2), Dim::Known(3), length] } else { vec![Dim::Known(6), length] };
+        ValueInfo { dims: Some(dims), ..value(name, Some(DType::F32), None) }
+    };
+    let named = |name: &str| Dim::Named(name.into());
+    for length in [named("length"), Dim::Known(5)] {
+        // The states of two layers have names of their own, but one length.
+        let states = [input("first", 3, named("past_0")), input("second", 3, named("past_1"))];
+        let inputs = [input("x", 6, length), input("mask", 6, named("total"))].into_iter().chain(states).collect();
+        let nodes = vec![
+            node("Concat", "first second", "states", &[("axis", Value::Int(0))]),
+            node("Flatten", "first", "rows", &[("axis", Value::Int(2))]),
+            node("Concat", "x rows", "all", &[("axis", Value::Int(1))]),
+            node("Concat", "all mask", "y", &[("axis", Value::Int(0))]),
+        ];
+        let graph = Graph { inputs, ..graph(&[], nodes, &["y", "states"]) };
+        let opsets = [(String::new(), 17)].into_iter().collect();
+        let model = Model { graph, opsets, ..Model::default() };
+        let problems = problems_of(import::check(&model, &ImportOptions::default()));
+        assert!(problems.is_empty(), "{}", problems[0]);
+    }
+}

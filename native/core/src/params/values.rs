@@ -29,7 +29,7 @@ pub trait ParamValue: Sized {
 
 /// Whether the text denotes an absent value.
 fn is_none(text: &str) -> bool {
-    text == "None"
+    text.trim() == "None"
 }
 
 macro_rules! int_param {
@@ -429,6 +429,7 @@ mod tests {
         assert_eq!(Option::<i32>::parse("3L "), Ok(Some(3)));
         assert_eq!(Option::<f64>::parse("0.5 "), Ok(Some(0.5)));
         assert_eq!(Option::<f64>::parse("None"), Ok(None));
+        assert_eq!(Option::<f64>::parse("None "), Ok(None));
     }
 
     #[test]

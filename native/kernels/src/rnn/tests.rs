@@ -96,3 +96,11 @@ fn empty_sizes_are_allowed() {
         assert!(run::<f32>(&Geometry { batch: 0, ..geometry(cell, 3) }, true).iter().all(|x| *x == 0.0));
     }
 }
+
+#[test]
+fn parameters_are_counted_without_visiting_the_layers() {
+    let g = geometry(Cell::Gru, 1);
+    let counts = [1, 2, 3].map(|layers| Geometry { layers, ..g }.parameters());
+    assert_eq!(counts[2] - counts[1], counts[1] - counts[0] + g.directions() * g.gates() * (g.output() - g.input));
+    assert_eq!(Geometry { layers: usize::MAX, ..g }.parameters(), usize::MAX);
+}

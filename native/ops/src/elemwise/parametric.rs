@@ -159,6 +159,8 @@ pub(crate) static CLIP: Operator<ClipParam> = Operator::new("clip")
 formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { low } else { x },
     int |x, low, high| if x > high { high } else if x < low { low } else { x });
 
+formula!(Ternary OneOfBounds = |x, low, high| if x > high { high } else { low }, int |x, low, high| if x > high { high } else { low });
+
 formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
 formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
 
@@ -187,8 +189,11 @@ fn clip_integers(
         return with_two_scalars::<Clip>(ctx, x, high, high, out);
     }
     let is_unbounded = high.is_nan() || high >= greatest;
-    if is_unbounded && low > greatest {
-        return with_two_scalars::<Clip>(ctx, x, low, low, out);
+    if low > greatest {
+        return match is_unbounded {
+            true => with_two_scalars::<Clip>(ctx, x, low, low, out),
+            false => with_two_scalars::<OneOfBounds>(ctx, x, low, high, out),
+        };
     }
     let low = low.max(least);
     if is_unbounded {
@@ -410,6 +415,13 @@ mod tests {
         close(&y, &[0.0, 0.0, 0.52, 1.0, 1.0], 1e-6);
         let clip = Case::new(&CLIP, &[("a_min", "1"), ("a_max", "2.5")]);
         assert_eq!(clip.run1(&[array(&[0u8, 2, 100], &[3])]).unwrap().to_vec::<u8>().unwrap(), [1, 2, 2]);
+        let reversed = Case::new(&CLIP, &[("a_min", "300"), ("a_max", "200")]);
+        assert_eq!(reversed.run1(&[array(&[0u8, 100, 253], &[3])]).unwrap().to_vec::<u8>().unwrap(), [44, 44, 200]);
+        let reversed = Case::new(&CLIP, &[("a_min", "inf"), ("a_max", "1.5")]);
+        assert_eq!(
+            reversed.run1(&[array(&[-1, 1, 3], &[3])]).unwrap().to_vec::<i32>().unwrap(),
+            [i32::MIN, i32::MIN, 1]
+        );
         assert!(clip.run1(&[array(&[f32::NAN], &[1])]).unwrap().to_vec::<f32>().unwrap()[0].is_nan());
     }
 

@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use super::assign_memory::Arenas;
 use super::bound_arrays::{Bound, BoundStored, check_counts, check_devices, check_gradients};
 use super::compile::{Blueprint, Target};
-use super::network::Network;
+use super::network::{Network, variable_entries};
 use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
 use super::{Execution, Executor, ReshapeOptions};
 use crate::graph::{Action, Graph};
-use crate::passes::devices::Devices;
+use crate::passes::devices::{Devices, assign_contexts};
 use crate::passes::infer::{self, Entries};
 use crate::passes::storage::infer_storage;
 use crate::symbol::{OpCall, Symbol};
@@ -74,8 +74,8 @@ impl Executor {
     ) -> Result<Executor> {
         check_gradients(symbol, &bound, |arg, g| arg.shape() == g.shape() && arg.dtype() == g.dtype())?;
         check_devices(&devices, &bound)?;
-        // Operators run on the device of their first input, whatever their group: CPU devices share memory.
-        let context = devices.default;
+        // CPU devices share memory, so only the arrays of outputs need the devices of their groups.
+        let contexts = output_contexts(symbol, &devices, &bound)?;
         let names = || symbol.list_arguments().into_iter().chain(symbol.list_auxiliary_states());
         let arrays = || bound.args.iter().chain(&bound.aux);
         let shapes: Vec<_> = names().zip(arrays().map(|a| a.shape().clone())).collect();
@@ -87,11 +87,12 @@ impl Executor {
             let shape = if shapes[k].is_known() { shapes[k].clone() } else { Shape::new(&[0]) };
             let dtype = dtypes[k].unwrap_or(DType::F32);
             Ok(match storage.as_ref().map_or(StorageType::Default, |storage| storage[k]) {
-                StorageType::Default => NDArray::zeros(&shape, dtype, context)?.into(),
-                sparse => SparseArray::zeros(sparse, &shape, dtype, context)?.into(),
+                StorageType::Default => NDArray::zeros(&shape, dtype, contexts[k])?.into(),
+                sparse => SparseArray::zeros(sparse, &shape, dtype, contexts[k])?.into(),
             })
         };
         let outputs = (0..shapes.len()).map(output).collect::<Result<_>>()?;
+        let context = devices.default;
         Ok(Executor {
             symbol: symbol.clone(),
             optimized: symbol.clone(),
@@ -106,6 +107,18 @@ impl Executor {
             monitor: Mutex::new(None),
         })
     }
+}
+
+/// The device of each output.
+fn output_contexts(symbol: &Symbol, devices: &Devices, bound: &BoundStored) -> Result<Vec<Context>> {
+    let (graph, outputs) = Graph::from_symbol(symbol);
+    if devices.groups.is_empty() {
+        return Ok(vec![devices.default; outputs.len()]);
+    }
+    let variables = variable_entries(symbol, &graph);
+    let variables = variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
+    let contexts = assign_contexts(&graph, devices, &variables)?;
+    Ok(outputs.iter().map(|e| contexts[e.node as usize]).collect())
 }
 
 /// Binds a symbol. Each output reuses the memory of the array in `old_outputs` if it is large enough.

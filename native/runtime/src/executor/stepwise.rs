@@ -168,7 +168,7 @@ impl Stepwise {
             if has_same_type && old.storage_type() == new.storage_type() {
                 imperative::write(&old, &new)?;
             } else {
-                output.set(new.to_context(new.context())?);
+                output.set(new.to_context(old.context())?);
             }
         }
         if !self.targets.is_empty() {
@@ -228,12 +228,7 @@ impl Stepwise {
         let is_written = |given: &NDArray| self.destinations.values().any(|array| overlap(given, array));
         match given {
             Array::Dense(dense) if dense.dtype() == dtype && is_written(dense) => given.to_context(given.context()),
-            _ if given.dtype() == dtype => Ok(given.clone()),
-            _ => {
-                let array = NDArray::empty(given.shape(), dtype, given.context())?.into();
-                imperative::copy(given, &array)?;
-                Ok(array)
-            }
+            _ => imperative::converted(given, dtype),
         }
     }
 

@@ -14,6 +14,7 @@ use ferromx_core::sparse::Array;
 use ferromx_core::storage::{Chunk, Req};
 use smallvec::SmallVec;
 
+use super::copies::converted;
 use super::failures;
 use super::invoke::Arrays;
 use super::mode::{ThreadMode, in_mode};
@@ -129,7 +130,7 @@ fn add_heads(recorded: &mut TapeGraph, heads: &[Arc<Tensor>]) -> Result<Vec<Entr
     Ok(entries)
 }
 
-/// Adds the head gradients to the graph: those given, or ones.
+/// Adds the head gradients to the graph: those given, converted to the types of their heads, or ones.
 fn add_head_gradients(
     recorded: &mut TapeGraph,
     heads: &[Arc<Tensor>],
@@ -141,9 +142,10 @@ fn add_head_gradients(
             Some(given) => given.stored()?,
             None => ones_like(&head.stored()?)?,
         };
-        let shape = head.stored()?.shape().clone();
-        ensure!(*value.shape() == shape, "head gradient {i} has shape {}, but the head has {shape}", value.shape());
-        entries.push(recorded.constant(&value));
+        let head = head.stored()?;
+        let shape = head.shape();
+        ensure!(value.shape() == shape, "head gradient {i} has shape {}, but the head has {shape}", value.shape());
+        entries.push(recorded.constant(&converted(&value, head.dtype())?));
     }
     Ok(entries)
 }

@@ -1,5 +1,6 @@
 //! Copies between arrays of any type, storage type and device.
 
+use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
@@ -40,6 +41,19 @@ pub fn copy(from: &Array, to: &Array) -> Result<()> {
             assign(to, converted.into())
         }
     }
+}
+
+/// An array with the elements converted to a type: the array itself if it has this type, else a dense array.
+///
+/// # Errors
+/// Out of memory.
+pub(crate) fn converted(array: &Array, dtype: DType) -> Result<Array> {
+    if array.dtype() == dtype {
+        return Ok(array.clone());
+    }
+    let converted = NDArray::empty(array.shape(), dtype, array.context())?.into();
+    copy(array, &converted)?;
+    Ok(converted)
 }
 
 /// Copies an array to another of the same length, converted to its type.

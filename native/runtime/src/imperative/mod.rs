@@ -22,6 +22,7 @@ mod views;
 
 pub use backward::{Keep, backward, backward_in_mode};
 pub use calls::{PreparedCall, call, prepare};
+pub(crate) use copies::converted;
 pub use copies::{copy, copy_dense};
 pub use failures::{deferring, wait, wait_all};
 pub use invoke::{Arrays, Invocation, invoke};

@@ -106,7 +106,11 @@ impl Invocation<'_> {
             storage_type,
         };
         let results = if is_foreign { unrecorded(mode, || (form.run)(&call)) } else { (form.run)(&call) };
-        write_outputs(results?, outputs)
+        let ordinary = |array: Array| match array.context().for_results() {
+            context if context == array.context() => Ok(array),
+            context => array.to_context(context),
+        };
+        write_outputs(results?.into_iter().map(ordinary).collect::<Result<Vec<_>>>()?, outputs)
     }
 
     /// Converts inputs to dense arrays, runs the dense kernel, and converts outputs and mutated inputs to their storage types.

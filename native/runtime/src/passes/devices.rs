@@ -141,8 +141,11 @@ fn mutable_state_error(graph: &Graph, node: &GraphNode, e: Entry, [from, to]: [C
     Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name)
 }
 
-/// The device of each node.
-fn assign_contexts(
+/// The device of each node; see [`assign`].
+///
+/// # Errors
+/// A group without a device.
+pub(crate) fn assign_contexts(
     graph: &Graph,
     devices: &Devices,
     variable_contexts: &HashMap<Entry, Context>,
