@@ -42,7 +42,7 @@ private[mxnet] final case class ModelFunction(
   ): Iterator[InternalRow] =
     if (!rows.hasNext) Iterator.empty
     else {
-      val lease = ModelSession.acquire(model.hash, () => model.fetched(ModelSession.load))
+      val lease = ModelSession.acquire(model.hash, () => model.load())
       Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => lease.close()))
       val first = rows.next()
       new Batches(lease.session, first, ordinals, passThrough).run(first, rows)
