@@ -15,6 +15,7 @@ lazy val spark = project
   .settings(
     name := "ferromx-spark4",
     scalacOptions ++= Seq("-release", "17", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror"),
+    Compile / doc / scalacOptions += "-no-link-warnings",
     libraryDependencies ++= Seq(
       "io.github.ferromx" %% "mxnet" % version.value,
       "org.apache.spark" %% "spark-mllib" % "4.1.0" % Provided,

@@ -6,8 +6,9 @@
 //! for arrays that need NumPy semantics (scalars and dimensions of 0).
 
 use std::fs::{self, File};
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, Cursor, ErrorKind, Read, Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::context::Context;
 use crate::dtype::DType;
@@ -17,7 +18,7 @@ use crate::ndarray::NDArray;
 use crate::semantics::is_numpy_shape;
 use crate::shape::{Dims, Shape};
 use crate::sparse::{Array, FormatCheck, SparseArray, StorageType};
-use crate::storage;
+use crate::storage::{self, Chunk};
 
 const FILE_MAGIC: u64 = 0x112;
 const MAGIC_V1: u32 = 0xF993_FAC8;
@@ -26,9 +27,18 @@ const MAGIC_V3: u32 = 0xF993_FACA;
 /// Maximum rank of an array in MXNet.
 const MAX_NDIM: usize = 32;
 
+/// Smaller arrays of a mapped file are read.
+const MIN_MAPPED_BYTES: usize = 1 << 16;
+
+trait Source: Read + Seek {}
+
+impl<T: Read + Seek> Source for T {}
+
 /// A cursor over a file, with bounds checks. Elements are read directly into the memory of their array.
 struct Reader<'a> {
-    source: &'a mut dyn Read,
+    source: &'a mut dyn Source,
+    /// The mapped file, whose memory arrays share if their elements are aligned in it.
+    map: Option<Arc<Chunk>>,
     /// Size of the file in bytes.
     len: u64,
     offset: u64,
@@ -37,8 +47,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(source: &'a mut dyn Read, len: u64, name: &'a str) -> Reader<'a> {
-        Reader { source, len, offset: 0, name }
+    fn new(source: &'a mut dyn Source, len: u64, name: &'a str) -> Reader<'a> {
+        Reader { source, map: None, len, offset: 0, name }
     }
 
     /// Checks that the file has `n` more bytes, before memory for them is allocated.
@@ -130,6 +140,9 @@ impl<'a> Reader<'a> {
     fn elements(&mut self, shape: &Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements().map_err(|e| self.error(e.to_string()))?;
         self.expect(len * dtype.size())?;
+        if let Some(array) = self.mapped_elements(shape, dtype, len * dtype.size())? {
+            return Ok(array);
+        }
         let array = NDArray::empty(shape, dtype, Context::default())?;
         storage::write_bytes(&array, |to| {
             let result = self.read(to);
@@ -139,6 +152,18 @@ impl<'a> Reader<'a> {
             result
         })?;
         Ok(array)
+    }
+
+    /// The elements of a dense array in the mapped file, unless they are few or not aligned.
+    fn mapped_elements(&mut self, shape: &Shape, dtype: DType, bytes: usize) -> Result<Option<NDArray>> {
+        let offset = self.offset as usize;
+        // Bytes of a boolean array other than 0 and 1 must be replaced.
+        let is_mappable = bytes >= MIN_MAPPED_BYTES && offset.is_multiple_of(dtype.size()) && dtype != DType::Bool;
+        let Some(map) = self.map.as_ref().filter(|_| is_mappable) else { return Ok(None) };
+        let array = NDArray::view(map.clone(), offset, shape.clone(), dtype)?;
+        self.source.seek_relative(bytes as i64).map_err(|e| Error::io(self.name, &e))?;
+        self.offset += bytes as u64;
+        Ok(Some(array))
     }
 
     /// Reads an array; `None` for a placeholder without shape.
@@ -219,9 +244,8 @@ pub struct Loaded {
 ///
 /// # Errors
 /// The bytes are not a `.params` file, or they are truncated.
-pub fn from_bytes(mut bytes: &[u8], name: &str) -> Result<Loaded> {
-    let len = bytes.len() as u64;
-    read_file(&mut Reader::new(&mut bytes, len, name))
+pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Loaded> {
+    read_file(&mut Reader::new(&mut Cursor::new(bytes), bytes.len() as u64, name))
 }
 
 fn read_file(r: &mut Reader<'_>) -> Result<Loaded> {
@@ -266,6 +290,22 @@ pub fn load(path: &str) -> Result<Loaded> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(error)?;
     from_bytes(&bytes, path)
+}
+
+/// Like [`load`], but large arrays share the memory of the mapped file; see [`Chunk::mapped`] for what the caller guarantees.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_mapped(path: &str) -> Result<Loaded> {
+    let error = |e: std::io::Error| Error::io(path, &e);
+    let file = File::open(path).map_err(error)?;
+    let metadata = file.metadata().map_err(error)?;
+    if !metadata.is_file() || metadata.len() < MIN_MAPPED_BYTES as u64 {
+        return load(path);
+    }
+    let map = Chunk::mapped(&file, Context::default()).map_err(error)?;
+    let len = metadata.len().min(map.bytes() as u64);
+    read_file(&mut Reader { map: Some(map), ..Reader::new(&mut BufReader::new(file), len, path) })
 }
 
 fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
@@ -342,9 +382,8 @@ pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// The bytes are not an array, or they are truncated; the array is a placeholder without shape.
-pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
-    let len = bytes.len() as u64;
-    Reader::new(&mut bytes, len, "the buffer")
+pub fn array_from_bytes(bytes: &[u8]) -> Result<Array> {
+    Reader::new(&mut Cursor::new(bytes), bytes.len() as u64, "the buffer")
         .ndarray()?
         .ok_or_else(|| Error::Format("the buffer contains an empty array".into()))
 }
@@ -469,6 +508,47 @@ mod tests {
         assert!(matches!(load("/no/such/file"), Err(Error::Io { .. })));
         let message = load("/dev/null").err().unwrap().to_string();
         assert!(message.contains("it ends after 0 bytes"), "{message}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri does not map files")]
+    fn mapped_arrays_are_those_of_the_file_if_they_are_aligned() {
+        const LEN: i64 = 20_000;
+        let numbers: Vec<f32> = (0..LEN).map(|i| i as f32).collect();
+        let integers: Vec<i64> = (0..LEN).collect();
+        let arrays = [
+            NDArray::from_slice(&numbers, &[LEN]).unwrap(),
+            NDArray::from_slice(&[1u8], &[1]).unwrap(),
+            NDArray::from_slice(&numbers, &[LEN]).unwrap(),
+            NDArray::from_slice(&integers, &[LEN]).unwrap(),
+            NDArray::from_slice(&[true; 70_000], &[70_000]).unwrap(),
+        ];
+        let all = arrays.clone().map(Array::Dense);
+        saved(&all, &[], |path| {
+            let back = load_mapped(path).unwrap();
+            // Arrays keep the file.
+            fs::remove_file(path).unwrap();
+            let back: Vec<NDArray> = back.arrays.iter().map(|a| a.as_ref().unwrap().dense().unwrap().clone()).collect();
+            for (a, b) in arrays.iter().zip(&back) {
+                assert_eq!(array_to_bytes(&a.clone().into()), array_to_bytes(&b.clone().into()));
+            }
+            let is_mapped = |a: &NDArray| Arc::ptr_eq(a.chunk(), back[0].chunk());
+            // After the array of one byte, no array is aligned.
+            assert_eq!(back.iter().map(is_mapped).collect::<Vec<_>>(), [true, false, false, false, false]);
+            back[0].copy_from_slice(&numbers).unwrap();
+        });
+        let two = [arrays[0].clone().into(), arrays[2].clone().into()];
+        saved(&two, &[], |path| {
+            let file = load_mapped(path).unwrap();
+            let chunk = |i: usize| file.arrays[i].as_ref().unwrap().dense().unwrap().chunk().clone();
+            assert!(Arc::ptr_eq(&chunk(0), &chunk(1)));
+            drop(file);
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100_000).unwrap();
+            assert!(load_mapped(path).err().unwrap().to_string().contains("it ends after 100000 bytes"));
+            fs::write(path, [1, 2, 3]).unwrap();
+            assert!(load_mapped(path).err().unwrap().to_string().contains("it ends after 3 bytes"));
+        });
+        assert!(matches!(load_mapped("/no/such/file"), Err(Error::Io { .. })));
     }
 
     #[test]

@@ -192,6 +192,7 @@ class MXNetEstimator(
     HasOutputCol,
     HasSeed,
     HasValidationIndicatorCol,
+    HasHandleInvalid,
 ):
     """Trains a network on the rows of a table, with tasks that add up their gradients at every step.
 
@@ -255,6 +256,7 @@ class MXNetEstimator(
         earlyStopping=0,
         outputCol="output",
         predictionCol="prediction",
+        handleInvalid="error",
         timeout=300,
     ):
         super().__init__()
@@ -275,6 +277,7 @@ class MXNetEstimator(
             checkpointKeep=2,
             earlyStopping=0,
             outputCol="output",
+            handleInvalid="error",
             timeout=300,
         )
         self._start(defaults, self._input_kwargs)

@@ -41,6 +41,11 @@ native! {
         Ok(ferromx_runtime::storage::memory_in_use().0 as jlong)
     }
 
+    fn releaseCachedMemory(_env) {
+        ferromx_runtime::storage::release_cached_memory();
+        Ok(())
+    }
+
     fn setNumpyShape(_env, active: jboolean) -> jboolean {
         Ok(semantics::set_numpy_shape(active))
     }

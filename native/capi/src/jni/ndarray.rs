@@ -294,8 +294,9 @@ native! {
         Ok(file_format::save(&path, &arrays, &names)?)
     }
 
-    fn ndarrayLoad(env, file: JString<'l>) -> LoadedNDArrays<'l> {
-        let loaded = file_format::load(&string(env, &file, "fileName")?)?;
+    fn ndarrayLoad(env, file: JString<'l>, is_mapped: jboolean) -> LoadedNDArrays<'l> {
+        let file = string(env, &file, "fileName")?;
+        let loaded = if is_mapped { file_format::load_mapped(&file) } else { file_format::load(&file) }?;
         let tensors = loaded.arrays.into_iter().map(|a| a.map_or_else(Tensor::default, Tensor::new));
         let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
         let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memmap2::MmapRaw;
+use memmap2::{MmapMut, MmapRaw};
 use parking_lot::lock_api::RawRwLock as _;
 
 use super::pool::{Allocated, POOL};
@@ -21,6 +21,8 @@ pub(super) enum Origin {
     Foreign { _owner: Box<dyn Any + Send + Sync> },
     /// An unlinked file that several processes map.
     Shared { _map: MmapRaw, file: File },
+    /// A private mapping of a file that nothing changes.
+    Mapped { _map: MmapMut },
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -81,7 +83,7 @@ impl Chunk {
             lock: parking_lot::RawRwLock::INIT,
             version: AtomicU64::new(0),
             // Other owners of the memory may write to it unobserved.
-            is_exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
+            is_exposed: AtomicBool::new(matches!(origin, Origin::Foreign { .. } | Origin::Shared { .. })),
             was_zero: false,
             origin,
         }

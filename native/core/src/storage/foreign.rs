@@ -74,6 +74,22 @@ impl Chunk {
         Ok(Arc::new(Chunk::with(start, bytes, context, Origin::Shared { _map: map, file })))
     }
 
+    /// Maps a file privately: its pages are read when they are used, processes share them, and a write copies its page.
+    ///
+    /// The caller guarantees that nothing writes to the file or shortens it until the chunk is dropped; its name may be deleted. Otherwise
+    /// elements change, and access to pages that are lost ends the process, as in every program that maps files.
+    ///
+    /// # Errors
+    /// The file cannot be mapped, for example because it is empty.
+    pub fn mapped(file: &File, context: Context) -> std::io::Result<Arc<Chunk>> {
+        // SAFETY: the mapping is private, so only this chunk writes to it, and nothing else changes the file, as the documentation of this
+        // function requires.
+        let mut map = unsafe { MmapOptions::new().map_copy(file) }?;
+        let bytes = map.len();
+        let start = NonNull::new(map.as_mut_ptr()).unwrap_or_else(dangling);
+        Ok(Arc::new(Chunk::with(start, bytes, context, Origin::Mapped { _map: map })))
+    }
+
     /// The file that other processes can map; chunks on `cpu_shared` have one.
     pub fn shared_file(&self) -> Option<&File> {
         match &self.origin {
@@ -108,6 +124,24 @@ mod tests {
             assert!(Chunk::foreign(std::ptr::null_mut(), 0, Context::default(), Box::new(())).is_ok());
             assert!(Chunk::foreign(std::ptr::null_mut(), 4, Context::default(), Box::new(())).is_err());
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri does not map files")]
+    fn writes_to_a_mapped_file_stay_in_this_process() {
+        let path = std::env::temp_dir().join(format!("ferromx-mapped-{}", std::process::id()));
+        std::fs::write(&path, [1u8, 2, 3, 4]).unwrap();
+        let map = || Chunk::mapped(&File::open(&path).unwrap(), Context::default()).unwrap();
+        let (a, b) = (map(), map());
+        let view = |chunk| NDArray::view(chunk, 2, Shape::new(&[2]), crate::dtype::DType::U8).unwrap();
+        let (a, b) = (view(a), view(b));
+        let version = a.chunk().version();
+        assert!(version.is_some());
+        a.copy_from_slice(&[8u8, 9]).unwrap();
+        assert_ne!(a.chunk().version(), version);
+        assert_eq!(std::fs::read(&path).unwrap(), [1, 2, 3, 4]);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((a.to_vec::<u8>().unwrap(), b.to_vec::<u8>().unwrap()), (vec![8, 9], vec![3, 4]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ macro_rules! truncate {
     ($($name:ident: $float:ty => $int:ty, $doc:literal;)*) => {$(
         #[doc = $doc]
         #[inline(always)]
+        #[allow(clippy::manual_range_contains)] // `contains` is a branch.
         pub(crate) fn $name(x: $float) -> $int {
             const MIN: $float = <$int>::MIN as $float;
             let x = if (x >= MIN) & (x < -MIN) { x } else { MIN };

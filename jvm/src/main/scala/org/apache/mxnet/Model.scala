@@ -128,10 +128,10 @@ object Model {
   private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
-  private[mxnet] def loadParams(fname: String): Params = {
+  private[mxnet] def loadParams(fname: String, isMapped: Boolean = false): Params = {
     requireNonNull("Model.loadParams", "fname" -> fname)
     requireCheckpoint(fname)
-    val (names, arrays) = NDArray.load(fname)
+    val (names, arrays) = NDArrayFactory.load(fname, isMapped)
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))
     others.find(!_._1.startsWith("aux:")).foreach { case (name, _) =>
       throw new IOException(

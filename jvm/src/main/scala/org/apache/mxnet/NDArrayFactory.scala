@@ -291,8 +291,11 @@ private object NDArrayFactory {
       NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
   }
 
-  def load(fname: String): (Array[String], Array[NDArray]) = {
-    val loaded = _LIB.ndarrayLoad(fname)
+  def load(fname: String): (Array[String], Array[NDArray]) = load(fname, isMapped = false)
+
+  /** @param isMapped see `LibInfo.ndarrayLoad` */
+  def load(fname: String, isMapped: Boolean): (Array[String], Array[NDArray]) = {
+    val loaded = _LIB.ndarrayLoad(fname, isMapped)
     (loaded.names, loaded.handles.map(NDArray.fromHandle(_)))
   }
 

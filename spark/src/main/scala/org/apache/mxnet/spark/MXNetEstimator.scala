@@ -19,7 +19,7 @@ import org.apache.spark.ml.util._
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.functions.{coalesce, lit}
-import org.apache.spark.sql.ferromx.{DriverMessages, TaskSlots}
+import org.apache.spark.sql.ferromx.TaskSlots
 import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, DoubleType, FloatType, StructType}
 import org.apache.spark.sql.{Column, Dataset}
 import org.apache.spark.util.SerializableConfiguration
@@ -422,7 +422,9 @@ class MXNetEstimator(override val uid: String)
       val network = loadNetwork()
       val params = startParams(network, inputs)
       val start = ModelFiles.ofNetwork(network, params.args, params.aux)
-      train(records(dataset, inputs, classLabels(network, inputs)), inputs, start, context)
+      val jobs = new TrainingJobs(context, uid, MXNetEstimator.logger)
+      val plan = planOf(inputs, start, jobs.messages, context)
+      jobs.run(train(records(dataset, inputs, classLabels(network, inputs), jobs.messages), plan, start))
     }
     modelOf(trained, inputs).setParent(this)
   }
@@ -528,75 +530,70 @@ class MXNetEstimator(override val uid: String)
     }
   }
 
-  /** Trains in a barrier stage. */
-  private def train(
-      rows: RDD[(RowKey, Array[Byte])],
+  private def planOf(
       inputs: IndexedSeq[RowInput],
       start: ModelFiles,
+      messages: String,
       context: SparkContext
-  ): ModelFiles = {
-    val messages = s"ferromx-$uid-${java.util.UUID.randomUUID()}"
-    val plan = TrainingPlan(
-      uid,
-      start.ship(context),
-      inputs,
-      getNumShards,
-      $(batchSize) / getNumShards,
-      $(numEpoch),
-      $(seed),
-      optimizerMaker,
-      metricMaker,
-      settingsOf(requireCreated("optimizer", optimizerMaker()), checkedMetric()),
-      checkpointPath(context),
-      $(checkpointInterval),
-      $(checkpointKeep),
-      $(earlyStopping),
-      $(metricMode),
-      $(timeout),
-      messages,
-      new SerializableConfiguration(context.hadoopConfiguration)
-    )
+  ): TrainingPlan = TrainingPlan(
+    uid,
+    start.ship(context),
+    inputs,
+    getNumShards,
+    $(batchSize) / getNumShards,
+    $(numEpoch),
+    $(seed),
+    optimizerMaker,
+    metricMaker,
+    settingsOf(requireCreated("optimizer", optimizerMaker()), checkedMetric()),
+    checkpointPath(context),
+    $(checkpointInterval),
+    $(checkpointKeep),
+    $(earlyStopping),
+    $(metricMode),
+    $(timeout),
+    messages,
+    new SerializableConfiguration(context.hadoopConfiguration)
+  )
+
+  /** Trains in a barrier stage. */
+  private def train(rows: RDD[(RowKey, Array[Byte])], plan: TrainingPlan, start: ModelFiles): ModelFiles = {
     val shards = rows.repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
-    DriverMessages.during(context, messages) {
-      case progress: TrainingProgress =>
-        MXNetEstimator.logger.info(s"$uid: ${progress.line}")
-        DriverMessages.post(context, progress)
-      case text: String => MXNetEstimator.logger.info(s"$uid: $text")
-      case other        => MXNetEstimator.logger.warn(s"$uid: a worker sent an unexpected message: $other")
-    } {
-      val trained = shards.barrier().mapPartitions { partition =>
-        new TrainingTask(plan, BarrierTaskContext.get()).run(partition).zipWithIndex.map(_.swap)
-      }
-      // Spark repeats a failed barrier stage only if a shuffle follows it. The driver fetches the file of the parameters,
-      // which is as long as that of the initial ones, by one job per partition, because the size of a job's results is
-      // limited.
-      val chunks = new ChunkPartitioner(Files.size(start.others.head))
-      ModelFiles.ofTrained(start, trained.repartitionAndSortWithinPartitions(chunks).values.toLocalIterator)
+    val trained = shards.barrier().mapPartitions { partition =>
+      new TrainingTask(plan, BarrierTaskContext.get()).run(partition).zipWithIndex.map(_.swap)
     }
+    // Spark repeats a failed barrier stage only if a shuffle follows it. The driver fetches the file of the parameters,
+    // which is as long as that of the initial ones, by one job per partition, because the size of a job's results is
+    // limited.
+    val chunks = new ChunkPartitioner(Files.size(start.others.head))
+    ModelFiles.ofTrained(start, trained.repartitionAndSortWithinPartitions(chunks).values.toLocalIterator)
   }
 
   /** The rows as records, with their shards. Spark computes the table once.
     *
     * @param labels the inputs whose elements are classes, by index
+    * @param messages the endpoint for errors of rows
     */
   private def records(
       dataset: Dataset[_],
       inputs: IndexedSeq[RowInput],
-      labels: Map[Int, ClassLabel]
+      labels: Map[Int, ClassLabel],
+      messages: String
   ): RDD[(RowKey, Array[Byte])] = {
     val (seedOfOrder, shards) = ($(seed), getNumShards)
-    // A metric of the program may know what it means; those of the library do not.
-    val takesNaN = metricCode.nonEmpty
+    // A metric of the program may know what NaN means; those of the library do not.
+    val invalid = InvalidRows($(handleInvalid), labelsMayBeNaN = metricCode.nonEmpty)
     val indicator = get(validationIndicatorCol).fold(lit(false))(name => coalesce(columnOf(name), lit(false)))
     val selected = dataset.select(inputColumns :+ indicator: _*)
     val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
     val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
       val shapes = inputs.map(_.shape)
       val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
-      val encoder = new RowEncoder(readers, shapes.map(_.product), labels, takesNaN)
-      rows.map { row =>
-        val record = encoder.encode(row)
-        ContentKey(row.getBoolean(shapes.length), RowKey.hash(record, seedOfOrder)) -> record
+      val encoder = new RowEncoder(readers, inputs, labels, invalid)
+      rows.flatMap { row =>
+        TrainingFailure.reported(messages)(encoder.encode(row)).map { record =>
+          ContentKey(row.getBoolean(shapes.length), RowKey.hash(record, seedOfOrder)) -> record
+        }
       }
     }
     // The order depends only on the rows' contents, so that it is the same if Spark computes lost rows again.
@@ -616,6 +613,7 @@ class MXNetEstimator(override val uid: String)
       .setInputShapes(inputs.collect { case RowInput(name, shape) if isUsed(name) => name -> shape }.toMap)
       .setFetchDict(Map($(outputCol) -> output))
       .setPredictionCol($(predictionCol))
+      .setHandleInvalid($(handleInvalid))
   }
 
   override def copy(extra: ParamMap): MXNetEstimator = {

@@ -11,7 +11,6 @@ import org.apache.mxnet.{FeedForward, NDArray, Symbol}
 import org.apache.spark.SparkContext
 import org.apache.spark.ml.Model
 import org.apache.spark.ml.param._
-import org.apache.spark.ml.param.shared.HasHandleInvalid
 import org.apache.spark.ml.util._
 import org.apache.spark.mllib.linalg.Vector
 import org.apache.spark.sql.ferromx.{AppendColumns, SavedFiles, Sessions}
@@ -19,7 +18,7 @@ import org.apache.spark.sql.types.{DataType, DoubleType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
 /** Parameters of [[MXNetModel]]. */
-trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
+trait MXNetModelParams extends NetworkParams {
 
   /** The path of the model. */
   final val modelPath: Param[String] = new Param(
@@ -76,8 +75,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
     imageLayout -> "NCHW",
     imageMean -> Array.empty[Double],
     imageStd -> Array.empty[Double],
-    predictionCol -> "",
-    handleInvalid -> "error"
+    predictionCol -> ""
   )
 
   def getModelPath: String = $(modelPath)
@@ -127,8 +125,6 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def setImageLayout(value: String): this.type = set(imageLayout, value)
   def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
   def setImageStd(value: Array[Double]): this.type = set(imageStd, value)
-
-  def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
   /** Sets the model to the content of an ONNX file, instead of `modelPath`. */
   def setPayload(onnx: Array[Byte]): this.type = {
@@ -204,6 +200,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       outputColumns(model).map(_._2),
       $(predictionCol).nonEmpty,
       $(batchSize),
+      $(handleInvalid),
       ImageFormat($(imageLayout) == "NCHW", $(imageMean).toSeq, $(imageStd).toSeq)
     )
     AppendColumns(valid, inputs.map(_.column), StructType(schema.drop(dataset.schema.length)), function)

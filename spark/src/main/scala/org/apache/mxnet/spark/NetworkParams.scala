@@ -5,14 +5,14 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet.Shape
 import org.apache.mxnet.spark.internal.InputColumn
 import org.apache.spark.ml.param._
-import org.apache.spark.ml.param.shared.HasPredictionCol
+import org.apache.spark.ml.param.shared.{HasHandleInvalid, HasPredictionCol}
 import org.apache.spark.sql.{Column, DataFrame}
 import org.apache.spark.sql.functions.col
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
 /** Parameters of the stages that run a network on columns: [[MXNetModel]] and [[MXNetEstimator]]. */
-trait NetworkParams extends Params with HasPredictionCol {
+trait NetworkParams extends Params with HasPredictionCol with HasHandleInvalid {
 
   /** The columns of the inputs. */
   final val feedDict: StringMapParam = new StringMapParam(
@@ -38,7 +38,21 @@ trait NetworkParams extends Params with HasPredictionCol {
   /** The number of rows of a batch. */
   val batchSize: IntParam
 
-  setDefault(inputShapes -> Map.empty[String, String])
+  /** How rows with null or NaN are handled. */
+  final override val handleInvalid: Param[String] = new Param(
+    this,
+    "handleInvalid",
+    "how to handle rows whose inputs have null or NaN: 'error' (throw an error), 'skip' (leave out the rows), or 'keep' " +
+      "(give NaN to the network; null remains an error). Infinite inputs are invalid in training, too",
+    checked[String]("handleInvalid")(value =>
+      require(
+        NetworkParams.InvalidOptions.contains(value),
+        s"'$value' is not one of ${NetworkParams.InvalidOptions.mkString(", ")}"
+      )
+    )
+  )
+
+  setDefault(inputShapes -> Map.empty[String, String], handleInvalid -> "error")
 
   /** A validator of a parameter. Spark's own message for an invalid value does not say which values are valid. */
   private[spark] def checked[A](name: String)(check: A => Unit): A => Boolean = value =>
@@ -75,6 +89,7 @@ trait NetworkParams extends Params with HasPredictionCol {
   }
   def setInputShapes(value: java.util.Map[String, String]): this.type = setMap(inputShapes, value)
   def setBatchSize(value: Int): this.type = set(batchSize, value)
+  def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
   /** Sets the name of the column with the index of the largest element of the network's first output, or with the
     * element itself if there is only one. The empty name adds no column.
@@ -155,6 +170,7 @@ trait NetworkParams extends Params with HasPredictionCol {
 }
 
 private[spark] object NetworkParams {
+  val InvalidOptions: Seq[String] = Seq("error", "skip", "keep")
 
   /** The columns of this name, as Spark SQL compares names. */
   def columnsNamed(schema: StructType, name: String): Seq[StructField] =

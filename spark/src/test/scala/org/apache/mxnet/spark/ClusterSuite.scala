@@ -17,6 +17,9 @@ abstract class ClusterSuite extends FunSuite {
   /** The heap of an executor in MiB. */
   protected def executorMemory: Int = 512
 
+  /** More settings of Spark. */
+  protected def settings: Map[String, String] = Map.empty
+
   lazy val spark: SparkSession = SparkSession
     .builder()
     .master(s"local-cluster[$numExecutors,$coresPerExecutor,${executorMemory + 512}]")
@@ -30,6 +33,7 @@ abstract class ClusterSuite extends FunSuite {
     .config("spark.executor.memory", s"${executorMemory}m")
     .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))
+    .config(settings)
     .getOrCreate()
 
   override def afterAll(): Unit = spark.stop()

@@ -35,6 +35,7 @@ import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder, TrainValida
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.ferromx.{FileTransfer, Listeners}
 import org.apache.spark.sql.functions.{array, col, lit, udf, when}
+import org.apache.spark.SparkException
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 
 /** Programs that run in one process, with `local[2]`: workers are threads. */
@@ -457,6 +458,28 @@ class LocalModeSuite extends FunSuite {
     spark.sparkContext.hadoopConfiguration.set("fs.full.impl", classOf[LocalModeSuite.FullFileSystem].getName)
     val full = failure(estimator.setCheckpointDir(s"full://$directory"))
     assert(full.contains(s"checkpointDir is 'full://$directory', which cannot be used: no space left"), full)
+  }
+
+  test("rows with null, NaN or infinite numbers are an error or skipped; NaN may be kept") {
+    val bad = Seq(lit(null), array(lit(1.0), lit(Double.NaN)), array(lit(Double.NegativeInfinity), lit(0.0)))
+    val shown = Seq("is null in a row", "has the value NaN", "has the value -Infinity")
+    val skipped = bits(estimator.fit(points.where("id != 7")))
+    for ((value, text) <- bad.zip(shown)) {
+      val table = points.withColumn("features", when(col("id") === 7, value).otherwise(col("features")))
+      val error = intercept[SparkException](estimator.fit(table)).getMessage
+      assert(error.contains(s"column 'features' $text"), error)
+      assert(error.contains("set handleInvalid to 'skip'"), error)
+      assertEquals(bits(estimator.setHandleInvalid("skip").fit(table)), skipped, text)
+      if (text.contains("null")) intercept[SparkException](estimator.setHandleInvalid("keep").fit(table))
+      else assertEquals(estimator.setHandleInvalid("keep").fit(table).getHandleInvalid, "keep")
+    }
+    val label = points.withColumn("label", when(col("id") === 7, Double.NaN).otherwise(col("label")))
+    assertEquals(bits(estimator.setHandleInvalid("skip").fit(label)), skipped)
+    // Classes that the network does not have are mistakes.
+    val unknown = points.withColumn("label", when(col("id") === 7, 3).otherwise(col("label")))
+    assert(intercept[SparkException](estimator.setHandleInvalid("skip").fit(unknown)).getMessage.contains("3 classes"))
+    val none = points.withColumn("features", array(lit(Double.NaN), lit(0.0)))
+    assert(intercept[SparkException](estimator.setHandleInvalid("skip").fit(none)).getMessage.contains("namely 0"))
   }
 
   private def modelAt(path: String) = new MXNetModel()

@@ -9,17 +9,17 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
 import org.apache.mxnet.spark.internal.{ChunkPartitioner, RowKey, ShardFile}
-import org.apache.spark.TaskContext
+import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.param.ParamMap
 import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder}
 import org.apache.spark.ml.{Pipeline, PipelineStage}
 import org.apache.spark.mllib.linalg.Vectors
 import org.apache.spark.mllib.regression.LabeledPoint
-import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
-import org.apache.spark.sql.DataFrame
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent, SparkListenerTaskEnd}
+import org.apache.spark.sql.{Column, DataFrame}
 import org.apache.spark.sql.ferromx.Listeners
-import org.apache.spark.sql.functions.{col, lit, when}
+import org.apache.spark.sql.functions.{array, array_repeat, col, lit, when}
 
 class MXNetEstimatorSuite extends ClusterSuite {
   import MXNetEstimatorSuite._
@@ -296,6 +296,40 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assertEquals(fitted.transform(testDigits).count(), 297L)
   }
 
+  /** The first error of a training, and the number of attempts of its tasks and stages that failed. */
+  private def failureOf(estimator: MXNetEstimator, frame: DataFrame): (Throwable, Seq[Int]) = {
+    val attempts = new ConcurrentLinkedQueue[Int]
+    val listener = new SparkListener {
+      override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
+        if (!end.taskInfo.successful) { attempts.add(math.max(end.stageAttemptId, end.taskInfo.attemptNumber)); () }
+    }
+    spark.sparkContext.addSparkListener(listener)
+    val error = intercept[SparkException](estimator.fit(frame))
+    Listeners.flush(spark.sparkContext)
+    spark.sparkContext.removeSparkListener(listener)
+    (error, attempts.asScala.toSeq)
+  }
+
+  test("errors that would occur again end training at once") {
+    def check(text: String, stage: MXNetEstimator, frame: DataFrame = digits): Unit = {
+      val (error, attempts) = failureOf(stage, frame)
+      assert(error.getMessage.startsWith(s"${stage.uid}: $text"), error)
+      assert(error.getCause.isInstanceOf[IllegalArgumentException] && error.getCause.getStackTrace.nonEmpty, error)
+      assert(attempts.forall(_ <= 1), attempts)
+    }
+    def replaced(name: String, value: Column) =
+      digits.withColumn(name, when(col("id") === 7, value).otherwise(col(name)))
+    check("column 'label' is null in a row", estimator, replaced("label", lit(null)))
+    check("column 'label' has the value 10.0, but the layer 'softmax'", estimator, replaced("label", lit(10)))
+    check("column 'pixels' has a value of 1 elements", estimator, replaced("pixels", array(lit(1f))))
+    check("column 'pixels' has the value NaN", estimator, digits.withColumn("pixels", array_repeat(lit(Float.NaN), 64)))
+    check("shard 2 has no row to train on", estimator, digits.limit(2))
+    // In the barrier stage, after the workers have connected.
+    check("java.lang.ArithmeticException: / by zero", estimator.setMetric(() => new MXNetEstimatorSuite.FailingMetric))
+    // The context can train again.
+    estimator.fit(digits)
+  }
+
   test("what cannot be trained is refused") {
     def refused(estimator: MXNetEstimator, frame: DataFrame = digits): String =
       intercept[IllegalArgumentException](estimator.fit(frame)).getMessage
@@ -329,6 +363,17 @@ class MXNetEstimatorSuite extends ClusterSuite {
 }
 
 object MXNetEstimatorSuite {
+
+  /** Divides by zero in the second batch of the worker of rank 1. */
+  class FailingMetric extends Accuracy {
+    private var updates = 0
+
+    override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
+      updates += 1
+      if (updates == 2 && TaskContext.getPartitionId() == 1) sumMetric += 1 / (updates - 2)
+      super.update(labels, preds)
+    }
+  }
 
   /** Kills the process of rank 1 in the third epoch of the first attempt, as `kill -9` does. */
   class KillingAccuracy(marker: String) extends Accuracy {

@@ -16,7 +16,7 @@ import org.apache.spark.ml.functions.array_to_vector
 import org.apache.spark.ml.linalg.Vectors
 import org.apache.spark.ml.param.ParamMap
 import org.apache.spark.ml.{Pipeline, PipelineModel, PipelineStage, Transformer}
-import org.apache.spark.sql.functions.{col, lit, typedlit, when}
+import org.apache.spark.sql.functions.{array, col, lit, typedlit, udf, when}
 import org.apache.spark.sql.streaming.Trigger
 import org.apache.spark.sql.{Column, DataFrame}
 
@@ -326,13 +326,48 @@ class MXNetModelSuite extends ClusterSuite {
     assert(causes(intercept[Exception](answers.where("doubled[0] > 8").collect())).contains("column 'value' is null"))
   }
 
+  test("variables of the same name are one input") {
+    val sum = Symbol.Variable("data") + Symbol.Variable("data") * 3.0
+    val model = new MXNetModel()
+      .setNetwork(sum, Map.empty)
+      .setFeedDict(Map("data" -> "value"))
+      .setFetchDict(Map("sum" -> sum.listOutputs().head))
+    val sums = model.transform(spark.range(3).toDF("value")).select("sum").collect().map(_.getSeq[Float](0).head)
+    assertEquals(sums.toSet, Set(0f, 4f, 8f))
+  }
+
   test("rows with null are an error or skipped") {
     val frame = spark.range(4).select(when(col("id") === 2, lit(null)).otherwise(col("id")).as("value"))
     val error = causes(intercept[Exception](doubled().transform(frame).collect()))
     assert(error.contains("column 'value' is null in a row"), error)
     assertEquals(doubled().setHandleInvalid("skip").transform(frame).count(), 3L)
-    val numbers = spark.range(1).select(lit(Double.NaN).as("value"))
-    assert(doubled().setHandleInvalid("skip").transform(numbers).head().getSeq[Double](1).head.isNaN, "NaN is not null")
+  }
+
+  test("rows with NaN are an error, skipped, or given to the model") {
+    val isBad = col("id") % 3 === 0
+    val number = when(isBad, Double.NaN).otherwise(col("id").cast("double"))
+    val toVector = udf((value: Double) => Vectors.dense(value))
+    val frame = spark.range(40).repartition(3).select(col("id"), number.as("value"))
+    val columns = Seq(col("value"), col("value").cast("float"), array(col("value")), toVector(col("value")))
+    for (column <- columns) {
+      val table = frame.select(col("id"), column.as("value"))
+      val error = causes(intercept[Exception](doubled().transform(table).collect()))
+      assert(error.contains("column 'value' has NaN in a row; set handleInvalid to 'skip'"), error)
+      // A batch may have no valid rows.
+      val skipping = doubled().setHandleInvalid("skip").setBatchSize(1).transform(table)
+      assertEquals(skipping.count(), 26L)
+      val kept = skipping.select("id", "doubled").collect().map(row => row.getLong(0) -> row.getSeq[Double](1).head)
+      assertEquals(kept.toSeq.sorted, (0L until 40L).filter(_ % 3 != 0).map(id => id -> 2.0 * id))
+      val all = doubled().setHandleInvalid("keep").transform(table).where("isnan(doubled[0])")
+      assertEquals(all.count(), 14L)
+    }
+    assertEquals(doubled().setHandleInvalid("skip").transform(frame.where(isBad)).count(), 0L)
+    val empty = frame.withColumn("value", lit(null).cast("double"))
+    assert(
+      causes(intercept[Exception](doubled().setHandleInvalid("keep").transform(empty).collect())).contains("is null")
+    )
+    val option = intercept[IllegalArgumentException](doubled().setHandleInvalid("ignore")).getMessage
+    assert(option.contains("the parameter handleInvalid is invalid: 'ignore' is not one of error, skip, keep"), option)
   }
 
   test("errors of the schema name the column, what it is and what it should be") {

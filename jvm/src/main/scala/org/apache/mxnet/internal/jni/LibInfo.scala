@@ -77,6 +77,9 @@ private[mxnet] final class LibInfo {
   /** Bytes that arrays use on all devices, without free blocks that are cached for reuse. */
   @native def memoryInUse(): Long
 
+  /** Returns the free blocks that are cached for reuse to the system. */
+  @native def releaseCachedMemory(): Unit
+
   /** Sets NumPy shape semantics for the calling thread; returns the previous setting. */
   @native def setNumpyShape(active: Boolean): Boolean
 
@@ -291,8 +294,12 @@ private[mxnet] final class LibInfo {
   /** Writes arrays in MXNet's `.params` format. `names` is null (a list) or of the same length (a map). */
   @native def ndarraySave(fileName: String, handles: Array[Long], names: Array[String]): Unit
 
-  /** Reads a `.params` file of any version of MXNet. */
-  @native def ndarrayLoad(fileName: String): LoadedNDArrays
+  /** Reads a `.params` file of any version of MXNet, or maps it into memory.
+    *
+    * @param isMapped whether large arrays are memory of the file: nothing may write to the file or shorten it while an array
+    *                 exists, but its name may be deleted
+    */
+  @native def ndarrayLoad(fileName: String, isMapped: Boolean): LoadedNDArrays
 
   /** One array in MXNet's raw byte format (`MXNDArraySaveRawBytes`). */
   @native def ndarraySaveRawBytes(handle: Long): Array[Byte]

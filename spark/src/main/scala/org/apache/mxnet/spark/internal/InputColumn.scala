@@ -37,6 +37,10 @@ private[mxnet] sealed abstract class InputColumn[A](
     */
   final def read(row: InternalRow, ordinal: Int, position: Int): Unit = copyValue(row, ordinal, position * rowSize)
 
+  /** Whether the value at a position of the batch has NaN. */
+  final def hasNaN(position: Int): Boolean =
+    elementType.hasNaN(buffer, position * rowSize, (position + 1) * rowSize)
+
   /** Writes the batch into an array, whose rows from `rows` on become 0. */
   final def write(target: NDArray, rows: Int): Unit = {
     elementType.clear(buffer, rows * rowSize, target.size)

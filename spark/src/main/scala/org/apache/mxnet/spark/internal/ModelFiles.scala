@@ -2,7 +2,7 @@ package org.apache.mxnet.spark.internal
 
 import java.io.{File, FileNotFoundException, IOException}
 import java.nio.file.attribute.BasicFileAttributes
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path, Paths, StandardCopyOption}
 import java.security.{DigestInputStream, MessageDigest}
 import java.util.Locale
 import java.util.concurrent.ConcurrentHashMap
@@ -67,9 +67,12 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownH
   /** The network of a model that is not an ONNX file. */
   def loadSymbol(): Symbol = Symbol.load(main.toString)
 
-  /** The parameters and auxiliary states. */
-  def loadParams(): Model.Params =
-    if (!isOnnx) Model.loadParams(others.head.toString)
+  /** The parameters and auxiliary states.
+    *
+    * @param isMapped whether large arrays are memory of the file, which nothing may change then; its name may be deleted
+    */
+  def loadParams(isMapped: Boolean = false): Model.Params =
+    if (!isOnnx) Model.loadParams(others.head.toString, isMapped)
     else {
       val (symbol, params) = load()
       symbol.dispose()
@@ -134,11 +137,16 @@ private[mxnet] object FileStamp {
   */
 private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, String)]) {
 
-  /** The result of `use` on the fetched files, which are deleted afterwards. */
-  def fetched[A](use: ModelFiles => A): A = {
+  /** Loads the model from fetched files, which are deleted afterwards. Large weights are memory of the files. Executors of an
+    * application on one machine share the files, and thereby the memory, until one of them closes the model.
+    */
+  def load(): ModelSession = {
     val directory = FileTransfer.createDirectory()
-    try use(fetch(directory))
-    finally FileTransfer.delete(directory)
+    try {
+      val local = fetch(directory)
+      local.all.foreach(share)
+      ModelSession.loadMapped(local, share, () => names.flatMap(sharedFile).foreach(Files.deleteIfExists))
+    } finally FileTransfer.delete(directory)
   }
 
   /** Fetches the files into a directory. */
@@ -146,10 +154,32 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
     val paths = files.map { case (name, url) =>
       val path = directory.toPath.resolve(name)
       // An ONNX model refers to its external data by file name.
-      Files.move(FileTransfer.fetch(url, directory).toPath, path)
+      if (!sharedFile(name).exists(link(_, path))) Files.move(FileTransfer.fetch(url, directory).toPath, path)
+      path
     }
     ModelFiles(paths.head, paths.tail, Some(hash))
   }
+
+  private def names: Seq[String] = files.map(_._1) :+ ModelSession.ImportedParams
+
+  /** The file for all executors of the application on this machine. */
+  private def sharedFile(name: String): Option[Path] =
+    FileTransfer.applicationDirectory.map(_.toPath.resolve(s"ferromx-$hash-$name"))
+
+  /** Shares a complete file with other executors, or replaces it by the equal one that they share. */
+  private def share(file: Path): Unit = sharedFile(file.getFileName.toString).foreach { shared =>
+    if (!link(file, shared)) {
+      val other = file.resolveSibling(s"shared-${file.getFileName}")
+      if (link(shared, other)) { Files.move(other, file, StandardCopyOption.REPLACE_EXISTING); () }
+    }
+  }
+
+  /** Gives a file another name; returns false if that is impossible. */
+  private def link(file: Path, name: Path): Boolean =
+    try {
+      Files.createLink(name, file)
+      true
+    } catch { case _: UnsupportedOperationException | _: IOException => false }
 }
 
 private[mxnet] object ModelFiles {

@@ -20,6 +20,7 @@ private[mxnet] final case class Feed(input: String, column: String, dataType: Da
   * @param fetches the outputs, one for each new column
   * @param outputTypes the types of these columns
   * @param hasPrediction whether a last column has the prediction by the first output
+  * @param handleInvalid what is done with rows that have NaN: `error`, `skip` or `keep`
   */
 private[mxnet] final case class ModelFunction(
     model: ShippedModel,
@@ -28,6 +29,7 @@ private[mxnet] final case class ModelFunction(
     outputTypes: Seq[DataType],
     hasPrediction: Boolean,
     batchSize: Int,
+    handleInvalid: String,
     images: ImageFormat
 ) extends PartitionFunction {
 
@@ -42,7 +44,7 @@ private[mxnet] final case class ModelFunction(
   ): Iterator[InternalRow] =
     if (!rows.hasNext) Iterator.empty
     else {
-      val lease = ModelSession.acquire(model.hash, () => model.fetched(ModelSession.load))
+      val lease = ModelSession.acquire(model.hash, () => model.load())
       Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => lease.close()))
       val first = rows.next()
       new Batches(lease.session, first, ordinals, passThrough).run(first, rows)
@@ -74,17 +76,29 @@ private[mxnet] final case class ModelFunction(
     private val fetched = fetches.toIndexedSeq
     private val outputRow = new SpecificInternalRow(outputTypes ++ Option.when(hasPrediction)(DoubleType))
     private val joined = new JoinedRow
+    private val checksNaN = handleInvalid != "keep"
 
     def run(first: InternalRow, others: Iterator[InternalRow]): Iterator[InternalRow] = new Iterator[InternalRow] {
       private val batch = new ArrayBuffer[InternalRow](largest)
       private var outputs = Array.empty[OutputColumn[_]]
+      private var isComputed = false
       private var position = 0
       add(first)
+      fill()
 
-      override def hasNext: Boolean = position < batch.length || others.hasNext
+      override def hasNext: Boolean = {
+        if (position == batch.length) {
+          batch.clear()
+          isComputed = false
+          position = 0
+          fill()
+        }
+        position < batch.length
+      }
 
       override def next(): InternalRow = {
-        if (outputs.isEmpty || position == batch.length) runBatch()
+        if (!hasNext) throw new NoSuchElementException("the partition has no more rows")
+        if (!isComputed) compute()
         var i = 0
         while (i < outputs.length) {
           outputRow.update(i, outputs(i).row(position))
@@ -95,32 +109,38 @@ private[mxnet] final case class ModelFunction(
         joined(batch(position - 1), outputRow)
       }
 
-      private def runBatch(): Unit = {
-        if (outputs.nonEmpty) batch.clear()
-        while (batch.length < largest && others.hasNext) add(others.next())
+      private def fill(): Unit = while (batch.length < largest && others.hasNext) add(others.next())
+
+      private def compute(): Unit = {
         val padded = paddedSize(batch.length)
         outputs = network.run(padded) { inputs =>
           columns.indices.foreach(i => columns(i).write(inputs(i), batch.length))
         }(results => fetched.indices.map(i => OutputColumn.of(fetched(i), results(i), padded)).toArray)
-        position = 0
+        isComputed = true
       }
 
       private def add(row: InternalRow): Unit = {
+        var isValid = true
         var i = 0
         while (i < columns.length) {
           checkNull(row, i)
           columns(i).read(row, ordinals(i), batch.length)
+          if (checksNaN && columns(i).hasNaN(batch.length)) {
+            if (handleInvalid == "error") throw invalid("has NaN", i, ", or to 'keep' to give NaN to the model")
+            isValid = false
+          }
           i += 1
         }
-        batch += passThrough(row)
+        if (isValid) batch += passThrough(row)
       }
     }
 
     private def checkNull(row: InternalRow, i: Int): Unit =
-      if (row.isNullAt(ordinals(i)))
-        throw new IllegalArgumentException(
-          s"column '${feeds(i).column}' is null in a row; set handleInvalid to 'skip' to skip such rows"
-        )
+      if (row.isNullAt(ordinals(i))) throw invalid("is null", i, "")
+
+    private def invalid(problem: String, i: Int, keep: String) = new IllegalArgumentException(
+      s"column '${feeds(i).column}' $problem in a row; set handleInvalid to 'skip' to skip such rows$keep"
+    )
 
     private def paddedSize(rows: Int): Int = fixedBatch.getOrElse(ModelFunction.paddedSize(rows, largest))
   }

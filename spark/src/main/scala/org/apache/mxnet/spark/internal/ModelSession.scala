@@ -1,7 +1,9 @@
 package org.apache.mxnet.spark.internal
 
+import java.nio.file.Path
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 
+import scala.collection.immutable.ListMap
 import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
 
@@ -15,6 +17,7 @@ import org.apache.spark.SparkEnv
   * @param inputs the declared inputs of an ONNX model, by name
   * @param outputNames the names of the outputs, in the order of the symbol's
   * @param useNumpyShape whether shapes are inferred with NumPy semantics
+  * @param onClose called when the model is closed
   */
 private[mxnet] final class ModelSession private (
     symbol: Symbol,
@@ -22,7 +25,8 @@ private[mxnet] final class ModelSession private (
     aux: Map[String, NDArray],
     inputs: Map[String, ModelInput],
     outputNames: IndexedSeq[String],
-    useNumpyShape: Boolean
+    useNumpyShape: Boolean,
+    onClose: () => Unit
 ) extends AutoCloseable {
   private val networks = new ConcurrentHashMap[(Seq[(String, Shape)], Seq[String]), Network]
 
@@ -105,6 +109,7 @@ private[mxnet] final class ModelSession private (
     networks.values.forEach(_.close())
     (args.values ++ aux.values).foreach(_.dispose())
     symbol.dispose()
+    onClose()
   }
 
   /** The part of the network from inputs whose rows have the given shapes to the requested outputs. */
@@ -161,9 +166,12 @@ private[mxnet] final class ModelSession private (
         created += NDArray.zeros(shape, Context.cpu(), dtype)
         created.last
       }
-      val arrays = argNames.indices.map { i =>
-        args.getOrElse(argNames(i), zeros(argShapes(i), argTypes(argNames(i))))
-      }
+      // Variables of the same name are one input.
+      val own =
+        argNames.indices.filterNot(i => args.contains(argNames(i))).map(i => argNames(i) -> argShapes(i)).toMap.map {
+          case (name, shape) => name -> zeros(shape, argTypes(name))
+        }
+      val arrays = argNames.map(name => args.getOrElse(name, own(name)))
       val executor = selected.bind(
         Context.cpu(),
         arrays,
@@ -286,18 +294,58 @@ private[mxnet] object ModelSession {
     old.map(_._2)
   }
 
+  /** The name of the file with the parameters of an ONNX model. */
+  val ImportedParams = "imported.params"
+
   /** Loads a model from files. */
-  def load(files: ModelFiles): ModelSession = ResourceScope.outside {
+  def load(files: ModelFiles): ModelSession = loading(files) {
+    if (files.isOnnx) imported(files)(identity, () => ())
+    else {
+      val (symbol, params) = files.load()
+      of(symbol, params, () => ())
+    }
+  }
+
+  /** Loads a model from files that nothing changes; they can be deleted afterwards. Large weights are memory of the files, which
+    * takes less of this process's own memory: the system reads pages when they are used, and drops them when the weights have
+    * been packed for the kernels.
+    *
+    * @param share replaces a complete file by an equal one that other processes map, if there is one
+    * @param onClose called when the model is closed
+    */
+  def loadMapped(files: ModelFiles, share: Path => Unit, onClose: () => Unit): ModelSession = loading(files) {
+    if (!files.isOnnx) of(files.loadSymbol(), files.loadParams(isMapped = true), onClose)
+    else
+      imported(files)(
+        params => {
+          val file = files.main.resolveSibling(ImportedParams)
+          // Elements of the largest type first, so that all are aligned.
+          val arrays = Model.withKinds(params.args, params.aux).toArray.sortBy { case (name, array) =>
+            (-DType.numOfBytes(array.dtype), name)
+          }
+          NDArray.save(file.toString, ListMap(arrays.toSeq: _*))
+          params.dispose()
+          Base._LIB.releaseCachedMemory()
+          share(file)
+          Model.loadParams(file.toString, isMapped = true)
+        },
+        onClose
+      )
+  }
+
+  private def of(symbol: Symbol, params: Model.Params, onClose: () => Unit) =
+    new ModelSession(symbol, params.args, params.aux, Map.empty, symbol.listOutputs(), useNumpyShape = false, onClose)
+
+  private def imported(files: ModelFiles)(moved: Model.Params => Model.Params, onClose: () => Unit) = {
+    val model = files.importOnnx()
+    val inputs = model.inputs.map(input => input.name -> input).toMap
+    val params = moved(Model.Params(model.argParams, model.auxParams))
+    new ModelSession(model.symbol, params.args, params.aux, inputs, model.outputs, useNumpyShape = true, onClose)
+  }
+
+  private def loading(files: ModelFiles)(body: => ModelSession): ModelSession = ResourceScope.outside {
     synchronized(loads += 1)
-    try
-      if (!files.isOnnx) {
-        val (symbol, params) = files.load()
-        new ModelSession(symbol, params.args, params.aux, Map.empty, symbol.listOutputs(), useNumpyShape = false)
-      } else {
-        val model = files.importOnnx()
-        val inputs = model.inputs.map(input => input.name -> input).toMap
-        new ModelSession(model.symbol, model.argParams, model.auxParams, inputs, model.outputs, useNumpyShape = true)
-      }
+    try body
     catch {
       case error: Exception =>
         throw new MXNetError(s"the model ${files.main.getFileName} cannot be loaded: ${error.getMessage}", error)

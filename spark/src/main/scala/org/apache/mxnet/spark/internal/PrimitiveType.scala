@@ -30,6 +30,9 @@ private[mxnet] sealed abstract class PrimitiveType[A](numBytes: Int, arrayOffset
 
   def clear(values: Array[A], from: Int, until: Int): Unit
 
+  /** Whether an element of a range is NaN. */
+  def hasNaN(values: Array[A], from: Int, until: Int): Boolean = false
+
   protected def copyToHandle(source: Array[A], target: Long, length: Int): Unit
 
   protected def copyFromHandle(source: Long, target: Array[A], length: Int): Unit
@@ -86,6 +89,11 @@ private[mxnet] object PrimitiveType {
     override def toDouble(values: Array[Float], index: Int) = values(index).toDouble
     override def isGreater(values: Array[Float], left: Int, right: Int) = values(left) > values(right)
     override def clear(values: Array[Float], from: Int, until: Int) = java.util.Arrays.fill(values, from, until, 0f)
+    override def hasNaN(values: Array[Float], from: Int, until: Int) = {
+      var i = from
+      while (i < until && !values(i).isNaN) i += 1
+      i < until
+    }
     override def copyToHandle(source: Array[Float], target: Long, length: Int) =
       _LIB.ndarraySetFloats(target, 0L, source, 0, length)
     override def copyFromHandle(source: Long, target: Array[Float], length: Int) =
@@ -101,6 +109,11 @@ private[mxnet] object PrimitiveType {
     override def toDouble(values: Array[Double], index: Int) = values(index)
     override def isGreater(values: Array[Double], left: Int, right: Int) = values(left) > values(right)
     override def clear(values: Array[Double], from: Int, until: Int) = java.util.Arrays.fill(values, from, until, 0.0)
+    override def hasNaN(values: Array[Double], from: Int, until: Int) = {
+      var i = from
+      while (i < until && !values(i).isNaN) i += 1
+      i < until
+    }
     override def copyToHandle(source: Array[Double], target: Long, length: Int) =
       _LIB.ndarraySetDoubles(target, 0L, source, 0, length)
     override def copyFromHandle(source: Long, target: Array[Double], length: Int) =

@@ -68,40 +68,67 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
   }
 }
 
+/** What is done with rows that cannot be trained on.
+  *
+  * @param handling `error`, `skip` or `keep` for rows whose inputs have null, NaN or an infinite number
+  * @param labelsMayBeNaN whether NaN is a label like others
+  */
+private[mxnet] final case class InvalidRows(handling: String, labelsMayBeNaN: Boolean) {
+  def skips: Boolean = handling == "skip"
+
+  def allows(value: Float, isLabel: Boolean): Boolean =
+    if (isLabel) labelsMayBeNaN || !value.isNaN
+    else handling == "keep" || java.lang.Float.isFinite(value)
+
+  /** Returns false if invalid rows are skipped. */
+  def reject(problem: String, isLabel: Boolean): Boolean = {
+    if (!skips) {
+      val keep = if (isLabel) "" else ", or to 'keep' to train on them"
+      throw new IllegalArgumentException(s"$problem; set handleInvalid to 'skip' to leave out such rows$keep")
+    }
+    false
+  }
+}
+
 /** Encodes a row as a record: the elements of all inputs and of the label as 32-bit floats, little-endian.
   *
-  * @param sizes the number of elements of each input
-  * @param labels the inputs whose elements are classes, by index
-  * @param takesNaN whether the label, which is the last input, may be NaN
+  * @param columns the readers of the inputs
+  * @param classes the inputs whose elements are classes, by index
   */
 private[mxnet] final class RowEncoder(
     columns: IndexedSeq[InputColumn[_]],
-    sizes: IndexedSeq[Int],
-    labels: Map[Int, ClassLabel],
-    takesNaN: Boolean
+    inputs: IndexedSeq[RowInput],
+    classes: Map[Int, ClassLabel],
+    invalid: InvalidRows
 ) {
-  private val values = new Array[Float](sizes.sum)
-  private val offsets = sizes.scanLeft(0)(_ + _)
+  private val offsets = inputs.scanLeft(0)(_ + _.shape.product)
+  private val values = new Array[Float](offsets.last)
 
-  def encode(row: InternalRow): Array[Byte] = {
-    columns.indices.foreach { i =>
-      if (row.isNullAt(i))
-        throw new IllegalArgumentException(
-          s"column '${columns(i).column}' is null in a row; training needs a value in every row"
-        )
-      columns(i).read(row, i, 0)
-      columns(i).copyFirst(values, offsets(i))
+  /** The record; none for an invalid row that is skipped. */
+  def encode(row: InternalRow): Option[Array[Byte]] =
+    Option.when(columns.indices.forall(read(row, _))) {
+      classes.foreach { case (i, label) =>
+        (offsets(i) until offsets(i + 1)).foreach(element => label.check(values(element), columns(i).column))
+      }
+      val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
+      bytes.asFloatBuffer().put(values)
+      bytes.array()
     }
-    labels.foreach { case (i, label) =>
-      (offsets(i) until offsets(i + 1)).foreach(element => label.check(values(element), columns(i).column))
+
+  /** Copies the value of a column to `values`. Returns false if the row is skipped. */
+  private def read(row: InternalRow, i: Int): Boolean = {
+    val column = columns(i)
+    val isLabel = inputs(i).name.endsWith("label")
+    if (row.isNullAt(i)) invalid.reject(s"column '${column.column}' is null in a row", isLabel = true)
+    else {
+      column.read(row, i, 0)
+      column.copyFirst(values, offsets(i))
+      var element = offsets(i)
+      while (element < offsets(i + 1) && invalid.allows(values(element), isLabel)) element += 1
+      // The error about a class says which classes there are.
+      element == offsets(i + 1) || (!invalid.skips && classes.contains(i)) ||
+      invalid.reject(s"column '${column.column}' has the value ${values(element)}, which cannot be trained on", isLabel)
     }
-    if (!takesNaN && (offsets(columns.length - 1) until values.length).exists(values(_).isNaN))
-      throw new IllegalArgumentException(
-        s"column '${columns.last.column}' has the value NaN, which cannot be trained on; remove or replace such rows"
-      )
-    val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
-    bytes.asFloatBuffer().put(values)
-    bytes.array()
   }
 }
 

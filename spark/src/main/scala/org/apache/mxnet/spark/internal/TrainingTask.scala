@@ -68,7 +68,10 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
   private val ownShards = (0 until shardsPerWorker).map(rank * shardsPerWorker + _)
 
   /** Trains; the worker of rank 0 returns the file of the trained parameters in chunks. */
-  def run(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] = ResourceScope.outside {
+  def run(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] =
+    TrainingFailure.reported(plan.messages)(ResourceScope.outside(train(rows)))
+
+  private def train(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] = {
     // A process may run many trainings.
     context.addTaskCompletionListener[Unit](_ => FileTransfer.delete(directory))
     val files = ShardFile.spool(rows, directory)
@@ -446,7 +449,7 @@ private[mxnet] final class ShardTraining(
     try TrainingCheckpoint.read(local.toString)
     catch {
       case error: MXNetError =>
-        throw new MXNetError(
+        throw new IllegalArgumentException(
           s"the checkpoint $source cannot be read: ${error.getMessage}; delete it to resume from the one before",
           error
         )

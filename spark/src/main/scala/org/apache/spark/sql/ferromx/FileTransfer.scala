@@ -29,12 +29,24 @@ object FileTransfer {
     Utils.fetchFile(url, directory, env.conf, SparkHadoopUtil.get.conf, System.currentTimeMillis(), useCache = false)
   }
 
+  /** The directory that the executors of an application share on this machine, which its resource manager deletes at the end.
+    * Processes without a resource manager have none.
+    */
+  def applicationDirectory: Option[File] = {
+    val names =
+      if (sys.env.contains("CONTAINER_ID")) sys.env.get("LOCAL_DIRS").map(_.split(','))
+      else sys.env.get("SPARK_EXECUTOR_DIRS").map(_.split(File.pathSeparatorChar))
+    names.flatMap(_.headOption).map(new File(_)).filter(_.isDirectory)
+  }
+
   /** Deletes a directory of [[createDirectory]] with its files. */
   def delete(directory: File): Unit = Utils.deleteRecursively(directory)
 
   /** A new directory that lives as long as this process, unless it is deleted. */
   def createDirectory(): File = {
-    val root = Option(SparkEnv.get).fold(System.getProperty("java.io.tmpdir"))(env => Utils.getLocalDir(env.conf))
+    val root = applicationDirectory.fold {
+      Option(SparkEnv.get).fold(System.getProperty("java.io.tmpdir"))(env => Utils.getLocalDir(env.conf))
+    }(_.getPath)
     Utils.createTempDir(root, "ferromx")
   }
 }
