@@ -23,11 +23,11 @@ pub struct Body {
 
 /// The distinct inputs of a control flow operator.
 #[derive(Default)]
-pub struct Operands(Vec<TensorId>);
+pub(crate) struct Operands(Vec<TensorId>);
 
 impl Operands {
     /// The index of a tensor among the inputs; adds it if it is new.
-    pub fn index_of(&mut self, tensor: TensorId) -> i64 {
+    pub(crate) fn index_of(&mut self, tensor: TensorId) -> i64 {
         let known = self.0.iter().position(|t| *t == tensor);
         known.unwrap_or_else(|| {
             self.0.push(tensor);
@@ -36,7 +36,7 @@ impl Operands {
     }
 
     /// The inputs.
-    pub fn values(&self) -> Vec<TensorId> {
+    pub(crate) fn values(&self) -> Vec<TensorId> {
         self.0.clone()
     }
 }

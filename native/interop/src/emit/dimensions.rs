@@ -9,7 +9,7 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 /// Dimensions; unknown ones are symbolic.
-pub type Dims = SmallVec<[i64; 6]>;
+pub(crate) type Dims = SmallVec<[i64; 6]>;
 
 /// All integers below are symbols.
 const MAX_SYMBOL: i64 = i64::MIN / 2;
@@ -24,7 +24,7 @@ const MAX_SIZE: usize = 24;
 const MAX_DEPTH: usize = 24;
 
 /// True for a symbolic dimension.
-pub fn is_symbolic(dim: i64) -> bool {
+pub(crate) fn is_symbolic(dim: i64) -> bool {
     dim < MAX_SYMBOL
 }
 

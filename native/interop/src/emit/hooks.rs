@@ -114,7 +114,7 @@ pub(crate) fn located(e: Error, node: &Node) -> Error {
 ///
 /// # Errors
 /// Errors of the operators.
-pub fn copy_symbols(
+pub(crate) fn copy_symbols(
     builder: &mut Builder,
     symbols: &[Symbol],
     known: &mut HashMap<String, usize>,

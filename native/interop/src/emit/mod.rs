@@ -32,19 +32,20 @@ use std::collections::HashMap;
 use indexmap::IndexMap;
 
 pub(crate) use arguments::{Argument, Arguments, RuleResult};
-pub use arguments::{SymInt, SymInts, TensorId};
-pub use bodies::{Body, Operands};
+pub(crate) use arguments::{SymInt, SymInts, TensorId};
+pub(crate) use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
-pub use builder::{Builder, Mode, TensorInfo};
-pub use dimensions::{Dims, is_symbolic};
+pub(crate) use builder::{Builder, Mode, TensorInfo};
+pub(crate) use dimensions::{Dims, is_symbolic};
+pub(crate) use hooks::copy_symbols;
 pub(crate) use hooks::located;
-pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode, copy_symbols};
+pub use hooks::{HookNode, HookOutputs, HookTensor, Hooks, RewrittenNode};
 pub(crate) use integer_widening::type_code;
-pub use nodes::{Sink, framework_call};
+pub(crate) use nodes::{Sink, framework_call};
 pub(crate) use nodes::{framework_node, framework_operator};
 pub(crate) use onnx_ops::OnnxOp;
 pub(crate) use operation::{Operation, op};
-pub use scope::{Names, Naming, Scope};
+pub(crate) use scope::{Names, Naming, Scope};
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};

@@ -103,7 +103,7 @@ pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, operator: OnnxOp, in
 ///
 /// # Errors
 /// Inputs and attributes that the operator does not accept.
-pub fn framework_call(
+pub(crate) fn framework_call(
     scope: &mut Scope<'_, '_>,
     call: &Call,
     names: &Names<'_>,

@@ -10,7 +10,7 @@ use crate::ir::{Node, Value};
 use crate::mapping::ast::Process;
 
 /// The values to which a pattern bound the names of a process, or the arguments of a rule.
-pub type Names<'p> = HashMap<&'p str, Value>;
+pub(crate) type Names<'p> = HashMap<&'p str, Value>;
 
 /// How an operator is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

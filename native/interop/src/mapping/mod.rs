@@ -15,6 +15,7 @@ mod schema;
 mod signature;
 mod table;
 
-pub use schema::Schema;
-pub use signature::{Kind, Param, Signature};
-pub use table::{BuiltIns, Mappings, Table};
+pub(crate) use schema::Schema;
+pub(crate) use signature::{Kind, Param, Signature};
+pub use table::Mappings;
+pub(crate) use table::Table;

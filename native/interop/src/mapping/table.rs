@@ -11,7 +11,7 @@ use crate::error::{Error, Position, Result};
 use crate::ir::{Arity, OpDescriptor};
 
 /// The signature of a built-in rule, by name.
-pub type BuiltIns = fn(&str) -> Option<&'static Signature>;
+pub(crate) type BuiltIns = fn(&str) -> Option<&'static Signature>;
 
 /// The processes of a framework.
 pub struct Table {

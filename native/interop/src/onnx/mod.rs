@@ -13,7 +13,7 @@ mod write;
 use std::path::Path;
 
 pub use read::model as read;
-pub use types::{code_of, code_of_element, element_type};
+pub(crate) use types::{code_of, code_of_element, element_type};
 pub use write::{save, to_bytes};
 
 pub use crate::external::External;

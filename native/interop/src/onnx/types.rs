@@ -40,7 +40,7 @@ const UNSUPPORTED: [(i32, &str); 13] = [
 ];
 
 /// The element type of a code.
-pub fn element_type(code: i64) -> ElementType {
+pub(crate) fn element_type(code: i64) -> ElementType {
     if let Some((_, dtype)) = ARRAY_TYPES.iter().find(|(c, _)| i64::from(*c) == code) {
         return ElementType::DType(*dtype);
     }
@@ -52,7 +52,7 @@ pub fn element_type(code: i64) -> ElementType {
 }
 
 /// The code of a type that arrays support.
-pub fn code_of(dtype: DType) -> i32 {
+pub(crate) fn code_of(dtype: DType) -> i32 {
     ARRAY_TYPES.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
 }
 
@@ -60,7 +60,7 @@ pub fn code_of(dtype: DType) -> i32 {
 ///
 /// # Errors
 /// An unsupported element type.
-pub fn code_of_element(element: &ElementType) -> Result<i32> {
+pub(crate) fn code_of_element(element: &ElementType) -> Result<i32> {
     match element {
         ElementType::Widened(int) => Ok(WIDENED.iter().find(|(_, i)| i == int).map_or(0, |(code, _)| *code)),
         other => other.dtype().map(code_of),
