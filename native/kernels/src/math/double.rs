@@ -122,8 +122,10 @@ pub(super) fn cosh(x: f64) -> f64 {
 
 #[inline(always)]
 pub(super) fn tanh(x: f64) -> f64 {
-    let half = 2.0 * quarter_expm1(-2.0 * x.abs());
-    (-half / (half + 1.0)).copysign(x)
+    let a = x.abs();
+    let quarter = quarter_expm1(2.0 * a);
+    let sum = quarter + 0.5;
+    (if a > 1.0 { 1.0 - 0.5 / sum } else { quarter / sum }).copysign(x)
 }
 
 #[inline(always)]
