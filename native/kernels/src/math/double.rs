@@ -123,9 +123,10 @@ pub(super) fn cosh(x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn tanh(x: f64) -> f64 {
     let a = x.abs();
-    let quarter = quarter_expm1(2.0 * a);
+    let is_large = a > 1.0;
+    let quarter = quarter_expm1(if is_large { 2.0 * a } else { -2.0 * a });
     let sum = quarter + 0.5;
-    (if a > 1.0 { 1.0 - 0.5 / sum } else { quarter / sum }).copysign(x)
+    (if is_large { 1.0 - 0.5 / sum } else { -quarter / sum }).copysign(x)
 }
 
 #[inline(always)]
