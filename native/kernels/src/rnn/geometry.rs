@@ -102,29 +102,36 @@ impl Geometry {
 
     /// Number of weights of one direction of a layer.
     fn weights(&self, layer: usize) -> usize {
-        let projection = self.projection.map_or(0, |p| p * self.hidden);
-        self.gates() * (self.layer_input(layer) + self.state()) + projection
+        let projection = self.projection.map_or(0, |p| p.saturating_mul(self.hidden));
+        self.gates().saturating_mul(self.layer_input(layer) + self.state()).saturating_add(projection)
     }
 
     /// Number of parameters. Their order is that of cuDNN and MXNet: for each layer and direction the weights of input, state and
     /// projection, then for each layer and direction the biases of input and state.
     pub fn parameters(&self) -> usize {
-        let weights: usize = (0..self.layers).map(|l| self.weights(l)).sum();
-        self.directions() * (weights + self.layers * 2 * self.gates())
+        let biases = self.layers.saturating_mul(2 * self.gates());
+        self.weights_below(self.layers).saturating_add(biases).saturating_mul(self.directions())
+    }
+
+    /// Number of weights of one direction of the layers below a layer. Layers above the first are equal.
+    fn weights_below(&self, layer: usize) -> usize {
+        match layer.checked_sub(1) {
+            None => 0,
+            Some(upper) => self.weights(1).saturating_mul(upper).saturating_add(self.weights(0)),
+        }
     }
 
     pub(super) fn parameter_ranges(&self, layer: usize, direction: usize) -> ParameterRanges {
         let (gates, input, state) = (self.gates(), self.layer_input(layer), self.state());
-        let before: usize = (0..layer).map(|l| self.weights(l)).sum();
-        let mut end = self.directions() * before + direction * self.weights(layer);
+        let mut end = self.directions() * self.weights_below(layer) + direction * self.weights(layer);
         let mut take = |len: usize| {
             end += len;
             end - len..end
         };
         let (wx, wh) = (take(gates * input), take(gates * state));
         let wr = take(self.projection.map_or(0, |p| p * self.hidden));
-        let weights: usize = (0..self.layers).map(|l| self.weights(l)).sum();
-        let bias = self.directions() * weights + (layer * self.directions() + direction) * 2 * gates;
+        let bias =
+            self.directions() * self.weights_below(self.layers) + (layer * self.directions() + direction) * 2 * gates;
         ParameterRanges { input, wx, wh, wr, bx: bias..bias + gates, bh: bias + gates..bias + 2 * gates }
     }
 
@@ -157,7 +164,8 @@ impl Geometry {
 
     /// Elements of the reserve, which the forward pass stores for the backward pass.
     pub fn reserve(&self) -> usize {
-        self.layers * self.layer_block() + self.layers.saturating_sub(1) * self.between()
+        let between = self.layers.saturating_sub(1).saturating_mul(self.between());
+        self.layers.saturating_mul(self.layer_block()).saturating_add(between)
     }
 
     /// The range of a direction in a layer's part of the reserve: gates, and states if sequences have lengths.

@@ -96,3 +96,11 @@ fn empty_sizes_are_allowed() {
         assert!(run::<f32>(&Geometry { batch: 0, ..geometry(cell, 3) }, true).iter().all(|x| *x == 0.0));
     }
 }
+
+#[test]
+fn parameters_are_counted_without_visiting_the_layers() {
+    let g = geometry(Cell::Gru, 1);
+    let counts = [1, 2, 3].map(|layers| Geometry { layers, ..g }.parameters());
+    assert_eq!(counts, [3192, 3192 + 6726, 3192 + 2 * 6726]);
+    assert_eq!(Geometry { layers: usize::MAX, ..g }.parameters(), usize::MAX);
+}

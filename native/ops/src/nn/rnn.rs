@@ -192,7 +192,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     for (k, shape) in [state, cell].iter().enumerate().take(visible - 1) {
         io.assign_out(k + 1, shape)?;
     }
-    let reserve = if steps >= 0 && batch >= 0 { g.reserve() as i64 } else { -1 };
+    let reserve = if steps >= 0 && batch >= 0 { i64::try_from(g.reserve()).unwrap_or(i64::MAX) } else { -1 };
     io.assign_out(visible, &Shape::new(&[reserve]))
 }
 
