@@ -146,6 +146,9 @@ static void partitions(void) {
   REFUSED(optimize(s, "default", 77, &same), "77");
   REFUSED(MXGenBackendSubgraph(s, "none", &layers), "is not found in SubgraphBackendRegistry");
   REFUSED(MXBuildSubgraphByOpNames(s, "none", 2, ops, &layers), "is not found in SubgraphBackendRegistry");
+  OK(MXSymbolFree(same));
+  OK(MXBuildSubgraphByOpNames(s, "none", 0, ops, &same));
+  CHECK(has_nodes(same, "c a f"));
   OK(MXSetSubgraphPropertyOpNames("default", 2, ops));
   REFUSED(MXSetSubgraphPropertyOpNames(NULL, 2, ops), "null");
   OK(MXRemoveSubgraphPropertyOpNames("default"));

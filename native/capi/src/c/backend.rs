@@ -99,7 +99,9 @@ pub extern "C" fn MXBuildSubgraphByOpNames(
 ) -> c_int {
     guard(|| {
         let ops = names(op_names, num_ops)?;
-        let built = partition::build(&symbol(id(sym_handle))?, &text(prop_name, "prop_name")?, ops)?;
+        let (symbol, backend) = (symbol(id(sym_handle))?, text(prop_name, "prop_name")?);
+        // As in MXNet, even a backend that ignores the names, or does not exist, groups nothing without names.
+        let built = if ops.is_empty() { symbol } else { partition::build(&symbol, &backend, ops)? };
         put_handle(ret_sym_handle, || Ok(insert_symbol(built)))
     })
 }
