@@ -74,7 +74,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     if let Some(dims) = shape.dims_mut() {
         dims[axis] = selected.len() as i64;
     }
-    let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
+    let out = NDArray::zeros(&shape, data.dtype(), ctx.context)?;
     read_bytes(data, |rows| write_bytes(&out, |out| index::gather(rows, (outer, n, inner_bytes), &selected, out)));
     Ok(vec![out])
 }
