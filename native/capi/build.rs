@@ -1,5 +1,6 @@
-//! Reads the native methods from `LibInfo.scala`, so that the compiler can compare each parameter with the functions of `src/jni`. Also links
-//! the library so that it is never unloaded: the JVM would unload it with the class loader that loaded it, while the engine's threads still run.
+//! Reads the native methods from `LibInfo.scala`, so that the compiler can compare each parameter with the functions of `src/jni`.
+//! Also links the library so that it is never unloaded: the JVM would unload it with the class loader that loaded it, while the
+//! engine's threads still run.
 #![allow(clippy::print_stdout)] // Cargo reads it.
 
 use std::error::Error;
