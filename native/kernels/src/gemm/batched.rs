@@ -10,6 +10,11 @@ const CHUNK_WORK: usize = 1 << 19;
 /// Minimum multiply-adds for splitting each product of a small batch among the threads.
 const LARGE_WORK: usize = 1 << 22;
 
+/// Maximum multiply-adds of a product that is computed without a microkernel, which would take longer to start.
+const TINY_WORK: usize = 64;
+/// Maximum columns of such a product.
+const TINY_COLS: usize = 8;
+
 /// C_i = `alpha` A_i B_i + `beta` C_i for consecutive (M, N) matrices C_i in `c`; `shape` is (M, N).
 ///
 /// `a(i)` and `b(i)` return the operands of product i, for example slices of one array, their transposes, or the same matrix for
@@ -56,6 +61,9 @@ where
             c.len()
         );
         let (batch, work) = (c.len() / len, len * (self.a)(0).cols().max(1));
+        if work <= TINY_WORK && n <= TINY_COLS {
+            return par::parallel_rows(c, len, CHUNK_WORK / TINY_WORK, |i, c| self.multiply_directly(i, c));
+        }
         let epilogue = Epilogue::default();
         let product = |i: usize, threads: usize, c: &mut [T]| {
             let BatchedProduct { kernel, alpha, beta, .. } = *self;
@@ -67,6 +75,26 @@ where
             c.chunks_exact_mut(len).enumerate().for_each(|(i, c)| product(i, threads, c));
         } else {
             par::parallel_rows(c, len, CHUNK_WORK.div_ceil(work), |i, c| product(i, 1, c));
+        }
+    }
+
+    /// Computes product `i`, which has at most [`TINY_COLS`] columns.
+    fn multiply_directly(&self, i: usize, c: &mut [T]) {
+        let BatchedProduct { alpha, beta, shape: (m, n), .. } = *self;
+        let (a, b) = ((self.a)(i), (self.b)(i));
+        assert_eq!((a.rows(), a.cols(), b.cols()), (m, b.rows(), n), "the shapes of the operands do not match");
+        for (row, c) in c.chunks_exact_mut(n).enumerate() {
+            let mut sums = [T::zero(); TINY_COLS];
+            for k in 0..a.cols() {
+                let x = a.data()[row * a.row_stride() + k * a.col_stride()];
+                for (col, sum) in sums[..n].iter_mut().enumerate() {
+                    *sum = *sum + x * b.data()[k * b.row_stride() + col * b.col_stride()];
+                }
+            }
+            for (c, sum) in c.iter_mut().zip(sums) {
+                let old = if beta == T::zero() { T::zero() } else { beta * *c };
+                *c = if alpha == T::zero() { old } else { alpha * sum + old };
+            }
         }
     }
 }

@@ -298,7 +298,17 @@ fn the_number_of_threads_does_not_change_a_bit() {
 
 #[test]
 fn batches() {
-    for (count, m, n, k) in [(0, 2, 3, 4), (1, 5, 7, 9), (9, 4, 6, 33), (70, 33, 20, 15), (3, 170, 170, 170)] {
+    for (count, m, n, k) in [
+        (0, 2, 3, 4),
+        (5, 4, 4, 4),
+        (3, 1, 1, 8),
+        (2, 2, 7, 3),
+        (4, 3, 1, 5),
+        (1, 5, 7, 9),
+        (9, 4, 6, 33),
+        (70, 33, 20, 15),
+        (3, 170, 170, 170),
+    ] {
         let (a, b, old) = (noise::<f32>(count * m * k, 1), noise::<f32>(k * n, 2), noise::<f32>(count * m * n, 3));
         let a_of = |i: usize| MatRef::row_major(&a[i * m * k..], k, m).t();
         let b_of = |_: usize| MatRef::row_major(&b, k, n);
