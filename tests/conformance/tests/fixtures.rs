@@ -16,6 +16,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::file_format::{self, Loaded};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
+use ferromx_core::semantics;
 use ferromx_core::sparse;
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
@@ -112,7 +113,10 @@ fn a_loaded_array_file_is_saved_with_the_same_bytes() {
         let arrays: Vec<_> = loaded.arrays.into_iter().map(Option::unwrap).collect();
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join(file);
+        // The format depends on the shape semantics, with which MXNet wrote this file.
+        let before = semantics::set_numpy_shape(file == "no-elements.params");
         file_format::save(copy.to_str().unwrap(), &arrays, &loaded.names).unwrap();
+        semantics::set_numpy_shape(before);
         let saved = fs::read(&copy).unwrap();
         assert!(saved == fs::read(path(file)).unwrap(), "{file} changed");
     }
