@@ -1,6 +1,7 @@
 //! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
 //!
-//! With AVX2 or AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
+//! With AVX2 or AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first, from
+//! which 3 x 3 and large kernels compute several rows of outputs at a time.
 
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
@@ -12,6 +13,7 @@ use crate::par::{List, MatMut, parallel_blocks, with_scratch};
 use crate::simd::depthwise::{PlaneConv, PlaneConvKernels};
 use crate::simd::prefetch;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 17;
@@ -45,6 +47,78 @@ crate::simd::per_isa! {
             }
             out.copy_from_slice(&sums);
         }
+    }
+}
+
+/// A large undilated kernel with stride 1, and the scratch memory that it reads.
+struct LargeKernel {
+    /// Height and width of the kernel.
+    size: [usize; 2],
+    /// Row stride of the scratch memory.
+    pitch: usize,
+    /// Rows of the scratch memory that are not padding.
+    filled: Range<usize>,
+    /// Outputs of a row.
+    width: usize,
+}
+
+/// Minimum height of a [`LargeKernel`].
+const MIN_LARGE: usize = 8;
+/// Rows of outputs that [`convolve_large`] computes together.
+const TILE_ROWS: usize = 6;
+/// Outputs of a row that it computes together.
+const TILE_COLS: usize = 16;
+
+crate::simd::per_isa! {
+    avx512 if T::USE_AVX512;
+    /// Computes a plane in tiles that stay in registers. Each source row is read once for all rows of a tile, and rows of padding are
+    /// left out. `columns` are the weights interleaved by [`LargeKernel::interleave`].
+    fn convolve_large<T: Accum>(kernel: &LargeKernel, weights: &[T], columns: &[T], from: &[T], out: &mut [T]) {
+        let (&LargeKernel { size: [kernel_height, kernel_width], pitch, width, .. }, filled) = (kernel, &kernel.filled);
+        for (tile, out) in out.chunks_mut(TILE_ROWS * width).enumerate() {
+            let (top, rows) = (tile * TILE_ROWS, out.len() / width);
+            let source_rows = top.max(filled.start)..(top + rows + kernel_height - 1).min(filled.end);
+            for left in (0..width).step_by(TILE_COLS) {
+                let mut sums = [[T::zero(); TILE_COLS]; TILE_ROWS];
+                for source_row in source_rows.clone() {
+                    let from = &from[source_row * pitch + left..][..kernel_width + TILE_COLS - 1];
+                    // Row r of the tile multiplies the source row by kernel row `last - r`.
+                    let last = source_row - top;
+                    let first_row = (last + 1).saturating_sub(kernel_height);
+                    if first_row == 0 && last + 1 >= TILE_ROWS && rows == TILE_ROWS {
+                        let columns = columns[last * kernel_width * TILE_ROWS..].chunks_exact(TILE_ROWS);
+                        for (from, weights) in from.windows(TILE_COLS).zip(columns) {
+                            let (Some(from), Some(weights)) = (from.first_chunk(), weights.first_chunk::<TILE_ROWS>()) else { break };
+                            for r in 0..TILE_ROWS {
+                                add_scaled(&mut sums[r], weights[r], from);
+                            }
+                        }
+                    } else {
+                        for r in first_row..rows.min(last + 1) {
+                            let kernel_row = &weights[(last - r) * kernel_width..][..kernel_width];
+                            let mut row = sums[r];
+                            for (weight, from) in kernel_row.iter().zip(from.windows(TILE_COLS)) {
+                                let Some(from) = from.first_chunk() else { break };
+                                add_scaled(&mut row, *weight, from);
+                            }
+                            sums[r] = row;
+                        }
+                    }
+                }
+                for (sums, out) in sums.iter().zip(out.chunks_exact_mut(width)) {
+                    let out = &mut out[left..width.min(left + TILE_COLS)];
+                    out.copy_from_slice(&sums[..out.len()]);
+                }
+            }
+        }
+    }
+}
+
+/// Adds `weight * from` to `sums`.
+#[inline(always)]
+fn add_scaled<T: Accum>(sums: &mut [T; TILE_COLS], weight: T, from: &[T; TILE_COLS]) {
+    for i in 0..TILE_COLS {
+        sums[i] = from[i].mul_add(weight, sums[i]);
     }
 }
 
@@ -155,25 +229,63 @@ struct Planes<'a> {
     layout: Layout<'a>,
     /// True if [`convolve_3x3`] can compute them.
     is_3x3: bool,
+    /// The kernel, if [`convolve_large`] can compute them.
+    large: Option<LargeKernel>,
+}
+
+impl LargeKernel {
+    /// The kernel of a layout, if it is large, undilated and has a stride of 1.
+    fn of(layout: &Layout<'_>) -> Option<LargeKernel> {
+        let (geometry, taps, pitch) = (layout.geometry(), layout.taps(), layout.pitch());
+        let first = geometry.taps.first()?;
+        let kernel_width = geometry.taps.iter().take_while(|tap| tap[..2] == first[..2]).count();
+        let adjacent = taps.len() >= MIN_LARGE * kernel_width
+            && taps.len().is_multiple_of(kernel_width)
+            && taps.iter().enumerate().all(|(i, tap)| *tap == i / kernel_width * pitch + i % kernel_width);
+        let is_flat = geometry.grid[0] == 1 && geometry.source[0] == 1;
+        (adjacent && is_flat && geometry.stride == [1; 3] && geometry.grid[2] > 0).then(|| LargeKernel {
+            size: [taps.len() / kernel_width, kernel_width],
+            pitch,
+            filled: layout.filled_rows(),
+            width: geometry.grid[2],
+        })
+    }
+
+    /// Writes, for each weight, the weights above it in its column, starting with its own: those of the rows of a tile. Rows above the
+    /// kernel are left out.
+    fn interleave<T: Accum>(&self, weights: &[T], columns: &mut [T]) {
+        for (i, column) in columns.chunks_exact_mut(TILE_ROWS).enumerate() {
+            for (r, weight) in column.iter_mut().enumerate() {
+                *weight = i.checked_sub(r * self.size[1]).map_or(T::zero(), |i| weights[i]);
+            }
+        }
+    }
 }
 
 impl<'a> Planes<'a> {
     fn new(geometry: &'a Geometry) -> Self {
         let (layout, [depth, height, width]) = (Layout::new(geometry), geometry.grid);
         let adjacent = (0..9).map(|t| t / 3 * layout.pitch() + t % 3).eq(layout.taps().iter().copied());
-        Planes { is_3x3: adjacent && depth == 1 && width >= MIN_COLUMNS && height >= 2, layout }
+        let is_3x3 = adjacent && depth == 1 && width >= MIN_COLUMNS && height >= 2;
+        Planes { is_3x3, large: LargeKernel::of(&layout), layout }
     }
 
     /// Computes the outputs of one plane from its copy `padded`. `computed` is a scratch buffer.
     fn convolve<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
         let [_, height, width] = self.layout.geometry().grid;
-        match <&[T; 9]>::try_from(weights) {
-            Ok(weights) if self.is_3x3 => convolve_3x3(weights, padded, self.layout.pitch(), width, out),
-            _ => {
-                convolve(weights, self.layout.taps(), padded, computed);
-                self.layout.collect(height, computed, out);
-            }
+        if self.is_3x3
+            && let Ok(weights) = weights.try_into()
+        {
+            return convolve_3x3(weights, padded, self.layout.pitch(), width, out);
         }
+        if let Some(large) = &self.large {
+            return with_scratch(weights.len() * TILE_ROWS, |columns: &mut [T]| {
+                large.interleave(weights, columns);
+                convolve_large(large, weights, columns, padded, out);
+            });
+        }
+        convolve(weights, self.layout.taps(), padded, computed);
+        self.layout.collect(height, computed, out);
     }
 }
 

@@ -79,6 +79,13 @@ impl<'a> Layout<'a> {
         self.phase[2]
     }
 
+    /// Rows of scratch memory that hold source rows, for strides of 1 and outputs starting at row 0; the others are padding.
+    pub(super) fn filled_rows(&self) -> Range<usize> {
+        let row = |source: usize| (source as isize - self.origin[1]) as usize;
+        let range = self.range(1, 0);
+        row(range.start)..row(range.end)
+    }
+
     /// Scratch elements per plane, including those read past the last outputs.
     pub(super) fn len(&self) -> usize {
         self.len

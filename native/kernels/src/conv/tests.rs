@@ -74,7 +74,13 @@ fn shapes() -> Vec<ConvShape> {
         plane([1, 5, 5, 5], [[14, 37], [5, 5], [2, 2], [2, 2], one]),
         plane([1, 4, 4, 4], [[6, 7], [5, 5], one, [0, 0], one]),
         plane([2, 3, 3, 3], [[3, 6], [5, 5], [2, 2], [3, 1], one]),
-        // The same, large enough for pairs of rows.
+        // Large depthwise kernels.
+        plane([2, 3, 3, 3], [[20, 19], [13, 13], one, [6, 6], one]),
+        plane([1, 2, 2, 2], [[7, 33], [9, 4], one, [4, 0], one]),
+        plane([1, 2, 2, 2], [[6, 5], [15, 9], one, [7, 4], one]),
+        plane([1, 2, 2, 2], [[25, 18], [8, 8], one, [0, 3], one]),
+        plane([1, 2, 2, 2], [[3, 0], [9, 3], one, [4, 2], one]),
+        // Depthwise kernels that read the planes in place, large enough for pairs of rows.
         plane([1, 3, 3, 3], [[47, 53], [3, 3], one, one, one]),
         plane([1, 2, 2, 2], [[300, 10], [3, 3], one, [0, 0], one]),
         plane([1, 2, 2, 2], [[47, 60], [3, 3], one, [2, 4], one]),
