@@ -96,16 +96,21 @@ def workload_table():
     return "\n".join(lines)
 
 
-def memory_table():
-    """The peak memory of each network, in MiB, on one thread."""
+def memory_summary():
+    """How much more memory the networks need with each peer, at its peak on one thread."""
     peaks = {}
     for row in read(WORKLOADS):
         if row["threads"] == "1" and row.get("peak_mib"):
-            peaks.setdefault(row["workload"], {})[row["contestant"]] = row["peak_mib"]
-    names = (OURS, *PEERS)
-    lines = [f"| network | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
-    lines += [f"| {' | '.join([network, *(by_name.get(name, '') for name in names)])} |" for network, by_name in peaks.items()]
-    return "\n".join(lines)
+            peaks.setdefault(row["workload"], {})[row["contestant"]] = float(row["peak_mib"])
+    parts = []
+    for peer in PEERS:
+        factors = [by_name[peer] / by_name[OURS] for by_name in peaks.values() if peer in by_name]
+        parts.append(f"with {peer} {min(factors):.1f} to {max(factors):.1f} times")
+    ours = [by_name[OURS] for by_name in peaks.values()]
+    return (
+        f"Each of the {len(peaks)} networks, in a process of its own, needs {min(ours):.0f} to {max(ours):.0f} MiB at its peak; "
+        f"{', '.join(parts)} as much."
+    )
 
 
 def operator_ratios():
@@ -150,7 +155,7 @@ def main():
     with open(PAGE) as f:
         page = f.read()
     page = replace_section(page, "workloads", workload_table())
-    page = replace_section(page, "memory", memory_table())
+    page = replace_section(page, "memory", memory_summary())
     page = replace_section(page, "operators", operator_summary())
     with open(PAGE, "w") as f:
         f.write(page)
