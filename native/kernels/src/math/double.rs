@@ -12,7 +12,7 @@ const LN_2_HIGH: f64 = f64::from_bits(LN_2.to_bits() & !0xffff);
 /// log 2 - [`LN_2_HIGH`].
 const LN_2_LOW: f64 = 1.646_594_958_289_708_2e-12;
 
-/// A number as the sum of two, of which the second is at most half an ulp of the first.
+/// A number as the sum of a double and a small correction.
 #[derive(Clone, Copy)]
 struct Sum {
     high: f64,
