@@ -1,6 +1,7 @@
 //! Double precision functions. The common ones have no branches, so that loops vectorize, with errors of at most 2 ulp; the rest are
 //! scalar, from the crate `libm`. All give the same bits on every machine.
 
+use super::signed_power;
 use super::wide::{ROUND, poly, split_normal};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
 
@@ -257,12 +258,7 @@ pub(super) fn pow(x: f64, y: f64) -> f64 {
     // Beyond the range of exp the low part is meaningless, or NaN.
     let low = if product.high.abs() < 800.0 { log.low.mul_add(y, product.low) } else { 0.0 };
     let size = exp_scaled(product.high, low, 0.0);
-    let integer = y.floor() == y;
-    let odd = integer && (y * 0.5).floor() != y * 0.5;
-    let size = if x < 0.0 && !integer && x != f64::NEG_INFINITY { f64::NAN } else { size };
-    // |1| to any power is 1, including infinite ones; so is any number to the power 0.
-    let size = if x == 1.0 || y == 0.0 || x == -1.0 && y.is_infinite() { 1.0 } else { size };
-    if odd { size.copysign(x) } else { size }
+    signed_power(x, y, size)
 }
 
 #[inline(always)]

@@ -237,6 +237,19 @@ pub fn pow<T: MathFloat>(x: T, y: T) -> T {
     x.pow_(y)
 }
 
+/// x to the power y, with C99's special cases, from `size`, the power of |x|.
+#[inline(always)]
+fn signed_power<T: MathFloat>(x: T, y: T, size: T) -> T {
+    let half = y * T::of(0.5);
+    let is_integer = y.floor() == y;
+    let is_odd = is_integer && half.floor() != half;
+    let size = if x < T::ZERO && !is_integer && x.is_finite() { T::NAN } else { size };
+    // |1| to any power is 1, including infinite ones; so is any number to the power 0.
+    let size =
+        if x == T::ONE || y == T::ZERO || x == -T::ONE && y.abs() == T::of(f64::INFINITY) { T::ONE } else { size };
+    if is_odd { size.copysign(x) } else { size }
+}
+
 /// The nearest integer; ties go to the lower one, as in MXNet's `rint`.
 #[inline(always)]
 pub fn rint<T: MathFloat>(x: T) -> T {

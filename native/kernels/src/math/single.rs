@@ -3,7 +3,7 @@
 //! Functions whose intermediate results need more than 24 bits compute in double precision (module `wide`) and round once.
 //! Polynomial coefficients are minimax fits made for this file.
 
-use super::{special, wide};
+use super::{signed_power, special, wide};
 
 /// 1.5 * 2^23: adding it rounds a number below 2^22 to an integer, ties to even, in the low bits of the mantissa. Unlike a conversion, it
 /// vectorizes.
@@ -318,12 +318,7 @@ pub(super) fn rsqrt(x: f32) -> f32 {
 pub(super) fn pow(x: f32, y: f32) -> f32 {
     let (a, w) = (f64::from(x.abs()), f64::from(y));
     let size = wide::exp2(wide::log(a) * std::f64::consts::LOG2_E * w) as f32;
-    let integer = y.floor() == y;
-    let odd = integer && (y * 0.5).floor() != y * 0.5;
-    let size = if x < 0.0 && !integer && x != f32::NEG_INFINITY { f32::NAN } else { size };
-    // |1| to any power is 1, including infinite ones; so is any number to the power 0.
-    let size = if x == 1.0 || y == 0.0 || x == -1.0 && y.is_infinite() { 1.0 } else { size };
-    if odd { size.copysign(x) } else { size }
+    signed_power(x, y, size)
 }
 
 #[inline(always)]
